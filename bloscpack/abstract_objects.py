@@ -1,0 +1,86 @@
+"""Records whose fields are both attributes and items of a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from .pretty import double_pretty_size
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TypeVar
+
+    Self = TypeVar("Self", bound="MutableMappingObject")
+    Base = MutableMapping[str, Any]
+else:
+    Base = MutableMapping
+
+
+class MutableMappingObject(Base):
+    """Base of the records: a mapping with a fixed set of keys.
+
+    Subclasses name their keys, in order, in ``attributes``, and in
+    ``bytes_attributes`` those that are shown as sizes.
+    """
+
+    _attributes: tuple[str, ...] = ()
+    _bytes_attributes: tuple[str, ...] = ()
+
+    @property
+    def attributes(self) -> list[str]:
+        """Names of the fields, in order."""
+        return list(self._attributes)
+
+    @property
+    def bytes_attributes(self) -> list[str]:
+        """Names of the fields that are sizes in bytes."""
+        return list(self._bytes_attributes)
+
+    def _check_key(self, key: str) -> None:
+        if key not in self.attributes:
+            raise KeyError("%s not in %s" % (key, type(self).__name__))
+
+    def __getitem__(self, key: str) -> Any:
+        self._check_key(key)
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._check_key(key)
+        setattr(self, key, value)
+
+    def __delitem__(self, key: str) -> None:
+        raise NotImplementedError(
+            "%s does not support __delitem__ or derivatives" % type(self).__name__
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __str__(self) -> str:
+        import pprint
+
+        return pprint.pformat(dict(self))
+
+    def __repr__(self) -> str:
+        fields = ", ".join("%s=%r" % (key, self[key]) for key in self)
+        return "%s(%s)" % (type(self).__name__, fields)
+
+    def pformat(self, indent: int = 4) -> str:
+        """Return the fields one a line, sizes in readable form."""
+        lines = ["%s:" % type(self).__name__]
+        for key in self:
+            value = self[key]
+            if key in self.bytes_attributes and value != -1:
+                shown = double_pretty_size(value)
+            else:
+                shown = repr(value)
+            lines.append("%s%s: %s" % (" " * indent, key, shown))
+        return "\n".join(lines)
+
+    def copy(self: Self) -> Self:
+        """Return a new record with the same fields."""
+        return type(self)(**dict(self))

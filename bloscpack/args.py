@@ -1,0 +1,255 @@
+"""The settings that pack functions take, and how an input is cut into chunks."""
+
+from __future__ import annotations
+
+from . import log
+from .abstract_objects import MutableMappingObject
+from .checksums import check_valid_checksum
+from .compat import sibling_names
+from .constants import (
+    MAX_BUFFERSIZE,
+    MAX_CHUNKS,
+    MAX_CLEVEL,
+    MAX_META_SIZE,
+    MAX_TYPESIZE,
+    MIN_CLEVEL,
+)
+from .defaults import (
+    DEFAULT_CHECKSUM,
+    DEFAULT_CHUNK_SIZE,
+    DEFAULT_CLEVEL,
+    DEFAULT_CNAME,
+    DEFAULT_MAGIC_FORMAT,
+    DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
+    DEFAULT_META_CHECKSUM,
+    DEFAULT_META_CODEC,
+    DEFAULT_META_LEVEL,
+    DEFAULT_OFFSETS,
+    DEFAULT_SHUFFLE,
+    DEFAULT_TYPESIZE,
+)
+from .exceptions import NoSuchCodec, UsageError, UsageTypeError
+from .headers import check_range
+from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
+from .pretty import double_pretty_size, reverse_pretty
+from .serializers import check_valid_serializer
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOSC_ARGS = ("typesize", "clevel", "shuffle", "cname")
+BLOSCPACK_ARGS = ("offsets", "checksum", "max_app_chunks")
+METADATA_ARGS = (
+    "magic_format",
+    "meta_checksum",
+    "meta_codec",
+    "meta_level",
+    "max_meta_size",
+)
+
+
+class BloscArgs(MutableMappingObject):
+    """How Blosc compresses a chunk.
+
+    ``typesize`` is the item size in bytes, 1 to 255, that the filter works on
+    (append alone takes None for that of the file);
+    ``clevel`` the level, 0 to 9; ``shuffle`` is False or 0 for no filter, True
+    or 1 for byte shuffle, 2 for bit shuffle; ``cname`` names the codec.
+
+    >>> BloscArgs(cname='zstd', clevel=5)
+    BloscArgs(typesize=8, clevel=5, shuffle=True, cname='zstd')
+    """
+
+    _attributes = BLOSC_ARGS
+
+    def __init__(
+        self,
+        typesize: int | None = DEFAULT_TYPESIZE,
+        clevel: int = DEFAULT_CLEVEL,
+        shuffle: bool | int = DEFAULT_SHUFFLE,
+        cname: str = DEFAULT_CNAME,
+    ) -> None:
+        self.typesize = typesize
+        self.clevel = clevel
+        self.shuffle = shuffle
+        self.cname = cname
+
+    def check(self) -> None:
+        """Raise `UsageError` (a ValueError) for values that Blosc does not take."""
+        check_range("typesize", self.typesize, 1, MAX_TYPESIZE)
+        check_range("clevel", self.clevel, MIN_CLEVEL, MAX_CLEVEL)
+        if self.shuffle not in (0, 1, 2):
+            raise UsageError(
+                "'shuffle' must be False, True or one of 0, 1, 2, not %r" % self.shuffle
+            )
+        from .constants import CNAME_AVAIL
+
+        if self.cname not in CNAME_AVAIL:
+            raise NoSuchCodec(
+                "codec '%s' is not among those of this Blosc: %s"
+                % (self.cname, ", ".join(CNAME_AVAIL))
+            )
+
+
+class BloscpackArgs(MutableMappingObject):
+    """What the file holds beside its chunks.
+
+    ``offsets`` says whether there is an offset table, ``checksum`` names the
+    checksum of the chunks (None or ``'None'`` for none), ``max_app_chunks`` is the
+    number of free entries kept in the table for append, or a function of the
+    number of chunks that returns it.
+    """
+
+    _attributes = BLOSCPACK_ARGS
+
+    def __init__(
+        self,
+        offsets: bool = DEFAULT_OFFSETS,
+        checksum: str | None = DEFAULT_CHECKSUM,
+        max_app_chunks: int | Callable[[int], int] = DEFAULT_MAX_APP_CHUNKS,
+    ) -> None:
+        self.offsets = offsets
+        self.checksum = "None" if checksum is None else checksum
+        self.max_app_chunks = max_app_chunks
+
+    def check(self) -> None:
+        """Raise `UsageError` for a checksum that does not exist."""
+        check_valid_checksum(self.checksum)
+
+    def effective_max_app_chunks(self, nchunks: int) -> int:
+        """Return the free entries of the table for `nchunks` chunks, -1 for unknown."""
+        if not self.offsets or nchunks == -1:
+            log.debug("max_app_chunks will be silently ignored")
+            count = 0
+        elif callable(self.max_app_chunks):
+            log.debug("max_app_chunks is a callable")
+            count = self.max_app_chunks(nchunks)
+        else:
+            log.debug("max_app_chunks is an int")
+            count = self.max_app_chunks
+        check_range("max_app_chunks", count, 0, MAX_CHUNKS)
+        log.debug("max_app_chunks was set to: %d" % count)
+        return count
+
+
+class MetadataArgs(MutableMappingObject):
+    """How metadata is stored.
+
+    ``magic_format`` names the format, ``meta_checksum`` the checksum (None or
+    ``'None'`` for none), ``meta_codec`` the codec (None or ``'None'`` for none) with
+    ``meta_level`` from 0 to 9; ``max_meta_size`` is the room to reserve in bytes, or a
+    function of the size of the text that returns it.
+    """
+
+    _attributes = METADATA_ARGS
+
+    def __init__(
+        self,
+        magic_format: bytes = DEFAULT_MAGIC_FORMAT,
+        meta_checksum: str | None = DEFAULT_META_CHECKSUM,
+        meta_codec: str | None = DEFAULT_META_CODEC,
+        meta_level: int = DEFAULT_META_LEVEL,
+        max_meta_size: int | Callable[[int], int] = DEFAULT_MAX_META_SIZE,
+    ) -> None:
+        self.magic_format = magic_format
+        self.meta_checksum = "None" if meta_checksum is None else meta_checksum
+        self.meta_codec = "None" if meta_codec is None else meta_codec
+        self.meta_level = meta_level
+        self.max_meta_size = max_meta_size
+
+    @property
+    def should_compress(self) -> bool:
+        """Whether a codec is asked for."""
+        return self.meta_codec != "None"
+
+    def nullify_codec(self) -> None:
+        """Ask for no codec."""
+        self.meta_codec = "None"
+
+    @property
+    def meta_codec_impl(self) -> MetaCodec:
+        """The codec."""
+        return CODECS_LOOKUP[self.meta_codec]
+
+    @property
+    def meta_codec_name(self) -> str:
+        """The name of the codec."""
+        return self.meta_codec
+
+    def check(self) -> None:
+        """Raise `UsageError` for a format, checksum, codec or level that can't be."""
+        check_valid_serializer(self.magic_format)
+        check_valid_checksum(self.meta_checksum)
+        check_valid_codec(self.meta_codec)
+        check_range("meta_level", self.meta_level, 0, MAX_CLEVEL)
+
+    def effective_max_meta_size(self, meta_size: int) -> int:
+        """Return the room in bytes to reserve for a text of `meta_size` bytes."""
+        if callable(self.max_meta_size):
+            room = self.max_meta_size(meta_size)
+        elif isinstance(self.max_meta_size, int):
+            room = self.max_meta_size
+        else:
+            raise UsageTypeError(
+                "'max_meta_size' must be an int or a function, not %r"
+                % (self.max_meta_size,)
+            )
+        check_range("max_meta_size", room, 0, MAX_META_SIZE)
+        log.debug("max meta size is deemed to be: %d" % room)
+        return room
+
+
+def parse_chunk_size(chunk_size: int | str) -> int:
+    """Return a chunk size in bytes; text may be a size like ``'1M'`` or ``'max'``.
+
+    Raises `UsageError` (a ValueError) unless it is from 1 to 2147483631.
+    """
+    if isinstance(chunk_size, str):
+        chunk_size = (
+            MAX_BUFFERSIZE if chunk_size == "max" else reverse_pretty(chunk_size)
+        )
+    check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
+    return chunk_size
+
+
+def calculate_nchunks(
+    in_file_size: int, chunk_size: int | str = DEFAULT_CHUNK_SIZE
+) -> tuple[int, int, int]:
+    """Return number of chunks, chunk size and size of the last chunk, in bytes.
+
+    An input smaller than the chunk size becomes one chunk of its own size.
+
+    >>> calculate_nchunks(24000, '8K')
+    (3, 8192, 7616)
+    """
+    chunk_size = parse_chunk_size(chunk_size)
+    if in_file_size < 0:
+        raise UsageError(
+            "'in_file_size' must be strictly positive, not %d" % in_file_size
+        )
+    if in_file_size == 0:
+        return 1, 0, 0
+    if chunk_size > in_file_size:
+        log.verbose(
+            "Input was smaller than the given 'chunk_size': %s using: %s"
+            % (double_pretty_size(chunk_size), double_pretty_size(in_file_size))
+        )
+        chunk_size = in_file_size
+    full, rest = divmod(in_file_size, chunk_size)
+    nchunks, last_chunk = (full + 1, rest) if rest else (full, chunk_size)
+    check_range("nchunks", nchunks, 1, MAX_CHUNKS)
+    log.verbose("nchunks: %d" % nchunks)
+    log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))
+    log.verbose("last_chunk_size: %s" % double_pretty_size(last_chunk))
+    return nchunks, chunk_size, last_chunk
+
+
+# Names kept from 0.16
+
+DEFAULT_BLOSC_ARGS = dict(BloscArgs())
+DEFAULT_BLOSCPACK_ARGS = dict(BloscpackArgs())
+DEFAULT_METADATA_ARGS = dict(MetadataArgs())
+
+__getattr__ = sibling_names(__name__)

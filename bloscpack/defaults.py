@@ -1,0 +1,31 @@
+"""What is used where the caller says nothing."""
+
+from __future__ import annotations
+
+DEFAULT_TYPESIZE = 8
+DEFAULT_CLEVEL = 7
+DEFAULT_SHUFFLE = True
+DEFAULT_CNAME = "blosclz"
+
+DEFAULT_CHUNK_SIZE = "1M"
+DEFAULT_OFFSETS = True
+DEFAULT_CHECKSUM = "adler32"
+
+DEFAULT_MAGIC_FORMAT = b"JSON"
+DEFAULT_META_CHECKSUM = "adler32"
+DEFAULT_META_CODEC = "zlib"
+DEFAULT_META_LEVEL = 6
+
+# Limits on what a file may make a reader allocate, in bytes.
+DEFAULT_METADATA_LIMIT = 16 * 2**20
+DEFAULT_DTYPE_LIMIT = 2**20
+
+
+def DEFAULT_MAX_APP_CHUNKS(x: int) -> int:
+    """Return how many entries of the offset table to keep free for `x` chunks."""
+    return 10 * x
+
+
+def DEFAULT_MAX_META_SIZE(x: int) -> int:
+    """Return how many bytes to reserve for metadata of `x` bytes."""
+    return 10 * x

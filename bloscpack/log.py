@@ -1,0 +1,82 @@
+"""What the library tells while it works, for ``blpk -v`` and ``blpk -d``.
+
+Silent at the level NORMAL, which only the command changes. `normal`, `verbose`
+and `debug` write to standard output, `error` to standard error; empty lines are
+dropped and every line starts with the prefix.
+"""
+
+from __future__ import annotations
+
+import sys
+
+NORMAL = "NORMAL"
+VERBOSE = "VERBOSE"
+DEBUG = "DEBUG"
+VERBOSITY_LEVELS = (NORMAL, VERBOSE, DEBUG)
+
+LEVEL = NORMAL
+PREFIX = "bloscpack.py"
+
+
+def set_level(level: str) -> None:
+    """Let through messages up to `level`, one of VERBOSITY_LEVELS."""
+    global LEVEL
+    if level not in VERBOSITY_LEVELS:
+        raise ValueError(
+            "Log level must be one of: %s, not %s" % (VERBOSITY_LEVELS, level)
+        )
+    LEVEL = level
+
+
+def set_prefix(prefix: str) -> None:
+    """Begin every line with `prefix`."""
+    global PREFIX
+    PREFIX = prefix
+
+
+def enabled(level: str) -> bool:
+    """Return whether a message of `level` is let through."""
+    return VERBOSITY_LEVELS.index(LEVEL) >= VERBOSITY_LEVELS.index(level)
+
+
+def _write(stream: object, message: str) -> None:
+    for line in message.split("\n"):
+        if line:
+            # A file name may hold bytes that the terminal's encoding can't show.
+            text = "%s: %s\n" % (PREFIX, line)
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            shown = text.encode(encoding, "backslashreplace").decode(encoding)
+            stream.write(shown)  # type: ignore[attr-defined]
+
+
+def verbose(message: str, level: str = VERBOSE) -> None:
+    """Show `message` if messages of `level` are let through."""
+    if level not in VERBOSITY_LEVELS:
+        raise TypeError(
+            "Desired level '%s' is not one of %s" % (level, VERBOSITY_LEVELS)
+        )
+    if enabled(level):
+        _write(sys.stdout, message)
+
+
+def debug(message: str) -> None:
+    """Show `message` at the level DEBUG."""
+    verbose(message, level=DEBUG)
+
+
+def normal(message: str) -> None:
+    """Show `message` always."""
+    verbose(message, level=NORMAL)
+
+
+def error(message: str, exit_code: int = 1) -> None:
+    """Show `message` on standard error and leave the program."""
+    report(message)
+    sys.exit(exit_code)
+
+
+def report(message: str) -> None:
+    """Show `message` on standard error as an error."""
+    sys.stdout.flush()
+    for line in message.split("\n"):
+        _write(sys.stderr, "error: %s" % line)

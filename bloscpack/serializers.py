@@ -1,0 +1,71 @@
+"""The formats of the metadata; JSON is the only one ever written."""
+
+from __future__ import annotations
+
+import json
+
+from .exceptions import FormatError, NoSuchSerializer, UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Serializer:
+    """A metadata format: its name on disk and its two functions."""
+
+    def __init__(
+        self,
+        name: bytes,
+        dumps: Callable[[Any], bytes],
+        loads: Callable[[bytes], Any],
+    ) -> None:
+        self.name = name
+        self._dumps = dumps
+        self._loads = loads
+
+    def dumps(self, dict_: Any) -> bytes:
+        """Return the value as bytes; raises `UsageError` if it can't be stored."""
+        return self._dumps(dict_)
+
+    def loads(self, data: bytes) -> Any:
+        """Return the value stored in `data`; raises `FormatError` if there is none."""
+        return self._loads(data)
+
+    def __repr__(self) -> str:
+        return "<Serializer %s>" % self.name.decode("ascii")
+
+
+def _dump_json(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError("the metadata can't be written as JSON: %s" % error) from error
+
+
+def _load_json(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            "the metadata are no valid JSON: %s" % error, section="metadata"
+        ) from error
+
+
+SERIALIZERS = [Serializer(b"JSON", _dump_json, _load_json)]
+SERIALIZERS_AVAIL = [serializer.name for serializer in SERIALIZERS]
+SERIALIZERS_LOOKUP = {serializer.name: serializer for serializer in SERIALIZERS}
+
+
+def check_valid_serializer(serializer: bytes) -> None:
+    """Raise `NoSuchSerializer` unless `serializer` is the name of one."""
+    if serializer not in SERIALIZERS_LOOKUP:
+        raise NoSuchSerializer(
+            "serializer '%s' does not exist"
+            % (
+                serializer.decode("latin-1")
+                if isinstance(serializer, bytes)
+                else serializer
+            )
+        )
