@@ -1,0 +1,242 @@
+"""Arrays as metadata: dtype, shape and order, in the spelling of every release.
+
+Values to objects and back, no files (docs/format.rst, Arrays). What comes from a
+file is checked before it is believed, and nothing but literals is evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy
+
+from .defaults import DEFAULT_DTYPE_LIMIT
+from .exceptions import (
+    FormatError,
+    NotANumpyArray,
+    ObjectDtypeFound,
+    ObjectNumpyArrayRejection,
+    UsageError,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    DType = numpy.dtype[Any]
+
+CONTAINER = "numpy"
+# A plain dtype as text: `<f8`, `|S5`, `<M8[25s]`, `float64`, and `i4,f8` of them.
+_PLAIN = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
+PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_PLAIN, _PLAIN))
+# A long of Python 2 outside of any text, as in `(2L,)`.
+TEXT_OR_LONG = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\d+)L\b""")
+
+
+# dtype ↔ metadata
+
+
+def encode_dtype(dtype: DType) -> str:
+    """Return a dtype as the metadata hold it: the repr of its descr.
+
+    Raises `ObjectNumpyArrayRejection` for objects, and `UsageError` for fields
+    that overlap.
+    """
+    if holds_objects(dtype):
+        raise ObjectNumpyArrayRejection(
+            "arrays of Python objects (dtype '%s') can't be stored" % dtype
+        )
+    try:
+        descr = dtype.descr
+    except ValueError as error:
+        raise UsageError(
+            "arrays with dtype '%s' can't be stored: %s" % (dtype, error)
+        ) from error
+    # Fields without a name are padding; a type on its own is the one such entry.
+    return repr(descr if dtype.names is not None else descr[0][1])
+
+
+def holds_objects(dtype: DType) -> bool:
+    """Return whether items of `dtype` refer to anything outside of themselves."""
+    return dtype.hasobject or dtype.kind == "T"
+
+
+def decode_dtype(stored: Any) -> DType:
+    """Return the dtype that the metadata hold, in the spelling of any release.
+
+    Nothing is evaluated but literals. Raises `ObjectDtypeFound` for objects and
+    another `FormatError` for what is no dtype.
+    """
+    descr = _parse(stored) if isinstance(stored, str) else _tupled(stored)
+    if isinstance(descr, list) and len(descr) == 1 and descr[0][:1] == ("",):
+        # 0.4.0 wrote the descr list also where there are no fields.
+        descr = descr[0][1] if len(descr[0]) == 2 else None
+    try:
+        if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
+            dtype = numpy.dtype(descr)
+        elif isinstance(descr, list):
+            dtype = numpy.lib.format.descr_to_dtype(descr)
+        else:
+            raise TypeError("neither a type nor a list of fields")
+        if holds_objects(dtype):
+            raise ObjectDtypeFound(
+                "arrays of Python objects (dtype %r) can't be read" % (stored,),
+                section="metadata",
+            )
+    except ObjectDtypeFound:
+        raise
+    except Exception as error:  # NumPy raises whatever it stumbles over
+        raise _no_dtype(stored, error) from error
+    return dtype
+
+
+def _no_dtype(stored: Any, why: object) -> FormatError:
+    return FormatError(
+        "expected a dtype in the metadata, found %.200r: %s" % (stored, why),
+        section="metadata",
+    )
+
+
+def _parse(text: str) -> Any:
+    """Return the literal in `text`, or the text itself where it is a plain type."""
+    import ast
+
+    if PLAIN_DTYPE.fullmatch(text):
+        return text
+    if len(text) > DEFAULT_DTYPE_LIMIT:
+        raise _no_dtype(text, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
+    text = TEXT_OR_LONG.sub(lambda match: match[1] or match[2], text)
+    try:
+        return _tupled(ast.literal_eval(text.strip()))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise _no_dtype(text, error) from error
+
+
+def _tupled(value: Any, in_list: bool = False) -> Any:
+    """Return `value` with lists and tuples where a descr has them.
+
+    JSON knows only lists: a list of fields stays one, a field becomes a tuple.
+    """
+    if not isinstance(value, (list, tuple)):
+        return value
+    if in_list or isinstance(value, tuple):
+        return tuple(_tupled(part, in_list=not _is_field_list(part)) for part in value)
+    return [_tupled(part, in_list=True) for part in value]
+
+
+def _is_field_list(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(field, (list, tuple)) for field in value)
+    )
+
+
+# array ↔ metadata
+
+
+def describe(ndarray: Array) -> dict[str, Any]:
+    """Return the metadata of an array."""
+    fortran = ndarray.flags.f_contiguous and not ndarray.flags.c_contiguous
+    return {
+        "dtype": encode_dtype(ndarray.dtype),
+        "shape": ndarray.shape,
+        "order": "F" if fortran else "C",
+        "container": CONTAINER,
+    }
+
+
+class Description:
+    """The metadata of an array, checked; ``nbytes`` is what shape and dtype need."""
+
+    def __init__(self, metadata: Any) -> None:
+        if not isinstance(metadata, dict) or metadata.get("container") != CONTAINER:
+            raise NotANumpyArray(
+                "expected the metadata of an array, found %.200r" % (metadata,),
+                section="metadata",
+            )
+        if "dtype" not in metadata or "shape" not in metadata:
+            raise FormatError(
+                "expected 'dtype' and 'shape' in the metadata of an array, found %s"
+                % sorted(metadata),
+                section="metadata",
+            )
+        self.dtype = decode_dtype(metadata["dtype"])
+        self.shape = self._decode_shape(metadata["shape"])
+        self.order = metadata.get("order", "C")
+        if self.order not in ("C", "F"):
+            raise FormatError(
+                "expected the order 'C' or 'F' in the metadata, found %.200r"
+                % (self.order,),
+                section="metadata",
+            )
+        self.nbytes = math.prod(self.shape) * self.dtype.itemsize
+
+    @staticmethod
+    def _decode_shape(stored: Any) -> tuple[int, ...]:
+        shape = [stored] if type(stored) is int else stored
+        if (
+            not isinstance(shape, (list, tuple))
+            or any(type(length) is not int or length < 0 for length in shape)
+            or len(shape) > 64
+        ):
+            raise FormatError(
+                "expected a shape in the metadata, found %.200r" % (stored,),
+                section="metadata",
+            )
+        return tuple(shape)
+
+    def check_nbytes(self, nbytes: int) -> None:
+        """Raise `FormatError` unless the chunks hold `nbytes`, as the array does."""
+        if nbytes != self.nbytes:
+            raise FormatError(
+                "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks "
+                "hold '%d'" % (self.shape, self.dtype, self.nbytes, nbytes),
+                section="metadata",
+            )
+
+    def allocate(self) -> Array:
+        """Return a new array; its items have any value."""
+        try:
+            return numpy.empty(self.shape, dtype=self.dtype, order=self.order)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise FormatError(
+                "an array of shape %s and dtype '%s' can't be made: %s"
+                % (self.shape, self.dtype, error),
+                section="metadata",
+            ) from error
+
+
+def appended_metadata(
+    metadata: Any, nbytes: int, new_size: int, replacement: Any = None
+) -> Any:
+    """Return the metadata of an array file of `nbytes` after `new_size` were appended.
+
+    The array grows along its first axis. `replacement`, if not None, are metadata
+    that the caller wants instead. Raises `UsageError` if the new bytes are no
+    whole rows, and `FormatError` if shape and data disagree.
+    """
+    if replacement is not None:
+        if isinstance(replacement, dict) and replacement.get("container") == CONTAINER:
+            Description(replacement).check_nbytes(nbytes + new_size)
+        return replacement
+    old = Description(metadata)
+    old.check_nbytes(nbytes)
+    if new_size == 0:
+        return metadata
+    row = math.prod(old.shape[1:]) * old.dtype.itemsize
+    if not old.shape or (old.order == "F" and len(old.shape) > 1):
+        raise UsageError(
+            "an array of shape %s and order '%s' can't grow along its first axis"
+            % (old.shape, old.order)
+        )
+    if row == 0 or new_size % row:
+        raise UsageError(
+            "'%d' bytes are to be appended to an array of shape %s and dtype '%s', "
+            "whose rows have '%d' bytes" % (new_size, old.shape, old.dtype, row)
+        )
+    return {**metadata, "shape": [old.shape[0] + new_size // row, *old.shape[1:]]}

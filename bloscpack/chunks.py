@@ -1,0 +1,251 @@
+"""Chunks: the only module that calls Blosc, after every size has been checked.
+
+A chunk is one Blosc 1 buffer with its 16-byte header (docs/format.rst, Chunks).
+Compressing gives the same bytes on every thread count and whatever the process has
+set Blosc to, because all calls happen between `own_settings`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+
+from .constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
+from .exceptions import (
+    ChecksumLengthMismatch,
+    ChecksumMismatch,
+    FormatError,
+    NotReadable,
+)
+from .headers import (
+    BLOSC_FLAG_MEMCPY,
+    BLOSC_FLAG_RESERVED,
+    BLOSC_HEADER,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .args import BloscArgs
+    from .checksums import Hash
+
+    Buffer = bytes | bytearray | memoryview
+
+BLOSC_VERSION_FORMAT = 2
+BLOSC_VERSION_CODEC = 1
+# One four-byte block start in the chunk for every block.
+BLOCK_START_LENGTH = 4
+
+
+class _OwnSettings:
+    """Blosc as Bloscpack needs it, for as long as any thread is inside.
+
+    One thread of Blosc's own, the GIL released and automatic block sizes; released,
+    Blosc also leaves the environment variables BLOSC_* aside. These settings belong
+    to the process, so the first to enter remembers them and the last puts them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._saved: tuple[bool, int, int] | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
+
+    def __enter__(self) -> None:
+        import blosc
+
+        with self._lock:
+            if self._inside == 0:
+                blocksize = blosc.get_blocksize()
+                self._saved = (
+                    blosc.set_releasegil(True),
+                    blosc.set_nthreads(1),
+                    blocksize,
+                )
+                if blocksize:
+                    blosc.set_blocksize(0)
+            self._inside += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._restore()
+
+    def _restore(self) -> None:
+        import blosc
+
+        if self._saved is not None:
+            releasegil, nthreads, blocksize = self._saved
+            self._saved = None
+            blosc.set_releasegil(releasegil)
+            blosc.set_nthreads(nthreads)
+            if blocksize:
+                blosc.set_blocksize(blocksize)
+
+    def _reset(self) -> None:
+        # A child of fork has none of the threads that were inside.
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._restore()
+
+
+own_settings = _OwnSettings()
+
+
+class ChunkHeader:
+    """The header of a chunk, checked: plain and compressed size in bytes."""
+
+    __slots__ = ("codec", "ctbytes", "nbytes")
+
+    def __init__(self, nbytes: int, ctbytes: int, codec: str) -> None:
+        self.nbytes = nbytes
+        self.ctbytes = ctbytes
+        self.codec = codec
+
+
+def decode_header(head: Buffer) -> ChunkHeader:
+    """Return the chunk header in the first 16 bytes of `head`.
+
+    Every field is checked against what Blosc 1 can write; raises `FormatError`.
+    """
+    if len(head) < BLOSC_HEADER_LENGTH:
+        raise FormatError(
+            "expected a Blosc chunk header of '%d' bytes, found '%d'"
+            % (BLOSC_HEADER_LENGTH, len(head)),
+            section="chunks",
+        )
+    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = (
+        BLOSC_HEADER.unpack_from(head)
+    )
+    problem: tuple[str, object, int] | None = None
+    if version != BLOSC_VERSION_FORMAT:
+        problem = "version", BLOSC_VERSION_FORMAT, version
+    elif versionlz != BLOSC_VERSION_CODEC:
+        problem = "codec version", BLOSC_VERSION_CODEC, versionlz
+    elif flags & BLOSC_FLAG_RESERVED:
+        problem = "reserved flag", 0, 1
+    elif flags >> 5 not in CNAME_MAPPING:
+        problem = "codec number", "0 to %d" % max(CNAME_MAPPING), flags >> 5
+    elif typesize == 0:
+        problem = "typesize", "1 to 255", 0
+    elif nbytes > MAX_BUFFERSIZE:
+        problem = "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
+    elif not 1 <= blocksize <= max(nbytes, 1):
+        problem = "blocksize", "1 to nbytes = %d" % nbytes, blocksize
+    else:
+        # A copy of the plain bytes has no block starts.
+        largest = nbytes + BLOSC_HEADER_LENGTH
+        copied = flags & BLOSC_FLAG_MEMCPY
+        smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
+        if not smallest <= ctbytes <= largest:
+            problem = "ctbytes", "%d to %d" % (smallest, largest), ctbytes
+    if problem:
+        raise FormatError(
+            "not a Blosc chunk: expected %s to be %s, found %d" % problem,
+            section="chunks",
+        )
+    return ChunkHeader(nbytes, ctbytes, CNAME_MAPPING[flags >> 5])
+
+
+def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
+    """Return the least bytes that a chunk of `nbytes` in such blocks can take."""
+    nblocks = -(-nbytes // blocksize)
+    return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
+
+
+def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
+    """Raise unless `digest` is that of the chunk `compressed`.
+
+    Raises `ChecksumLengthMismatch` or `ChecksumMismatch`.
+    """
+    if len(digest) != checksum.size:
+        raise ChecksumLengthMismatch(
+            "expected a digest of '%d' bytes (%s), found '%d'"
+            % (checksum.size, checksum.name, len(digest)),
+            section="chunks",
+        )
+    expected = checksum(compressed)
+    if expected != digest:
+        raise ChecksumMismatch(
+            "Checksum mismatch detected in chunk, expected: %r, received: %r"
+            % (expected, bytes(digest)),
+            section="chunks",
+        )
+
+
+def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
+    """Return `plain`, a buffer of bytes, as one chunk. Enter `own_settings` first."""
+    import blosc
+
+    compressed: bytes = blosc.compress(
+        plain,
+        typesize=blosc_args.typesize,
+        clevel=blosc_args.clevel,
+        shuffle=int(blosc_args.shuffle),
+        cname=blosc_args.cname,
+    )
+    return compressed
+
+
+def _check_whole(compressed: Buffer) -> ChunkHeader:
+    header = decode_header(compressed)
+    if header.ctbytes != len(compressed):
+        raise FormatError(
+            "expected a Blosc chunk of '%d' bytes, found '%d'"
+            % (header.ctbytes, len(compressed)),
+            section="chunks",
+        )
+    return header
+
+
+def _failure(error: Exception, header: ChunkHeader) -> FormatError:
+    from .constants import CNAME_AVAIL
+
+    if header.codec not in CNAME_AVAIL:
+        return NotReadable(
+            "the chunk needs the codec '%s', which this Blosc lacks (it has %s)"
+            % (header.codec, ", ".join(CNAME_AVAIL)),
+            section="chunks",
+        )
+    return FormatError("Blosc can't decompress the chunk: %s" % error, section="chunks")
+
+
+def decompress(compressed: Buffer) -> bytes:
+    """Return the plain bytes of a chunk. Enter `own_settings` first.
+
+    Raises `FormatError` if the chunk is damaged or its codec is missing.
+    """
+    import blosc
+
+    header = _check_whole(compressed)
+    try:
+        plain: bytes = blosc.decompress(compressed)
+    except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
+        raise _failure(error, header) from error
+    return plain
+
+
+def decompress_into(compressed: Buffer, destination: memoryview) -> None:
+    """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
+
+    Raises `FormatError` if the chunk is damaged, its codec is missing, or it does
+    not hold exactly the bytes of `destination`; then these may have any value.
+    """
+    import blosc
+
+    header = _check_whole(compressed)
+    if header.nbytes != destination.nbytes:
+        raise FormatError(
+            "expected a chunk of '%d' plain bytes, found '%d'"
+            % (destination.nbytes, header.nbytes),
+            section="chunks",
+        )
+    if not header.nbytes:
+        return
+    address = ctypes.addressof(ctypes.c_char.from_buffer(destination))
+    try:
+        blosc.decompress_ptr(compressed, address)
+    except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
+        raise _failure(error, header) from error
