@@ -1,0 +1,147 @@
+"""Writing files so that nothing is lost: all of a file under its name, or none.
+
+`replacing` writes beside the target and renames, so that the name is the commit
+point. `Undo` keeps the bytes that are about to be overwritten in a file that is
+changed in place, and puts them back when the change fails.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+
+from .exceptions import StorageError, UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
+
+    from .chunks import Buffer
+
+    Path = str | os.PathLike[str]
+
+
+def check_distinct(in_file: Path, out_file: Path) -> None:
+    """Raise `UsageError` if both names mean the same file."""
+    try:
+        same = os.path.samefile(in_file, out_file)
+    except OSError:
+        return
+    if same:
+        raise UsageError(
+            "input '%s' and output '%s' are the same file"
+            % (os.fspath(in_file), os.fspath(out_file))
+        )
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` when the block ends well.
+
+    If the block raises, the new file is removed and `path` stays as it was. A
+    symbolic link is followed; permissions are those of the file replaced, or those
+    that any new file gets. What is no regular file, like a pipe, is written directly.
+    """
+    target = os.path.realpath(path)
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        mode = None
+    else:
+        if not stat.S_ISREG(status.st_mode):
+            with open(target, "wb") as fp:
+                yield fp
+            return
+        mode = stat.S_IMODE(status.st_mode)
+    try:
+        temporary, descriptor = _create_beside(target, 0o666 if mode is None else 0o600)
+    except OSError as error:
+        error.filename = os.fspath(path)  # a name that the caller knows
+        raise
+    try:
+        with open(descriptor, "wb") as fp:
+            yield fp
+            if mode is not None:
+                os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _create_beside(target: str, mode: int) -> tuple[str, int]:
+    """Return name and descriptor of a new, hidden file in the folder of `target`."""
+    folder, name = os.path.split(target)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    number = 0
+    while True:
+        # Cut so that the name of the new file isn't too long where the target's isn't.
+        beside = ".%s.%d-%d.tmp" % (name[:100], os.getpid(), number)
+        temporary = os.path.join(folder, beside)
+        try:
+            return temporary, os.open(temporary, flags, mode)
+        except FileExistsError:
+            number += 1
+
+
+def write_all(fp: Any, data: Buffer) -> None:
+    """Write all of `data`; raw files and pipes may take a part at a time."""
+    written = fp.write(data)
+    if written is None or written >= len(data):
+        return
+    rest = memoryview(data)
+    while rest := rest[written:]:
+        written = fp.write(rest)
+        if not written:
+            raise StorageError("the output takes no more data")
+
+
+class Undo:
+    """Changes to an open file that are taken back if they can't all be made.
+
+    All changes of the block go through `overwrite` and `truncate`, which keep in
+    memory the bytes they destroy. When the block raises, the file gets its old bytes
+    and its old length back before the error goes on. This does not cover the end of
+    the process or of the machine.
+    """
+
+    def __init__(self, fp: Any) -> None:
+        self._fp = fp
+        self._length = fp.seek(0, os.SEEK_END)
+        # Everything from here on is kept already.
+        self._kept_from = self._length
+        self._kept: list[tuple[int, bytes]] = []
+
+    def _keep(self, start: int, stop: int) -> None:
+        stop = min(stop, self._kept_from)
+        if start < stop:
+            self._fp.seek(start)
+            self._kept.append((start, self._fp.read(stop - start)))
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Write `data` at `offset`."""
+        self._keep(offset, offset + len(data))
+        self._fp.seek(offset)
+        write_all(self._fp, data)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file at `length`."""
+        self._keep(length, self._kept_from)
+        self._kept_from = min(self._kept_from, length)
+        self._fp.truncate(length)
+
+    def __enter__(self) -> Undo:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        if error_type is None:
+            self._fp.flush()
+            return
+        # Backwards: where two changes met, the first one kept the oldest bytes.
+        for offset, data in reversed(self._kept):
+            self._fp.seek(offset)
+            write_all(self._fp, data)
+        self._fp.truncate(self._length)
+        self._fp.flush()

@@ -1,0 +1,487 @@
+"""Files and bytes: the sources and sinks over file objects, and the functions on them.
+
+File objects stay open and are used from where they stand; what is written under a
+path appears there complete or not at all. Every count that a file states is
+compared with the file before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from contextlib import contextmanager
+
+from . import log
+from . import metadata as metadata_section
+from . import offsets as offset_table
+from .abstract_io import (
+    CompressedSink,
+    CompressedSource,
+    PlainSink,
+    PlainSource,
+    pack,
+    unpack,
+)
+from .args import (
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    calculate_nchunks,
+    parse_chunk_size,
+)
+from .chunks import decode_header as decode_chunk_header
+from .chunks import decompress, own_settings
+from .compat import deprecated_alias, sibling_names
+from .constants import BLOSCPACK_HEADER_LENGTH
+from .defaults import DEFAULT_CHUNK_SIZE
+from .durable import check_distinct, replacing, write_all
+from .exceptions import FormatError, StorageError
+from .frames import read_beginning, read_frames, read_metadata
+from .pretty import double_pretty_size, pretty_size
+from .ranges import Cursor, MemoryCursor, as_bytes_view
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
+
+    from .chunks import Buffer
+    from .durable import Path
+    from .headers import BloscpackHeader, MetadataHeader
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give a `FormatError` that passes the name of its file."""
+    try:
+        yield
+    except FormatError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; a `FormatError` in the block gets its name."""
+    with naming(path), open(path, "rb") as fp:
+        yield fp
+
+
+# Reading
+
+
+class CompressedFPSource(CompressedSource):
+    """Reads a file of any layout from a file object, which may be a pipe.
+
+    The sections in front of the chunks are read at once. After the last chunk has
+    been yielded the file object stands right behind it.
+    """
+
+    def __init__(self, input_fp: Any) -> None:
+        self.input_fp = input_fp
+        self._begin(Cursor(input_fp))
+
+    def _begin(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        beginning = read_beginning(cursor)
+        self.bloscpack_header = beginning.header
+        self.metadata = beginning.metadata
+        self.metadata_header = beginning.metadata_header
+        self.offsets = beginning.offsets
+        self.checksum_impl = beginning.header.checksum_impl
+        self.nchunks = beginning.header.nchunks
+
+    def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
+        frames = read_frames(self._cursor, self.bloscpack_header)
+        for self.chunk_offset, compressed, digest in frames:
+            yield compressed, digest
+
+
+class CompressedBytesSource(CompressedFPSource):
+    """Reads a file of any layout that lies in memory; yields views, not copies."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._begin(MemoryCursor(buffer))
+
+
+# Writing
+
+
+class CompressedFPSink(CompressedSink):
+    """Writes layout 3 to a file object, from where it stands.
+
+    If the number of chunks was not known at the start, the header is completed at
+    the end, as long as the file object can seek.
+    """
+
+    def __init__(self, output_fp: Any) -> None:
+        self.output_fp = output_fp
+        self.meta_total = 0
+
+    def configure(
+        self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
+    ) -> None:
+        super().configure(blosc_args, bloscpack_header)
+        self.offsets = bloscpack_header.offsets
+        self.offset_storage: list[int] = []
+        # Where the next chunk goes is counted here: telling a file costs a system call.
+        self._position = 0
+        self._last_nbytes = 0
+        self._nput = 0
+
+    def _write(self, data: Buffer) -> None:
+        write_all(self.output_fp, data)
+        self._position += len(data)
+
+    def write_bloscpack_header(self) -> None:
+        encoded = self.bloscpack_header.encode()
+        log.debug("raw_bloscpack_header: %r" % encoded)
+        self._write(encoded)
+
+    def write_metadata(self, metadata: Any, metadata_args: MetadataArgs) -> None:
+        section = metadata_section.encode(metadata, metadata_args)
+        self.meta_total = len(section)
+        self._write(section)
+
+    def init_offsets(self) -> None:
+        total = self.bloscpack_header.total_prospective_chunks
+        if self.offsets and total is not None:
+            self._write(offset_table.free_entries(total))
+
+    def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
+        """Write a chunk and its digest; return file offset, chunk and digest."""
+        return self.put_digested(i, compressed, self.checksum_impl(compressed))
+
+    def put_digested(
+        self, i: int, compressed: bytes, digest: bytes
+    ) -> tuple[int, bytes, bytes]:
+        """Write a chunk and its digest; return file offset, chunk and digest."""
+        if log.enabled(log.DEBUG):
+            name = self.checksum_impl.name
+            log.debug("checksum (%s): %r" % (name, digest) if digest else "no checksum")
+        offset = self._position
+        if self.offsets:
+            self.offset_storage.append(offset)
+        self._write(compressed)
+        if digest:
+            self._write(digest)
+        self._last_nbytes = decode_chunk_header(compressed).nbytes
+        self._nput += 1
+        return offset, compressed, digest
+
+    def finalize(self) -> None:
+        end = self._position
+        if self.offsets:
+            table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
+            self._overwrite(end - table_at, self._encoded_offsets())
+        if self.bloscpack_header.nchunks == -1 and _is_seekable(self.output_fp):
+            self.bloscpack_header.nchunks = self._nput
+            self.bloscpack_header.last_chunk = self._last_nbytes
+            if self._nput == 1:
+                self.bloscpack_header.chunk_size = self._last_nbytes
+            self._overwrite(end, self.bloscpack_header.encode())
+
+    def _encoded_offsets(self) -> bytes:
+        log.debug(
+            "Writing '%d' offsets: '%r'"
+            % (len(self.offset_storage), self.offset_storage)
+        )
+        encoded = offset_table.encode(self.offset_storage)
+        log.debug("Raw offsets: %r" % encoded)
+        return encoded
+
+    def _overwrite(self, back: int, data: bytes) -> None:
+        """Write `data` at `back` bytes before the end and return there.
+
+        Relative, because a file object need not have been at its start.
+        """
+        self.output_fp.seek(-back, os.SEEK_CUR)
+        write_all(self.output_fp, data)
+        self.output_fp.seek(back - len(data), os.SEEK_CUR)
+
+
+def _is_seekable(fp: Any) -> bool:
+    try:
+        return bool(fp.seekable())
+    except AttributeError:
+        return hasattr(fp, "seek")
+
+
+class PlainFPSource(PlainSource):
+    """Reads plain chunks from a file object, from where it stands.
+
+    With ``nchunks`` -1 it reads to the end, which may be that of a pipe.
+    """
+
+    def __init__(self, input_fp: Any) -> None:
+        self.input_fp = input_fp
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.nchunks == -1:
+            yield from self._read_to_end()
+            return
+        for i in range(self.nchunks):
+            size = self.last_chunk if i == self.nchunks - 1 else self.chunk_size
+            chunk = read_up_to(self.input_fp, size)
+            if len(chunk) < size:
+                raise StorageError(
+                    "the input ends too early: expected '%d' bytes for chunk %d, "
+                    "found '%d'" % (size, i, len(chunk))
+                )
+            yield chunk
+
+    def _read_to_end(self) -> Iterator[bytes]:
+        chunk = read_up_to(self.input_fp, self.chunk_size)
+        yield chunk
+        while len(chunk) == self.chunk_size:
+            chunk = read_up_to(self.input_fp, self.chunk_size)
+            if chunk:
+                yield chunk
+
+
+def read_up_to(fp: Any, size: int) -> bytes:
+    """Return `size` bytes of a file object, fewer only at its end."""
+    data: bytes = fp.read(size) or b""
+    if len(data) == size or not data:
+        return data
+    pieces = [data]
+    missing = size - len(data)
+    while missing and (data := fp.read(missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)
+
+
+class PlainBytesSource(PlainSource):
+    """Yields views of a buffer that lies in memory."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._view = as_bytes_view(buffer)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        start = 0
+        for i in range(self.nchunks):
+            size = self.last_chunk if i == self.nchunks - 1 else self.chunk_size
+            yield self._view[start : start + size]
+            start += size
+
+
+class PlainFPSink(PlainSink):
+    """Writes plain bytes to a file object, from where it stands."""
+
+    def __init__(self, output_fp: Any, nchunks: int | None = None) -> None:
+        self.output_fp = output_fp
+        self.nchunks = nchunks
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress and write a chunk; return its plain size in bytes."""
+        with own_settings:
+            plain = decompress(compressed)
+        self.store(plain)
+        return len(plain)
+
+    def store(self, plain: Buffer) -> None:
+        write_all(self.output_fp, plain)
+
+
+# The functions on files and bytes
+
+
+def pack_file_to_file(
+    in_file: Path,
+    out_file: Path,
+    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    metadata: Any = None,
+    blosc_args: BloscArgs | None = None,
+    bloscpack_args: BloscpackArgs | None = None,
+    metadata_args: MetadataArgs | None = None,
+    *,
+    nthreads: int | None = None,
+) -> None:
+    """Compress the file `in_file` into `out_file`, which appears when it is complete.
+
+    `chunk_size` is bytes or text like ``'1M'`` or ``'max'``; `metadata` is any value
+    that JSON can hold, None for none. What is no regular file, like a pipe, is read
+    to its end and stored without an offset table.
+
+    Raises `UsageError` for arguments that can't be and `StorageError` if the input
+    changes while it is read.
+    """
+    check_distinct(in_file, out_file)
+    with open(in_file, "rb") as in_fp, replacing(out_file) as out_fp:
+        status = os.fstat(in_fp.fileno())
+        if stat.S_ISREG(status.st_mode):
+            size = status.st_size
+            log.verbose("input file size: %s" % double_pretty_size(size))
+            cut = calculate_nchunks(size, chunk_size)
+        else:
+            cut = -1, parse_chunk_size(chunk_size), -1
+        pack(
+            PlainFPSource(in_fp),
+            CompressedFPSink(out_fp),
+            *cut,
+            metadata=metadata,
+            blosc_args=blosc_args,
+            bloscpack_args=bloscpack_args,
+            metadata_args=metadata_args,
+            nthreads=nthreads,
+        )
+        in_size = in_fp.tell() if in_fp.seekable() else 0
+    out_size = os.path.getsize(out_file)
+    log.verbose("output file size: %s" % double_pretty_size(out_size))
+    log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+
+
+def unpack_file_from_file(
+    in_file: Path, out_file: Path, *, nthreads: int | None = None
+) -> Any:
+    """Decompress `in_file` into `out_file`, which appears when it is complete.
+
+    Returns the metadata, None if there are none. Raises `FormatError` if the file
+    is damaged; then `out_file` is as it was.
+    """
+    check_distinct(in_file, out_file)
+    with opened(in_file) as in_fp, replacing(out_file) as out_fp:
+        in_size = os.fstat(in_fp.fileno()).st_size
+        log.verbose("input file size: %s" % pretty_size(in_size))
+        source = CompressedFPSource(in_fp)
+        unpack(source, PlainFPSink(out_fp, source.nchunks), nthreads=nthreads)
+    out_size = os.path.getsize(out_file)
+    log.verbose("output file size: %s" % pretty_size(out_size))
+    log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
+    return source.metadata
+
+
+def pack_bytes_to_file(
+    bytes_: Any,
+    out_file: Path,
+    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    metadata: Any = None,
+    blosc_args: BloscArgs | None = None,
+    bloscpack_args: BloscpackArgs | None = None,
+    metadata_args: MetadataArgs | None = None,
+    *,
+    nthreads: int | None = None,
+) -> None:
+    """Compress any buffer into `out_file`, which appears when it is complete.
+
+    All bytes of the buffer are stored, whatever the size of its items. The other
+    arguments are those of `pack_file_to_file`.
+    """
+    with replacing(out_file) as out_fp:
+        in_size = _pack_bytes(
+            bytes_,
+            out_fp,
+            chunk_size,
+            metadata,
+            blosc_args,
+            bloscpack_args,
+            metadata_args,
+            nthreads,
+        )
+    out_size = os.path.getsize(out_file)
+    log.verbose("output file size: %s" % double_pretty_size(out_size))
+    log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+
+
+def pack_bytes_to_bytes(
+    bytes_: Any,
+    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    metadata: Any = None,
+    blosc_args: BloscArgs | None = None,
+    bloscpack_args: BloscpackArgs | None = None,
+    metadata_args: MetadataArgs | None = None,
+    *,
+    nthreads: int | None = None,
+) -> bytes:
+    """Return any buffer compressed, as the bytes of a file.
+
+    The arguments are those of `pack_file_to_file`.
+
+    >>> packed = pack_bytes_to_bytes(b'blosc' * 1000)
+    >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
+    True
+    """
+    out_fp = io.BytesIO()
+    _pack_bytes(
+        bytes_,
+        out_fp,
+        chunk_size,
+        metadata,
+        blosc_args,
+        bloscpack_args,
+        metadata_args,
+        nthreads,
+    )
+    return out_fp.getvalue()
+
+
+def _pack_bytes(
+    bytes_: Any,
+    out_fp: Any,
+    chunk_size: int | str,
+    metadata: Any,
+    blosc_args: BloscArgs | None,
+    bloscpack_args: BloscpackArgs | None,
+    metadata_args: MetadataArgs | None,
+    nthreads: int | None,
+) -> int:
+    view = as_bytes_view(bytes_)
+    log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
+    pack(
+        PlainBytesSource(view),
+        CompressedFPSink(out_fp),
+        *calculate_nchunks(view.nbytes, chunk_size),
+        metadata=metadata,
+        blosc_args=blosc_args,
+        bloscpack_args=bloscpack_args,
+        metadata_args=metadata_args,
+        nthreads=nthreads,
+    )
+    return view.nbytes
+
+
+def unpack_bytes_from_file(
+    compressed_file: Path, *, nthreads: int | None = None
+) -> tuple[bytes, Any]:
+    """Return the plain bytes of a file and its metadata, None if there are none.
+
+    Raises `FormatError` if the file is damaged.
+    """
+    with opened(compressed_file) as fp:
+        return _unpack_bytes(CompressedFPSource(fp), nthreads)
+
+
+def unpack_bytes_from_bytes(
+    bytes_: Any, *, nthreads: int | None = None
+) -> tuple[bytes, Any]:
+    """Return plain bytes and metadata of what `pack_bytes_to_bytes` returned.
+
+    Raises `FormatError` if the bytes are damaged.
+    """
+    return _unpack_bytes(CompressedBytesSource(bytes_), nthreads)
+
+
+def _unpack_bytes(
+    source: CompressedFPSource, nthreads: int | None
+) -> tuple[bytes, Any]:
+    out_fp = io.BytesIO()
+    unpack(source, PlainFPSink(out_fp, source.nchunks), nthreads=nthreads)
+    return out_fp.getvalue(), source.metadata
+
+
+# Names kept from 0.16
+
+pack_file = deprecated_alias("pack_file", pack_file_to_file)
+unpack_file = deprecated_alias("unpack_file", unpack_file_from_file)
+pack_bytes_file = deprecated_alias("pack_bytes_file", pack_bytes_to_file)
+unpack_bytes_file = deprecated_alias("unpack_bytes_file", unpack_bytes_from_file)
+
+
+def _read_metadata(fp: Any) -> tuple[Any, MetadataHeader]:
+    return read_metadata(Cursor(fp))
+
+
+__getattr__ = sibling_names(__name__)

@@ -1,0 +1,216 @@
+"""A file from front to back: the sections before the chunks, then chunk by chunk.
+
+Reads through a `Cursor`, so no count is trusted before it has been compared with
+the file. Every error names the section, the chunk and the file position.
+"""
+
+from __future__ import annotations
+
+from . import log
+from . import metadata as metadata_section
+from . import offsets as offset_table
+from .checksums import CHECKSUMS_LOOKUP
+from .chunks import decode_header as decode_chunk_header
+from .constants import (
+    BLOSC_HEADER_LENGTH,
+    BLOSCPACK_HEADER_LENGTH,
+    METADATA_HEADER_LENGTH,
+    OFFSET_LENGTH,
+)
+from .exceptions import FormatError, locating
+from .headers import HEADER_LENGTHS, BloscpackHeader, MetadataHeader, decode_header
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .chunks import Buffer, ChunkHeader
+    from .ranges import Cursor
+
+# The least that a chunk takes: an empty Blosc chunk.
+SMALLEST_CHUNK = BLOSC_HEADER_LENGTH
+
+
+class Beginning:
+    """All that lies in front of the first chunk.
+
+    ``offsets`` has one entry a chunk, None without a table; ``metadata_header`` is
+    None without metadata.
+    """
+
+    def __init__(self, header: BloscpackHeader) -> None:
+        self.header = header
+        self.metadata: Any = None
+        self.metadata_header: MetadataHeader | None = None
+        self.offsets: list[int] | None = None
+
+
+def read_beginning(cursor: Cursor) -> Beginning:
+    """Read the sections in front of the chunks and stop at the first chunk.
+
+    Raises `FormatError`. See docs/format.rst, Header, Metadata and Offsets.
+    """
+    beginning = Beginning(read_header(cursor))
+    header = beginning.header
+    if header.metadata:
+        beginning.metadata, beginning.metadata_header = read_metadata(cursor)
+    # A file whose length was not known when it was written has no table.
+    if header.offsets and header.nchunks != -1:
+        beginning.offsets = _read_offsets(cursor, header)
+    _check_nchunks(cursor, header)
+    return beginning
+
+
+def read_header(cursor: Cursor) -> BloscpackHeader:
+    """Read the header of a file of any layout."""
+    log.debug("reading bloscpack header")
+    prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
+    log.debug("bloscpack_header_raw: %r" % prefix)
+    header = decode_header(prefix)
+    cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
+    log.debug("bloscpack header: %r" % header)
+    return header
+
+
+def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
+    """Read the metadata section."""
+    start = cursor.position
+    raw = bytes(
+        cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
+    )
+    log.debug("raw metadata header: %r" % raw)
+    try:
+        header = MetadataHeader.decode(raw)
+        if log.enabled(log.DEBUG):
+            log.debug(header.pformat())
+        metadata_section.check_header(header)
+        stored = bytes(
+            cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
+        )
+        room = header.max_meta_size - header.meta_comp_size
+        cursor.skip(room, "the room behind the metadata", "metadata")
+        size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+        digest = bytes(
+            cursor.read_exactly(size, "the digest of the metadata", "metadata")
+        )
+        return metadata_section.decode(header, stored, digest), header
+    except FormatError as error:
+        error.section = "metadata"
+        error.offset = start if error.offset is None else error.offset
+        raise
+
+
+def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    used = OFFSET_LENGTH * header.nchunks
+    free = OFFSET_LENGTH * header.max_app_chunks
+    left = cursor.left()
+    if left is not None and left < used + free:
+        raise FormatError(
+            "the file ends too early: expected an offset table of '%d' bytes, "
+            "found '%d'" % (used + free, left),
+            section="offsets",
+            offset=cursor.position,
+        )
+    raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
+    log.debug("Read raw offsets: %r" % raw)
+    cursor.skip(free, "the free entries of the offset table", "offsets")
+    entries = offset_table.decode(raw)
+    log.debug("Offsets: %r" % entries)
+    return entries
+
+
+def _check_nchunks(cursor: Cursor, header: BloscpackHeader) -> None:
+    """Raise `FormatError` if the file is too short for its chunks."""
+    left = cursor.left()
+    smallest = header.nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
+    if left is not None and left < smallest:
+        raise FormatError(
+            "the file ends too early: expected '%d' chunks, which take at least '%d' "
+            "bytes, found '%d'" % (header.nchunks, smallest, left),
+            section="chunks",
+            offset=cursor.position,
+        )
+
+
+def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    """Return where the first chunk starts and where each, with its digest, ends.
+
+    Only the chunk headers are read; compares their sizes with the file header.
+    """
+    ends = [cursor.position]
+    for i in range(header.nchunks):
+        with locating(i, cursor.position):
+            chunk = _read_chunk_header(cursor, header, i)
+            rest = chunk.ctbytes + header.checksum_impl.size
+            cursor.skip(rest, "a chunk and its digest", "chunks")
+        ends.append(cursor.position)
+    return ends
+
+
+def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> ChunkHeader:
+    """Return the header of the chunk that the cursor stands in front of."""
+    head = cursor.peek(BLOSC_HEADER_LENGTH)
+    if len(head) < BLOSC_HEADER_LENGTH:
+        cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
+    chunk = decode_chunk_header(head)
+    expected = header.expected_nbytes(i)
+    if expected is not None and chunk.nbytes != expected:
+        raise FormatError(
+            "expected a chunk of '%d' plain bytes, found '%d'"
+            % (expected, chunk.nbytes),
+            section="chunks",
+        )
+    return chunk
+
+
+def read_frames(
+    cursor: Cursor, header: BloscpackHeader
+) -> Iterator[tuple[int, Buffer, Buffer]]:
+    """Yield file offset, compressed chunk and digest of all chunks, in order.
+
+    The sizes of the chunks are compared with the header, the digests are not
+    checked. Raises `FormatError`.
+    """
+    checksum_size = header.checksum_impl.size
+    i = 0
+    nbytes = None
+    while i != header.nchunks:
+        start = cursor.position
+        with locating(i, start):
+            if header.nchunks == -1 and not cursor.peek(1):
+                _check_last(header, nbytes)
+                return
+            if header.nchunks == -1 and nbytes is not None:
+                _check_full(header, nbytes)
+            chunk = _read_chunk_header(cursor, header, i)
+            nbytes = chunk.nbytes
+            compressed = cursor.read_exactly(chunk.ctbytes, "a chunk", "chunks")
+            digest = cursor.read_exactly(checksum_size, "a digest", "chunks")
+        yield start, compressed, digest
+        i += 1
+
+
+def _check_full(header: BloscpackHeader, nbytes: int) -> None:
+    if header.chunk_size != -1 and nbytes != header.chunk_size:
+        raise FormatError(
+            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
+            % (header.chunk_size, nbytes),
+            section="chunks",
+        )
+
+
+def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
+    found = 0 if nbytes is None else nbytes
+    if header.last_chunk not in (-1, found):
+        raise FormatError(
+            "expected a last chunk of '%d' plain bytes, found '%d'"
+            % (header.last_chunk, found),
+            section="chunks",
+        )
+    if header.chunk_size != -1 and found > header.chunk_size:
+        raise FormatError(
+            "expected a chunk of at most '%d' plain bytes, found '%d'"
+            % (header.chunk_size, found),
+            section="chunks",
+        )

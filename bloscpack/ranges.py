@@ -1,0 +1,148 @@
+"""Reading bytes of a file, in order, without trusting any count that it states.
+
+A `Cursor` reads forward and knows its position, counted from where the file
+begins. A size is compared with what is left before memory is asked for; where
+nobody knows what is left, as in a pipe, memory grows with the bytes that arrive.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .exceptions import FormatError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    Buffer = bytes | memoryview
+
+# What is asked for at a time where the size of the file is not known.
+PIECE = 2**20
+
+
+def bytes_left(fp: Any) -> int | None:
+    """Return the bytes between the position of `fp` and its end; None if unknown."""
+    try:
+        if not fp.seekable():
+            return None
+        position: int = fp.tell()
+        fp.seek(0, os.SEEK_END)
+        end: int = fp.tell()
+        fp.seek(position)
+    except (AttributeError, OSError):
+        return None
+    return max(0, end - position)
+
+
+class Cursor:
+    """Reads a file object forward, from where it stands."""
+
+    def __init__(self, fp: Any) -> None:
+        self.fp = fp
+        self.position = 0
+        self._left = bytes_left(fp)
+        self._peeked = b""
+
+    def left(self) -> int | None:
+        """Return the bytes that are left; None if nobody knows."""
+        return None if self._left is None else self._left - self.position
+
+    def _fetch(self, size: int) -> bytes:
+        """Return up to `size` bytes; fewer only at the end of the file."""
+        data: bytes = self.fp.read(min(size, PIECE) if self._left is None else size)
+        if data is None:
+            raise FormatError("the file gives no data now: it is in non-blocking mode")
+        if len(data) >= size or not data:
+            return data
+        pieces = [data]
+        missing = size - len(data)
+        while missing and (data := self.fp.read(min(missing, PIECE))):
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def peek(self, size: int) -> Buffer:
+        """Return the next `size` bytes, fewer at the end, and stay where we are."""
+        if len(self._peeked) < size:
+            self._peeked += self._fetch(size - len(self._peeked))
+        return self._peeked[:size]
+
+    def read(self, size: int) -> Buffer:
+        """Return the next `size` bytes, fewer at the end."""
+        if self._peeked:
+            data, self._peeked = self._peeked[:size], self._peeked[size:]
+            if len(data) < size:
+                data += self._fetch(size - len(data))
+        else:
+            data = self._fetch(size)
+        self.position += len(data)
+        return data
+
+    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
+        """Return the next `size` bytes; raises `FormatError` if they aren't there."""
+        left = self.left()
+        if left is not None and left < size:
+            raise self._short(size, left, what, section)
+        start = self.position
+        data = self.read(size)
+        if len(data) < size:
+            self.position = start
+            raise self._short(size, len(data), what, section)
+        return data
+
+    def skip(self, size: int, what: str, section: str) -> None:
+        """Move `size` bytes on; raises `FormatError` if they aren't there."""
+        left = self.left()
+        if left is None:
+            while size:
+                size -= len(self.read_exactly(min(size, PIECE), what, section))
+            return
+        if left < size:
+            raise self._short(size, left, what, section)
+        peeked = min(size, len(self._peeked))
+        self._peeked = self._peeked[peeked:]
+        if size > peeked:
+            self.fp.seek(size - peeked, os.SEEK_CUR)
+        self.position += size
+
+    def _short(self, size: int, found: int, what: str, section: str) -> FormatError:
+        return FormatError(
+            "the file ends too early: expected %s of '%d' bytes, found '%d'"
+            % (what, size, found),
+            section=section,
+            offset=self.position,
+        )
+
+
+class MemoryCursor(Cursor):
+    """Reads a buffer forward; what it returns are views of it, never copies."""
+
+    def __init__(self, buffer: Any) -> None:
+        super().__init__(None)
+        self._view = as_bytes_view(buffer)
+        self._left = self._view.nbytes
+
+    def peek(self, size: int) -> Buffer:
+        return self._view[self.position : self.position + size]
+
+    def read(self, size: int) -> Buffer:
+        data = self.peek(size)
+        self.position += len(data)
+        return data
+
+    def skip(self, size: int, what: str, section: str) -> None:
+        self.read_exactly(size, what, section)
+
+
+def as_bytes_view(buffer: Any) -> memoryview:
+    """Return the bytes of any buffer as a flat view, without a copy if it has none.
+
+    Raises TypeError for what is no buffer.
+    """
+    view = memoryview(buffer)
+    if view.nbytes == 0:
+        return memoryview(b"")
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    return view.cast("B")
