@@ -1,0 +1,358 @@
+"""Appending to a file, and replacing its metadata, in place.
+
+`plan_append` decides, without writing, everything that will change; the old bytes
+of it are kept until the last write has been done, so that a failure leaves the
+file as it was. Nothing is believed unseen: the chunks are walked before the offset
+table is trusted, and the last chunk's digest is checked before it is written again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+
+from . import log
+from . import metadata as metadata_section
+from . import offsets as offset_table
+from .abstract_io import effective_nthreads
+from .args import BloscArgs, calculate_nchunks, parse_chunk_size
+from .chunks import check_digest, compress, decompress, own_settings
+from .compat import sibling_names
+from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
+from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
+from .durable import Undo, check_distinct
+from .exceptions import (
+    FormatVersionMismatch,
+    NoMetadataFound,
+    NotEnoughSpace,
+    OffsetsRequired,
+    StorageError,
+    UsageError,
+    locating,
+)
+from .file_io import naming, read_up_to
+from .frames import read_beginning, walk_chunks
+from .headers import BloscpackHeader
+from .parallel import ordered_map
+from .pretty import double_pretty_size
+from .ranges import Cursor
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .durable import Path
+    from .frames import Beginning
+
+# The default of `metadata`: None is a value that metadata may have.
+UNCHANGED: Any = object()
+
+
+class Plan:
+    """What an append will change; sizes and positions are bytes.
+
+    ``header`` is the new file header and ``section`` the new metadata section, None
+    if it stays. The chunks from number ``first`` on are written from ``write_at`` on;
+    each takes as many bytes of the new data as ``sizes`` says, the first of them
+    behind the plain bytes of the old last chunk.
+    """
+
+    def __init__(
+        self,
+        header: BloscpackHeader,
+        section: bytes | None,
+        first: int,
+        write_at: int,
+        sizes: list[int],
+    ) -> None:
+        self.header = header
+        self.section = section
+        self.first = first
+        self.write_at = write_at
+        self.sizes = sizes
+
+
+def plan_append(
+    beginning: Beginning, ends: list[int], new_size: int, metadata: Any = UNCHANGED
+) -> Plan:
+    """Return what appending `new_size` bytes changes, without reading or writing.
+
+    `ends` are the file positions where the first chunk starts and where every
+    chunk, with its digest, ends. Raises `UsageError` if it can't be done.
+    """
+    old = beginning.header
+    last_nbytes = old.last_chunk if old.nchunks else 0
+    chunk_size = _grown_chunk_size(old, last_nbytes + new_size)
+    fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
+    sizes = [fill] if old.nchunks else []
+    nchunks_new, last_chunk = 0, last_nbytes + fill
+    if new_size > fill:
+        nchunks_new, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
+        sizes += [full] * (nchunks_new - 1) + [last_chunk]
+    if nchunks_new > old.max_app_chunks:
+        raise NotEnoughSpace(
+            "not enough space: '%d' chunks are to be appended, but the offset table "
+            "has room for '%d'" % (nchunks_new, old.max_app_chunks)
+        )
+    header = old.copy()
+    header.chunk_size = chunk_size
+    header.last_chunk = last_chunk
+    header.nchunks = old.nchunks + nchunks_new
+    header.max_app_chunks = old.max_app_chunks - nchunks_new
+    section = _new_section(beginning, header, new_size, metadata)
+    if old.nchunks:
+        return Plan(header, section, old.nchunks - 1, ends[-2], sizes)
+    return Plan(header, section, 0, ends[0], sizes)
+
+
+def _grown_chunk_size(header: BloscpackHeader, nbytes: int) -> int:
+    """Return the chunk size to go on with, when the file will hold `nbytes`.
+
+    A single chunk was cut to the size of its input, which would make many small
+    chunks of what follows. As no other chunk depends on it, it may grow to what
+    packing everything at once would have taken.
+    """
+    if header.nchunks > 1 or nbytes <= header.chunk_size:
+        return header.chunk_size
+    default = parse_chunk_size(DEFAULT_CHUNK_SIZE)
+    if header.typesize > 1 and header.metadata:
+        default -= default % header.typesize
+    return max(header.chunk_size, min(nbytes, default))
+
+
+def _new_section(
+    beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: Any
+) -> bytes | None:
+    """Return the metadata section as it has to be after the append; None for as is."""
+    old_header = beginning.metadata_header
+    if metadata is not UNCHANGED and old_header is None:
+        raise NoMetadataFound("unable to seek to metadata if it does not exist")
+    if old_header is None:
+        return None
+    if is_array(beginning.metadata) or is_array(metadata):
+        from .arrays import appended_metadata
+
+        nbytes = header.nbytes or 0
+        metadata = appended_metadata(
+            beginning.metadata,
+            nbytes - new_size,
+            new_size,
+            None if metadata is UNCHANGED else metadata,
+        )
+        if metadata == beginning.metadata:
+            return None
+    if metadata is UNCHANGED:
+        return None
+    return metadata_section.encode_again(metadata, beginning.metadata, old_header)
+
+
+def is_array(metadata: Any) -> bool:
+    """Return whether the metadata are those of an array."""
+    return isinstance(metadata, dict) and metadata.get("container") == "numpy"
+
+
+def append_fp(
+    original_fp: Any,
+    new_content_fp: Any,
+    new_size: int,
+    blosc_args: BloscArgs | None = None,
+    *,
+    metadata: Any = UNCHANGED,
+    nthreads: int | None = None,
+) -> int:
+    """Append `new_size` bytes of one file object to the file in another.
+
+    `original_fp` is read and written from its beginning, wherever it stands, and is
+    left at its end. The last chunk is filled up and compressed anew with
+    `blosc_args`, by default the usual settings; a type size of None in them means
+    that of the file.
+    `metadata`, if given, replaces the metadata in the room they have. An array
+    file grows along its first axis, and its shape with it.
+
+    Returns the number of chunks that the file has more. If anything fails, the
+    file gets its old bytes back before the error is raised: `FormatError` if it
+    is damaged, `UsageError` if there is no room, no offset table, or the new
+    bytes do not fit the array, `StorageError` if the new content is too short.
+    """
+    original_fp.seek(0)
+    cursor = Cursor(original_fp)
+    beginning = read_beginning(cursor)
+    header = beginning.header
+    _check_appendable(header)
+    ends = walk_chunks(cursor, header)
+    offset_table.check(beginning.offsets or [], ends)
+    blosc_args = (blosc_args or BloscArgs(typesize=None)).copy()
+    if blosc_args.typesize is None:
+        blosc_args.typesize = header.typesize or DEFAULT_TYPESIZE
+    blosc_args.check()
+    plan = plan_append(beginning, ends, new_size, metadata)
+    if new_size == 0 and plan.section is None:
+        original_fp.seek(0, os.SEEK_END)
+        return 0
+    kept = _read_last_chunk(original_fp, header, ends) if header.nchunks else b""
+    with Undo(original_fp) as undo:
+        if plan.section is not None:
+            undo.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
+        if new_size:
+            nthreads = effective_nthreads(nthreads, len(plan.sizes))
+            chunks = _chunks(plan, kept, new_content_fp, blosc_args, nthreads)
+            offsets = ends[: plan.first] + _write_chunks(undo, plan, chunks)
+            encoded = plan.header.encode()
+            log.debug("raw_bloscpack_header: %r" % encoded)
+            undo.overwrite(0, encoded)
+            log.debug("Writing '%d' offsets: '%r'" % (len(offsets), offsets))
+            table_at = ends[0] - OFFSET_LENGTH * (header.total_prospective_chunks or 0)
+            table = offset_table.encode(offsets[header.nchunks :])
+            undo.overwrite(table_at + OFFSET_LENGTH * header.nchunks, table)
+    original_fp.seek(0, os.SEEK_END)
+    return plan.header.nchunks - header.nchunks
+
+
+def _check_appendable(header: BloscpackHeader) -> None:
+    if header.format_version != FORMAT_VERSION:
+        raise FormatVersionMismatch(
+            "format version of file was not '%d' as expected, but '%d': files of this "
+            "layout can be read, but not appended to"
+            % (FORMAT_VERSION, header.format_version),
+            section="header",
+        )
+    if not header.offsets:
+        raise OffsetsRequired(
+            "Appending to a file without offsets is not yet supported"
+        )
+    if -1 in (header.nchunks, header.chunk_size, header.last_chunk):
+        raise UsageError(
+            "appending needs a file whose header tells number and size of its chunks"
+        )
+
+
+def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes:
+    """Return the plain bytes of the last chunk, after its digest has been checked."""
+    start, end = ends[-2:]
+    fp.seek(start)
+    frame = read_up_to(fp, end - start)
+    checksum = header.checksum_impl
+    digest_at = len(frame) - checksum.size
+    compressed, digest = frame[:digest_at], frame[digest_at:]
+    with locating(header.nchunks - 1, start), own_settings:
+        check_digest(compressed, digest, checksum)
+        return decompress(compressed)
+
+
+def _chunks(
+    plan: Plan, kept: bytes, new_content_fp: Any, blosc_args: BloscArgs, nthreads: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the compressed chunks to be written and their digests."""
+    checksum = plan.header.checksum_impl
+
+    def plain_chunks() -> Iterator[bytes]:
+        front = kept
+        for size in plan.sizes:
+            data = read_up_to(new_content_fp, size)
+            if len(data) < size:
+                raise StorageError(
+                    "the new content ends too early: expected '%d' bytes, found '%d'"
+                    % (sum(plan.sizes), sum(plan.sizes) - size + len(data))
+                )
+            yield front + data
+            front = b""
+
+    def work(plain: bytes) -> tuple[bytes, bytes]:
+        compressed = compress(plain, blosc_args)
+        return compressed, checksum(compressed)
+
+    with own_settings:
+        yield from ordered_map(work, plain_chunks(), nthreads)
+
+
+def _write_chunks(
+    undo: Undo, plan: Plan, chunks: Iterator[tuple[bytes, bytes]]
+) -> list[int]:
+    """Write the chunks over the old end of the file; return where they start."""
+    position = plan.write_at
+    offsets = []
+    last = len(plan.sizes) - 1
+    for i, (compressed, digest) in enumerate(chunks):
+        log.debug("Handle chunk '%d' %s" % (i, "(last)" if i == last else ""))
+        log.debug(
+            "checksum (%s): %r" % (plan.header.checksum, digest)
+            if digest
+            else "no checksum"
+        )
+        offsets.append(position)
+        undo.overwrite(position, compressed)
+        undo.overwrite(position + len(compressed), digest)
+        position += len(compressed) + len(digest)
+    # The new chunks may be shorter than what they replace: nothing of it stays.
+    undo.truncate(position)
+    return offsets
+
+
+def rewrite_metadata_fp(fp: Any, metadata: Any) -> None:
+    """Replace the metadata of the file in a file object, in the room they have.
+
+    The file is read and written from its beginning. Raises `NoMetadataFound`,
+    `NoChangeInMetadata` or `MetadataSectionTooSmall`, and `FormatError` for a new
+    shape of an array that is not that of its data.
+    """
+    fp.seek(0)
+    beginning = read_beginning(Cursor(fp))
+    section = _new_section(beginning, beginning.header, 0, metadata)
+    with Undo(fp) as undo:
+        if section is not None:
+            undo.overwrite(BLOSCPACK_HEADER_LENGTH, section)
+
+
+def append(
+    orig_file: Path,
+    new_file: Path,
+    blosc_args: BloscArgs | None = None,
+    *,
+    metadata: Any = UNCHANGED,
+    nthreads: int | None = None,
+) -> None:
+    """Append the bytes of the file `new_file` to the compressed file `orig_file`.
+
+    See `append_fp`. If anything fails, `orig_file` stays as it was.
+    """
+    check_distinct(new_file, orig_file)
+    with (
+        naming(orig_file),
+        open(orig_file, "r+b") as fp,
+        _sized(new_file) as (new_fp, size),
+    ):
+        old_size = os.fstat(fp.fileno()).st_size
+        log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
+        log.verbose("new file size: %s" % double_pretty_size(size))
+        append_fp(fp, new_fp, size, blosc_args, metadata=metadata, nthreads=nthreads)
+    now = os.path.getsize(orig_file)
+    log.verbose("orig file size after append: %s" % double_pretty_size(now))
+    ratio = (now - old_size) / max(size, 1)
+    log.verbose("Approximate compression ratio of appended data: %f" % ratio)
+
+
+@contextmanager
+def _sized(path: Path) -> Iterator[tuple[Any, int]]:
+    """Open a file for reading and tell its bytes; a pipe is read to its end first."""
+    with open(path, "rb") as fp:
+        status = os.fstat(fp.fileno())
+        if stat.S_ISREG(status.st_mode):
+            yield fp, status.st_size
+            return
+        import shutil
+        import tempfile
+
+        with tempfile.TemporaryFile() as spool:
+            shutil.copyfileobj(fp, spool)
+            size = spool.tell()
+            spool.seek(0)
+            yield spool, size
+
+
+# Names kept from 0.16
+
+_rewrite_metadata_fp = rewrite_metadata_fp
+
+__getattr__ = sibling_names(__name__)
