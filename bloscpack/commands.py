@@ -1,0 +1,145 @@
+"""What the subcommands of ``blpk`` do, once their arguments have been understood.
+
+Each takes the parsed arguments and talks through `log`; errors leave as exceptions
+and become a message and an exit code in `cli`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from . import log
+from .args import BloscArgs, BloscpackArgs
+from .chunks import decode_header as decode_chunk_header
+from .constants import BLOSC_HEADER_LENGTH
+from .exceptions import FileNotFound, FormatError, StorageError, UsageError
+from .headers import BloscpackHeader, decode_blosc_flags, decode_blosc_header
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from .frames import Beginning
+
+OFFSETS_SHOWN = 5
+
+
+def check_exists(role: str, path: str) -> None:
+    """Raise `FileNotFound` unless `path` exists."""
+    if not os.path.exists(path):
+        raise FileNotFound("%s '%s' does not exist!" % (role, path))
+
+
+def check_files(in_file: str, out_file: str, args: Namespace) -> None:
+    """Raise unless the input exists and the output may be written."""
+    check_exists("input file", in_file)
+    if not out_file:
+        raise UsageError("the name '%s' leaves none for the output" % in_file)
+    if os.path.exists(out_file):
+        if stat.S_ISREG(os.stat(out_file).st_mode) and not args.force:
+            raise StorageError("output file '%s' exists!" % out_file)
+        log.verbose("overwriting existing file: '%s'" % out_file)
+    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("output file is: '%s'" % out_file)
+
+
+def log_metadata(metadata: Any) -> None:
+    """Show metadata."""
+    import pprint
+
+    log.normal("Metadata:")
+    log.normal(pprint.pformat(metadata, width=90))
+
+
+def compress(args: Namespace, in_file: str, out_file: str, metadata: Any) -> None:
+    """Compress a file."""
+    from .file_io import pack_file_to_file
+
+    check_files(in_file, out_file, args)
+    pack_file_to_file(
+        in_file,
+        out_file,
+        chunk_size=args.chunk_size,
+        metadata=metadata,
+        blosc_args=BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname),
+        bloscpack_args=BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
+        nthreads=args.nthreads,
+    )
+
+
+def decompress(args: Namespace, in_file: str, out_file: str) -> None:
+    """Decompress a file."""
+    from .file_io import unpack_file_from_file
+
+    check_files(in_file, out_file, args)
+    metadata = unpack_file_from_file(in_file, out_file, nthreads=args.nthreads)
+    if metadata:
+        log_metadata(metadata)
+
+
+def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
+    """Append the content of a file to a compressed file."""
+    from .append import UNCHANGED, append
+
+    check_exists("original file", original_file)
+    check_exists("new file", new_file)
+    log.verbose("original file is: '%s'" % original_file)
+    log.verbose("new file is: '%s'" % new_file)
+    append(
+        original_file,
+        new_file,
+        BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname),
+        metadata=UNCHANGED if metadata is None else metadata,
+        nthreads=args.nthreads,
+    )
+
+
+def info(args: Namespace) -> None:
+    """Show what the sections in front of the chunks and the first chunk say."""
+    from .file_io import opened
+    from .frames import read_beginning
+    from .ranges import Cursor
+
+    check_exists("file", args.file_)
+    with opened(args.file_) as fp:
+        cursor = Cursor(fp)
+        beginning = read_beginning(cursor)
+        head = _first_chunk_header(cursor, beginning.header)
+    _log_beginning(beginning)
+    if head:
+        _log_chunk_header(head)
+
+
+def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
+    """Return the header of the first chunk, checked; nothing if there is no chunk."""
+    head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
+    if header.nchunks == 0 or (header.nchunks == -1 and not head):
+        return b""
+    try:
+        decode_chunk_header(head)
+    except FormatError as error:
+        error.chunk, error.offset = 0, cursor.position
+        raise
+    return head
+
+
+def _log_beginning(beginning: Beginning) -> None:
+    log.normal(beginning.header.pformat())
+    if beginning.offsets is not None:
+        log.normal("'offsets':")
+        shown = "".join("%d," % offset for offset in beginning.offsets[:OFFSETS_SHOWN])
+        log.normal("[%s...]" % shown)
+    if beginning.metadata_header is not None:
+        log_metadata(beginning.metadata)
+        log.normal(beginning.metadata_header.pformat())
+
+
+def _log_chunk_header(head: bytes) -> None:
+    fields = decode_blosc_header(head)
+    # The repr of an OrderedDict is another in every other Python.
+    log.normal("First chunk blosc header:")
+    log.normal("OrderedDict(%r)" % list(fields.items()))
+    log.normal("First chunk blosc flags: ")
+    log.normal("OrderedDict(%r)" % list(decode_blosc_flags(fields["flags"]).items()))

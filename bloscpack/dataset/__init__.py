@@ -1,0 +1,1 @@
+"""Directories of superchunks: arrays and column tables in many files."""

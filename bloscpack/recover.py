@@ -1,0 +1,1 @@
+"""Writing a valid file from all that is intact of a damaged one."""
