@@ -1,0 +1,42 @@
+"""README.rst tells the truth: its examples run and give what it says."""
+
+import doctest
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.rst"
+
+
+@pytest.fixture(autouse=True)
+def in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_python_examples():
+    results = doctest.testfile(str(README), module_relative=False)
+    assert results.attempted > 10
+    assert results.failed == 0
+
+
+def shell_lines():
+    text = README.read_text(encoding="utf-8")
+    section = text.partition("In a shell")[2].partition("In Python")[0]
+    prompt = "    $ "
+    lines = section.splitlines()
+    return [line.removeprefix(prompt) for line in lines if line.startswith(prompt)]
+
+
+def test_shell_examples(tmp_path):
+    for name in ("data.dat", "more.dat", "floats.dat"):
+        (tmp_path / name).write_bytes(bytes(range(256)) * 1000)
+    here = os.path.dirname(sys.executable)
+    environment = {**os.environ, "PATH": here + os.pathsep + os.environ["PATH"]}
+    lines = shell_lines()
+    assert len(lines) >= 5
+    for line in lines:
+        subprocess.run(line, shell=True, check=True, env=environment)
+    assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "data.dat").read_bytes()
