@@ -118,6 +118,7 @@ _MODULES = (
     "frames",
     "headers",
     "log",
+    "memory",
     "memory_io",
     "metacodecs",
     "metadata",

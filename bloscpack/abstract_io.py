@@ -1,9 +1,10 @@
 """The loop: plain source → compressed sink, compressed source → plain sink.
 
-Sources are iterated and sinks written in the thread of the caller, in order;
-compressing, decompressing and digests are spread over threads. Of the hooks
-only ``__iter__`` and ``put`` are abstract; the others do nothing unless a subclass
-says so, and need no ``super().__init__()``.
+Of the hooks of the four classes only ``__iter__`` and ``put`` are abstract; the
+others do nothing unless a subclass says so, and need no ``super().__init__()``. An
+endpoint that knows nothing else is used by one thread. One that declares itself
+``concurrent`` hands out tasks instead of chunks, which any thread can then load,
+compress or decompress, and store.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from .chunks import (
 from .compat import sibling_names
 from .exceptions import StorageError, locating
 from .headers import BloscpackHeader
-from .parallel import available_cpus, ordered_map
+from .parallel import available_cpus, for_each
 from .pretty import double_pretty_size
+from .ranges import Workspace
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from .checksums import Hash
     from .chunks import Buffer
+    from .frames import Frame
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -41,13 +44,31 @@ def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
         return compress(chunk, blosc_args)
 
 
-class PlainSource(abc.ABC):
+class Endpoint:
+    """What the four classes have in common."""
+
+    #: Whether the hooks for several threads may be used.
+    concurrent = False
+    _hooks_of_one_thread: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A class that defines a hook for one thread means it to be called, also where
+        # it inherits those for several threads from an endpoint of ours.
+        defined = cls.__dict__
+        if "concurrent" not in defined and defined.keys() & cls._hooks_of_one_thread:
+            cls.concurrent = False
+
+
+class PlainSource(Endpoint, abc.ABC):
     """Yields plain chunks.
 
     `pack` calls `configure` and then iterates: every chunk must have
     ``self.chunk_size`` bytes, the last ``self.last_chunk``. With
     ``self.nchunks`` -1 the source decides when it ends.
     """
+
+    _hooks_of_one_thread = ("__iter__", "compress_func")
 
     chunk_size: int
     last_chunk: int
@@ -68,13 +89,31 @@ class PlainSource(abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         """Yield the plain chunks in order."""
 
+    def tasks(self) -> Iterator[Any]:
+        """Yield for each chunk what `load` needs; used by one thread at a time."""
+        return iter(self)
 
-class CompressedSource(abc.ABC):
+    def load(self, task: Any) -> Buffer:
+        """Return the plain chunk, valid until the same thread calls again."""
+        chunk: Buffer = task
+        return chunk
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where each announced chunk starts and stops in the plain bytes."""
+        for i in range(self.nchunks):
+            start = i * self.chunk_size
+            last = i == self.nchunks - 1
+            yield start, start + (self.last_chunk if last else self.chunk_size)
+
+
+class CompressedSource(Endpoint, abc.ABC):
     """Yields pairs of a compressed chunk and its digest.
 
     ``checksum_impl``, where it is set, is what the digests are checked with;
     ``chunk_offset`` is the file position of the chunk last yielded, if known.
     """
+
+    _hooks_of_one_thread = ("__iter__",)
 
     checksum_impl: Hash | None = None
     chunk_offset: int | None = None
@@ -83,53 +122,55 @@ class CompressedSource(abc.ABC):
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
         """Yield (compressed chunk, digest) in order."""
 
+    def tasks(self) -> Iterator[Frame]:
+        """Yield where each chunk is and how large; used by one thread at a time."""
+        raise NotImplementedError
 
-class PlainSink(abc.ABC):
+    def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        """Return a chunk and its digest, valid until the same thread calls again."""
+        raise NotImplementedError
+
+
+class PlainSink(Endpoint, abc.ABC):
     """Takes chunks, in order, and keeps their plain bytes.
 
-    A subclass defines ``put``, which gets the chunk compressed. One that also
-    defines ``store`` gets plain bytes instead, decompressed on another thread.
+    A subclass defines ``put``, which gets the chunk compressed.
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        # The last word on what happens to a chunk has the class that defines
-        # put, also where it inherits store from a sink of ours.
-        if "put" in cls.__dict__ and "store" not in cls.__dict__:
-            cls.store = None  # type: ignore[method-assign,assignment]
+    _hooks_of_one_thread = ("put",)
+
+    #: Whether chunks may be stored in any order, each where it belongs.
+    random_access = False
 
     @abc.abstractmethod
     def put(self, chunk: bytes) -> Any:
         """Decompress and keep a compressed chunk."""
 
     def store(self, plain: Buffer) -> None:
-        """Keep the bytes of a chunk; no-op where `room` gave them a place."""
+        """Keep the plain bytes of the next chunk."""
 
-    def room(self, nbytes: int) -> memoryview | None:
-        """Return memory that the next chunk is to be decompressed into, or None."""
+    def room(self, start: int, nbytes: int) -> memoryview | None:
+        """Return memory for the plain bytes from `start` on; None: use `store_at`."""
         return None
+
+    def store_at(self, start: int, plain: Buffer) -> None:
+        """Keep plain bytes that start at `start`; with `random_access`, any thread."""
 
     def finalize(self) -> None:
         """Called when every chunk has been kept."""
 
 
-class CompressedSink(abc.ABC):
+class CompressedSink(Endpoint, abc.ABC):
     """Takes compressed chunks, in order, and keeps them.
 
     ``put`` gets the compressed chunk and computes its digest with `do_checksum`.
-    A subclass that also defines ``put_digested`` gets the digest from another thread.
     """
+
+    _hooks_of_one_thread = ("put", "do_checksum")
 
     blosc_args: BloscArgs
     bloscpack_header: BloscpackHeader
     checksum_impl: Hash
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        # The last word on what happens to a chunk has the class that defines
-        # put, also where it inherits put_digested from a sink of ours.
-        if "put" in cls.__dict__ and "put_digested" not in cls.__dict__:
-            cls.put_digested = None  # type: ignore[method-assign,assignment]
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -153,8 +194,7 @@ class CompressedSink(abc.ABC):
         """Keep the compressed chunk number `i`."""
 
     def put_digested(self, i: int, compressed: bytes, digest: bytes) -> Any:
-        """Keep the compressed chunk number `i` and its digest."""
-        return self.put(i, compressed)
+        """Keep the compressed chunk number `i`, and its digest, which is known."""
 
     def finalize(self) -> None:
         """Called when every chunk has been kept."""
@@ -162,11 +202,15 @@ class CompressedSink(abc.ABC):
     def do_checksum(self, compressed: Buffer) -> bytes:
         """Return the digest of a compressed chunk."""
         digest = self.checksum_impl(compressed)
-        if self.checksum_impl.size:
-            log.debug("checksum (%s): %r" % (self.checksum_impl.name, digest))
-        else:
-            log.debug("no checksum")
+        tell_digest(self.checksum_impl, digest)
         return digest
+
+
+def tell_digest(checksum: Hash, digest: bytes) -> None:
+    """Show a digest at the level DEBUG."""
+    if log.enabled(log.DEBUG):
+        name = checksum.name
+        log.debug("checksum (%s): %r" % (name, digest) if digest else "no checksum")
 
 
 def pack(
@@ -222,9 +266,12 @@ def pack(
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)
     sink.init_offsets()
-    if source.compress_func is not compress_chunk:
-        nthreads = 1  # written for a time when everything ran in one thread
-    _pump(source, sink, header, blosc_args, effective_nthreads(nthreads, nchunks))
+    nthreads = effective_nthreads(nthreads, nchunks)
+    with own_settings:
+        if source.concurrent and sink.concurrent:
+            _pack_concurrently(source, sink, header, blosc_args, nthreads)
+        else:
+            _pack_serially(source, sink, header, blosc_args)
     sink.finalize()
 
 
@@ -234,63 +281,80 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
 
-def _pump(
+class _Announced:
+    """Compares the chunks that a source yields with what was announced."""
+
+    def __init__(self, header: BloscpackHeader) -> None:
+        self._header = header
+        self.count = 0
+
+    def check(self, compressed: Buffer) -> int:
+        """Return the number of the next chunk; raises `StorageError`."""
+        i, self.count = self.count, self.count + 1
+        nbytes = decode_header(compressed).nbytes
+        if self._header.nchunks != -1:
+            if i >= self._header.nchunks:
+                raise StorageError(
+                    "the source announced '%d' chunks, but yields more"
+                    % self._header.nchunks
+                )
+            expected = self._header.expected_nbytes(i)
+            if expected is not None and nbytes != expected:
+                raise StorageError(
+                    "the source announced '%d' bytes for chunk %d, but yielded '%d'"
+                    % (expected, i, nbytes)
+                )
+        if log.enabled(log.DEBUG):
+            last = " (last)" if self.count == self._header.nchunks else ""
+            log.debug("Handle chunk '%d'%s" % (i, last))
+            log.debug(
+                "chunk handled, in: %s out: %s"
+                % (double_pretty_size(nbytes), double_pretty_size(len(compressed)))
+            )
+        return i
+
+    def finish(self) -> None:
+        """Raise `StorageError` if there were too few chunks."""
+        if self._header.nchunks not in (-1, self.count):
+            raise StorageError(
+                "the source announced '%d' chunks, but yielded '%d'"
+                % (self._header.nchunks, self.count)
+            )
+
+
+def _pack_concurrently(
     source: PlainSource,
     sink: CompressedSink,
     header: BloscpackHeader,
     blosc_args: BloscArgs,
     nthreads: int,
 ) -> None:
-    """Compress and digest on threads what is read and written here."""
-    compress_func = source.compress_func
-    if compress_func is compress_chunk:
-        compress_func = compress  # the settings are entered once, below
     checksum = header.checksum_impl
-    put_digested = sink.put_digested
-    debugging = log.enabled(log.DEBUG)
+    announced = _Announced(header)
 
-    def work(plain: Any) -> tuple[int, bytes, bytes | None]:
-        compressed = compress_func(plain, blosc_args)
-        digest = checksum(compressed) if put_digested is not None else None
-        return decode_header(compressed).nbytes, compressed, digest
+    def work(task: Any) -> tuple[bytes, bytes]:
+        compressed = compress(source.load(task), blosc_args)
+        return compressed, checksum(compressed)
 
-    count = 0
-    with own_settings:
-        for nbytes, compressed, digest in ordered_map(work, iter(source), nthreads):
-            last = count == header.nchunks - 1
-            _check_announced(header, count, nbytes)
-            if debugging:
-                log.debug("Handle chunk '%d'%s" % (count, " (last)" if last else ""))
-            if digest is None:
-                sink.put(count, compressed)
-            else:
-                put_digested(count, compressed, digest)
-            if debugging:
-                log.debug(
-                    "chunk handled, in: %s out: %s"
-                    % (double_pretty_size(nbytes), double_pretty_size(len(compressed)))
-                )
-            count += 1
-    if header.nchunks not in (-1, count):
-        raise StorageError(
-            "the source announced '%d' chunks, but yielded '%d'"
-            % (header.nchunks, count)
-        )
+    def deliver(result: tuple[bytes, bytes]) -> None:
+        compressed, digest = result
+        sink.put_digested(announced.check(compressed), compressed, digest)
+
+    for_each(source.tasks(), work, deliver, nthreads)
+    announced.finish()
 
 
-def _check_announced(header: BloscpackHeader, i: int, nbytes: int) -> None:
-    if header.nchunks == -1:
-        return
-    if i >= header.nchunks:
-        raise StorageError(
-            "the source announced '%d' chunks, but yields more" % header.nchunks
-        )
-    expected = header.expected_nbytes(i)
-    if expected is not None and nbytes != expected:
-        raise StorageError(
-            "the source announced '%d' bytes for chunk %d, but yielded '%d'"
-            % (expected, i, nbytes)
-        )
+def _pack_serially(
+    source: PlainSource,
+    sink: CompressedSink,
+    header: BloscpackHeader,
+    blosc_args: BloscArgs,
+) -> None:
+    announced = _Announced(header)
+    for chunk in source:
+        compressed = source.compress_func(chunk, blosc_args)
+        sink.put(announced.check(compressed), compressed)
+    announced.finish()
 
 
 def unpack(
@@ -299,55 +363,75 @@ def unpack(
     """Decompress everything from `source` into `sink`.
 
     `nthreads` defaults to the CPUs that this process may use. Raises
-    `FormatError` at the first chunk that is damaged; the sink then has those before.
+    `FormatError` at the first chunk that is damaged.
     """
-    checksum = source.checksum_impl
-    keeps_plain = sink.store is not None
-    debugging = log.enabled(log.DEBUG)
     nchunks = getattr(source, "nchunks", None)
-
-    def jobs() -> Iterator[tuple[int, int | None, Buffer, Buffer, memoryview | None]]:
-        for i, (compressed, digest) in enumerate(source):
-            room = None
-            if keeps_plain:
-                with locating(i, source.chunk_offset):
-                    room = sink.room(decode_header(compressed).nbytes)
-            yield i, source.chunk_offset, compressed, digest, room
-
-    def work(
-        job: tuple[int, int | None, Buffer, Buffer, memoryview | None],
-    ) -> tuple[int, Buffer, Buffer, Buffer | None]:
-        i, offset, compressed, digest, room = job
-        with locating(i, offset):
-            if checksum is not None:
-                check_digest(compressed, digest, checksum)
-            if not keeps_plain:
-                return i, compressed, digest, None
-            if room is None:
-                return i, compressed, digest, decompress(compressed)
-            decompress_into(compressed, room)
-            return i, compressed, digest, room
-
     with own_settings:
-        results = ordered_map(work, jobs(), effective_nthreads(nthreads, nchunks))
-        for i, compressed, digest, plain in results:
-            if debugging:
-                _tell(i, compressed, digest, checksum, i + 1 == nchunks)
-            if plain is None:
-                sink.put(bytes(compressed))
-            else:
-                sink.store(plain)
+        if source.concurrent and sink.concurrent:
+            nthreads = effective_nthreads(nthreads, nchunks)
+            _unpack_concurrently(source, sink, nchunks, nthreads)
+        else:
+            _unpack_serially(source, sink, nchunks)
     sink.finalize()
 
 
+def _unpack_concurrently(
+    source: CompressedSource, sink: PlainSink, nchunks: int | None, nthreads: int
+) -> None:
+    checksum = source.checksum_impl
+    random_access = sink.random_access
+    workspace = Workspace()
+
+    def work(frame: Frame) -> Buffer | None:
+        compressed, digest = source.load(frame)
+        with locating(frame.number, frame.offset):
+            if checksum is not None:
+                check_digest(compressed, digest, checksum)
+            if log.enabled(log.DEBUG):
+                _tell(frame.number, compressed, digest, checksum, nchunks)
+            if not random_access:
+                return decompress(compressed)
+            room = sink.room(frame.start, frame.nbytes)
+            if room is not None:
+                decompress_into(compressed, room)
+                return None
+            plain = workspace.view(frame.nbytes)
+            decompress_into(compressed, plain)
+        sink.store_at(frame.start, plain)
+        return None
+
+    def deliver(plain: Buffer | None) -> None:
+        if plain is not None:
+            sink.store(plain)
+
+    for_each(source.tasks(), work, deliver, nthreads)
+
+
+def _unpack_serially(
+    source: CompressedSource, sink: PlainSink, nchunks: int | None
+) -> None:
+    checksum = source.checksum_impl
+    for i, (compressed, digest) in enumerate(source):
+        with locating(i, source.chunk_offset):
+            if checksum is not None:
+                check_digest(compressed, digest, checksum)
+            if log.enabled(log.DEBUG):
+                _tell(i, compressed, digest, checksum, nchunks)
+            sink.put(bytes(compressed))
+
+
 def _tell(
-    i: int, compressed: Buffer, digest: Buffer, checksum: Hash | None, last: bool
+    i: int,
+    compressed: Buffer,
+    digest: Buffer,
+    checksum: Hash | None,
+    nchunks: int | None,
 ) -> None:
     from .headers import decode_blosc_header
 
     header = decode_blosc_header(bytes(compressed[:16]))
     log.debug("blosc_header: OrderedDict(%r)" % list(header.items()))
-    log.debug("decompressing chunk '%d'%s" % (i, " (last)" if last else ""))
+    log.debug("decompressing chunk '%d'%s" % (i, " (last)" if i + 1 == nchunks else ""))
     if checksum is not None and checksum.size:
         log.debug("checksum OK (%s): %r" % (checksum.name, bytes(digest)))
     log.debug(

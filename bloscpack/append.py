@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from . import log
 from . import metadata as metadata_section
 from . import offsets as offset_table
-from .abstract_io import effective_nthreads
+from .abstract_io import effective_nthreads, tell_digest
 from .args import BloscArgs, calculate_nchunks, parse_chunk_size
 from .chunks import check_digest, compress, decompress, own_settings
 from .compat import sibling_names
@@ -34,7 +34,7 @@ from .exceptions import (
 from .file_io import naming, read_up_to
 from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
-from .parallel import ordered_map
+from .parallel import for_each
 from .pretty import double_pretty_size
 from .ranges import Cursor
 
@@ -196,9 +196,9 @@ def append_fp(
         if plan.section is not None:
             undo.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
         if new_size:
-            nthreads = effective_nthreads(nthreads, len(plan.sizes))
-            chunks = _chunks(plan, kept, new_content_fp, blosc_args, nthreads)
-            offsets = ends[: plan.first] + _write_chunks(undo, plan, chunks)
+            offsets = ends[: plan.first] + _write_chunks(
+                undo, plan, kept, new_content_fp, blosc_args, nthreads
+            )
             encoded = plan.header.encode()
             log.debug("raw_bloscpack_header: %r" % encoded)
             undo.overwrite(0, encoded)
@@ -241,11 +241,18 @@ def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes
         return decompress(compressed)
 
 
-def _chunks(
-    plan: Plan, kept: bytes, new_content_fp: Any, blosc_args: BloscArgs, nthreads: int
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the compressed chunks to be written and their digests."""
+def _write_chunks(
+    undo: Undo,
+    plan: Plan,
+    kept: bytes,
+    new_content_fp: Any,
+    blosc_args: BloscArgs,
+    nthreads: int | None,
+) -> list[int]:
+    """Write the chunks over the old end of the file; return where they start."""
     checksum = plan.header.checksum_impl
+    offsets: list[int] = []
+    end = plan.write_at
 
     def plain_chunks() -> Iterator[bytes]:
         front = kept
@@ -263,30 +270,22 @@ def _chunks(
         compressed = compress(plain, blosc_args)
         return compressed, checksum(compressed)
 
+    def deliver(chunk: tuple[bytes, bytes]) -> None:
+        nonlocal end
+        compressed, digest = chunk
+        last = "(last)" if len(offsets) == len(plan.sizes) - 1 else ""
+        log.debug("Handle chunk '%d' %s" % (len(offsets), last))
+        tell_digest(checksum, digest)
+        offsets.append(end)
+        undo.overwrite(end, compressed)
+        undo.overwrite(end + len(compressed), digest)
+        end += len(compressed) + len(digest)
+
     with own_settings:
-        yield from ordered_map(work, plain_chunks(), nthreads)
-
-
-def _write_chunks(
-    undo: Undo, plan: Plan, chunks: Iterator[tuple[bytes, bytes]]
-) -> list[int]:
-    """Write the chunks over the old end of the file; return where they start."""
-    position = plan.write_at
-    offsets = []
-    last = len(plan.sizes) - 1
-    for i, (compressed, digest) in enumerate(chunks):
-        log.debug("Handle chunk '%d' %s" % (i, "(last)" if i == last else ""))
-        log.debug(
-            "checksum (%s): %r" % (plan.header.checksum, digest)
-            if digest
-            else "no checksum"
-        )
-        offsets.append(position)
-        undo.overwrite(position, compressed)
-        undo.overwrite(position + len(compressed), digest)
-        position += len(compressed) + len(digest)
+        nthreads = effective_nthreads(nthreads, len(plan.sizes))
+        for_each(plain_chunks(), work, deliver, nthreads)
     # The new chunks may be shorter than what they replace: nothing of it stays.
-    undo.truncate(position)
+    undo.truncate(end)
     return offsets
 
 

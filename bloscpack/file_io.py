@@ -21,6 +21,7 @@ from .abstract_io import (
     PlainSink,
     PlainSource,
     pack,
+    tell_digest,
     unpack,
 )
 from .args import (
@@ -31,15 +32,16 @@ from .args import (
     parse_chunk_size,
 )
 from .chunks import decode_header as decode_chunk_header
-from .chunks import decompress, own_settings
+from .chunks import decompress, decompress_into, own_settings
 from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
 from .durable import check_distinct, replacing, write_all
 from .exceptions import FormatError, StorageError
-from .frames import read_beginning, read_frames, read_metadata
+from .frames import read_beginning, read_frames, read_metadata, skip_frames
+from .memory import BytesUnderConstruction, BytesWriter
 from .pretty import double_pretty_size, pretty_size
-from .ranges import Cursor, MemoryCursor, as_bytes_view
+from .ranges import Cursor, FileRange, MemoryCursor, Workspace, as_bytes_view
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from .chunks import Buffer
     from .durable import Path
+    from .frames import Frame
     from .headers import BloscpackHeader, MetadataHeader
 
 
@@ -79,8 +82,13 @@ class CompressedFPSource(CompressedSource):
     been yielded the file object stands right behind it.
     """
 
+    concurrent = True
+
     def __init__(self, input_fp: Any) -> None:
         self.input_fp = input_fp
+        self._range = FileRange.over(input_fp)
+        self._range_start = input_fp.tell() if self._range else 0
+        self._workspace = Workspace()
         self._begin(Cursor(input_fp))
 
     def _begin(self, cursor: Cursor) -> None:
@@ -94,15 +102,39 @@ class CompressedFPSource(CompressedSource):
         self.nchunks = beginning.header.nchunks
 
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
-        frames = read_frames(self._cursor, self.bloscpack_header)
-        for self.chunk_offset, compressed, digest in frames:
-            yield compressed, digest
+        for frame in read_frames(self._cursor, self.bloscpack_header):
+            self.chunk_offset = frame.offset
+            yield self.load(frame)
+
+    def tasks(self) -> Iterator[Frame]:
+        frames = skip_frames if self._range else read_frames
+        return frames(self._cursor, self.bloscpack_header)
+
+    def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        if frame.content is not None:
+            return frame.content
+        assert self._range is not None
+        size = frame.ctbytes + self.bloscpack_header.checksum_impl.size
+        view = self._workspace.view(size)
+        found = self._range.read_into(view, self._range_start + frame.offset)
+        if found < size:
+            raise FormatError(
+                "the file ends too early: expected a chunk and its digest of '%d' "
+                "bytes, found '%d'" % (size, found),
+                section="chunks",
+                chunk=frame.number,
+                offset=frame.offset,
+            )
+        return view[: frame.ctbytes], view[frame.ctbytes :]
 
 
 class CompressedBytesSource(CompressedFPSource):
     """Reads a file of any layout that lies in memory; yields views, not copies."""
 
+    concurrent = True
+
     def __init__(self, buffer: Any) -> None:
+        self._range = None
         self._begin(MemoryCursor(buffer))
 
 
@@ -115,6 +147,8 @@ class CompressedFPSink(CompressedSink):
     If the number of chunks was not known at the start, the header is completed at
     the end, as long as the file object can seek.
     """
+
+    concurrent = True
 
     def __init__(self, output_fp: Any) -> None:
         self.output_fp = output_fp
@@ -152,15 +186,13 @@ class CompressedFPSink(CompressedSink):
 
     def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
         """Write a chunk and its digest; return file offset, chunk and digest."""
-        return self.put_digested(i, compressed, self.checksum_impl(compressed))
+        return self._put(compressed, self.do_checksum(compressed))
 
-    def put_digested(
-        self, i: int, compressed: bytes, digest: bytes
-    ) -> tuple[int, bytes, bytes]:
-        """Write a chunk and its digest; return file offset, chunk and digest."""
-        if log.enabled(log.DEBUG):
-            name = self.checksum_impl.name
-            log.debug("checksum (%s): %r" % (name, digest) if digest else "no checksum")
+    def put_digested(self, i: int, compressed: bytes, digest: bytes) -> None:
+        tell_digest(self.checksum_impl, digest)
+        self._put(compressed, digest)
+
+    def _put(self, compressed: bytes, digest: bytes) -> tuple[int, bytes, bytes]:
         offset = self._position
         if self.offsets:
             self.offset_storage.append(offset)
@@ -212,8 +244,11 @@ def _is_seekable(fp: Any) -> bool:
 class PlainFPSource(PlainSource):
     """Reads plain chunks from a file object, from where it stands.
 
-    With ``nchunks`` -1 it reads to the end, which may be that of a pipe.
+    With ``nchunks`` -1 it reads to the end, which may be that of a pipe. After the
+    last chunk has been yielded the file object stands right behind it.
     """
+
+    concurrent = True
 
     def __init__(self, input_fp: Any) -> None:
         self.input_fp = input_fp
@@ -222,14 +257,9 @@ class PlainFPSource(PlainSource):
         if self.nchunks == -1:
             yield from self._read_to_end()
             return
-        for i in range(self.nchunks):
-            size = self.last_chunk if i == self.nchunks - 1 else self.chunk_size
-            chunk = read_up_to(self.input_fp, size)
-            if len(chunk) < size:
-                raise StorageError(
-                    "the input ends too early: expected '%d' bytes for chunk %d, "
-                    "found '%d'" % (size, i, len(chunk))
-                )
+        for i, (start, stop) in enumerate(self.spans()):
+            chunk = read_up_to(self.input_fp, stop - start)
+            _check_complete(i, stop - start, len(chunk))
             yield chunk
 
     def _read_to_end(self) -> Iterator[bytes]:
@@ -239,6 +269,35 @@ class PlainFPSource(PlainSource):
             chunk = read_up_to(self.input_fp, self.chunk_size)
             if chunk:
                 yield chunk
+
+    def tasks(self) -> Iterator[Any]:
+        self._range = FileRange.over(self.input_fp)
+        if self._range is None or self.nchunks == -1:
+            yield from self
+            return
+        self._workspace = Workspace()
+        begin = stop = self.input_fp.tell()
+        for i, (start, stop) in enumerate(self.spans()):
+            yield i, begin + start, stop - start
+        self.input_fp.seek(begin + stop)
+
+    def load(self, task: Any) -> Buffer:
+        if not isinstance(task, tuple):
+            chunk: bytes = task
+            return chunk
+        assert self._range is not None
+        i, offset, size = task
+        view = self._workspace.view(size)
+        _check_complete(i, size, self._range.read_into(view, offset))
+        return view
+
+
+def _check_complete(i: int, size: int, found: int) -> None:
+    if found < size:
+        raise StorageError(
+            "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
+            % (size, i, found)
+        )
 
 
 def read_up_to(fp: Any, size: int) -> bytes:
@@ -257,23 +316,27 @@ def read_up_to(fp: Any, size: int) -> bytes:
 class PlainBytesSource(PlainSource):
     """Yields views of a buffer that lies in memory."""
 
+    concurrent = True
+
     def __init__(self, buffer: Any) -> None:
         self._view = as_bytes_view(buffer)
 
     def __iter__(self) -> Iterator[memoryview]:
-        start = 0
-        for i in range(self.nchunks):
-            size = self.last_chunk if i == self.nchunks - 1 else self.chunk_size
-            yield self._view[start : start + size]
-            start += size
+        return (self._view[start:stop] for start, stop in self.spans())
 
 
 class PlainFPSink(PlainSink):
     """Writes plain bytes to a file object, from where it stands."""
 
+    concurrent = True
+
     def __init__(self, output_fp: Any, nchunks: int | None = None) -> None:
         self.output_fp = output_fp
         self.nchunks = nchunks
+        self._range = FileRange.over(output_fp)
+        self.random_access = self._range is not None
+        self._begin = output_fp.tell() if self._range else 0
+        self._ends = [0]
 
     def put(self, compressed: bytes) -> int:
         """Decompress and write a chunk; return its plain size in bytes."""
@@ -284,6 +347,47 @@ class PlainFPSink(PlainSink):
 
     def store(self, plain: Buffer) -> None:
         write_all(self.output_fp, plain)
+
+    def store_at(self, start: int, plain: Buffer) -> None:
+        assert self._range is not None
+        self._range.write(plain, self._begin + start)
+        self._ends.append(start + len(plain))
+
+    def finalize(self) -> None:
+        if len(self._ends) > 1:
+            self.output_fp.seek(self._begin + max(self._ends))
+
+
+class PlainBytesSink(PlainSink):
+    """Fills a bytes object of a known size, which `getvalue` returns."""
+
+    concurrent = True
+    random_access = True
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+        self._made = BytesUnderConstruction(nbytes)
+        self._filled = 0
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress a chunk behind the last one; return its plain size in bytes."""
+        nbytes = decode_chunk_header(compressed).nbytes
+        with own_settings:
+            decompress_into(compressed, self.room(self._filled, nbytes))
+        self._filled += nbytes
+        return nbytes
+
+    def room(self, start: int, nbytes: int) -> memoryview:
+        return self._made.view[start : start + nbytes]
+
+    def getvalue(self) -> bytes:
+        """Return the bytes, as the last thing done."""
+        return self._made.finish()
+
+
+def packed_capacity(nbytes: int) -> int:
+    """Return what `nbytes` take at most when packed, as a guess for memory."""
+    return nbytes + nbytes // 32 + 2**16
 
 
 # The functions on files and bytes
@@ -404,7 +508,7 @@ def pack_bytes_to_bytes(
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
     """
-    out_fp = io.BytesIO()
+    out_fp = BytesWriter(packed_capacity(memoryview(bytes_).nbytes))
     _pack_bytes(
         bytes_,
         out_fp,
@@ -467,9 +571,15 @@ def unpack_bytes_from_bytes(
 def _unpack_bytes(
     source: CompressedFPSource, nthreads: int | None
 ) -> tuple[bytes, Any]:
-    out_fp = io.BytesIO()
-    unpack(source, PlainFPSink(out_fp, source.nchunks), nthreads=nthreads)
-    return out_fp.getvalue(), source.metadata
+    nbytes = source.bloscpack_header.nbytes
+    sink: PlainBytesSink | PlainFPSink
+    if nbytes is not None:
+        sink = PlainBytesSink(nbytes)
+        unpack(source, sink, nthreads=nthreads)
+        return sink.getvalue(), source.metadata
+    with io.BytesIO() as out_fp:
+        unpack(source, PlainFPSink(out_fp), nthreads=nthreads)
+        return out_fp.getvalue(), source.metadata
 
 
 # Names kept from 0.16

@@ -133,18 +133,72 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader) -> None:
         )
 
 
-def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
-    """Return where the first chunk starts and where each, with its digest, ends.
+class Frame:
+    """A chunk and the digest behind it, as its header tells of them.
 
-    Only the chunk headers are read; compares their sizes with the file header.
+    ``number`` counts from 0; ``offset`` is where it lies in the file, ``ctbytes`` how
+    long it is without digest; ``start`` and ``nbytes`` are where its plain bytes belong
+    and how many they are. ``content`` is chunk and digest, if they have been read.
     """
-    ends = [cursor.position]
-    for i in range(header.nchunks):
-        with locating(i, cursor.position):
-            chunk = _read_chunk_header(cursor, header, i)
-            rest = chunk.ctbytes + header.checksum_impl.size
+
+    __slots__ = ("content", "ctbytes", "nbytes", "number", "offset", "start")
+
+    def __init__(
+        self, number: int, offset: int, start: int, nbytes: int, ctbytes: int
+    ) -> None:
+        self.number = number
+        self.offset = offset
+        self.start = start
+        self.nbytes = nbytes
+        self.ctbytes = ctbytes
+        self.content: tuple[Buffer, Buffer] | None = None
+
+
+def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+    """Yield all frames, in order; the caller moves the cursor behind each.
+
+    The sizes of the chunks are compared with the header. Raises `FormatError`.
+    """
+    number = start = 0
+    nbytes = None
+    while number != header.nchunks:
+        with locating(number, cursor.position):
+            if header.nchunks == -1 and not cursor.peek(1):
+                _check_last(header, nbytes)
+                return
+            if header.nchunks == -1 and nbytes is not None:
+                _check_full(header, nbytes)
+            chunk = _read_chunk_header(cursor, header, number)
+        nbytes = chunk.nbytes
+        yield Frame(number, cursor.position, start, nbytes, chunk.ctbytes)
+        number += 1
+        start += nbytes
+
+
+def skip_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+    """Yield all frames, in order, without reading more than their headers."""
+    for frame in find_frames(cursor, header):
+        with locating(frame.number, frame.offset):
+            rest = frame.ctbytes + header.checksum_impl.size
             cursor.skip(rest, "a chunk and its digest", "chunks")
-        ends.append(cursor.position)
+        yield frame
+
+
+def read_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+    """Yield all frames, in order, with their content; the digests are not checked."""
+    for frame in find_frames(cursor, header):
+        with locating(frame.number, frame.offset):
+            compressed = cursor.read_exactly(frame.ctbytes, "a chunk", "chunks")
+            size = header.checksum_impl.size
+            digest = cursor.read_exactly(size, "a digest", "chunks")
+        frame.content = compressed, digest
+        yield frame
+
+
+def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    """Return where the first chunk starts and where each, with its digest, ends."""
+    ends = [cursor.position]
+    ends += (cursor.position for _ in skip_frames(cursor, header))
     return ends
 
 
@@ -162,33 +216,6 @@ def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> Chunk
             section="chunks",
         )
     return chunk
-
-
-def read_frames(
-    cursor: Cursor, header: BloscpackHeader
-) -> Iterator[tuple[int, Buffer, Buffer]]:
-    """Yield file offset, compressed chunk and digest of all chunks, in order.
-
-    The sizes of the chunks are compared with the header, the digests are not
-    checked. Raises `FormatError`.
-    """
-    checksum_size = header.checksum_impl.size
-    i = 0
-    nbytes = None
-    while i != header.nchunks:
-        start = cursor.position
-        with locating(i, start):
-            if header.nchunks == -1 and not cursor.peek(1):
-                _check_last(header, nbytes)
-                return
-            if header.nchunks == -1 and nbytes is not None:
-                _check_full(header, nbytes)
-            chunk = _read_chunk_header(cursor, header, i)
-            nbytes = chunk.nbytes
-            compressed = cursor.read_exactly(chunk.ctbytes, "a chunk", "chunks")
-            digest = cursor.read_exactly(checksum_size, "a digest", "chunks")
-        yield start, compressed, digest
-        i += 1
 
 
 def _check_full(header: BloscpackHeader, nbytes: int) -> None:

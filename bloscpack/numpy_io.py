@@ -7,8 +7,6 @@ after dtype, shape and chunks have been found to agree, and fills it in place.
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy
 
 from .abstract_io import PlainSink, PlainSource, pack, unpack
@@ -35,7 +33,9 @@ from .file_io import (
     CompressedFPSink,
     CompressedFPSource,
     opened,
+    packed_capacity,
 )
+from .memory import BytesWriter, memory_at
 from .pretty import double_pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -52,19 +52,14 @@ def _address(ndarray: Array) -> int:
     return int(ndarray.__array_interface__["data"][0])
 
 
-def _memory(address: int, nbytes: int) -> memoryview:
-    """Return the memory of an array as bytes; valid as long as the array lives."""
-    if not nbytes:
-        return memoryview(b"")
-    return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
-
-
 class PlainNumpySource(PlainSource):
     """Yields the memory of an array, without a copy where it is contiguous.
 
     Raises `ObjectNumpyArrayRejection` for arrays of objects, and `UsageError` for
     masked arrays, whose mask would be lost.
     """
+
+    concurrent = True
 
     def __init__(self, ndarray: Array) -> None:
         _check_storable(ndarray)
@@ -76,13 +71,8 @@ class PlainNumpySource(PlainSource):
         self.ptr = _address(ndarray)
 
     def __iter__(self) -> Iterator[memoryview]:
-        memory = _memory(self.ptr, self.size)
-        for i in range(self.nchunks):
-            start = i * self.chunk_size
-            stop = start + (
-                self.last_chunk if i == self.nchunks - 1 else self.chunk_size
-            )
-            yield memory[start:stop]
+        memory = memory_at(self.ptr, self.size)
+        return (memory[start:stop] for start, stop in self.spans())
 
 
 def _check_storable(ndarray: Any) -> None:
@@ -102,32 +92,33 @@ class PlainNumpySink(PlainSink):
     that are not those of an array, and later for chunks that do not fill it exactly.
     """
 
+    concurrent = True
+    random_access = True
+
     def __init__(self, metadata: Any) -> None:
         self.metadata = metadata
         self._description = Description(metadata)
         self.ndarray = self._description.allocate()
         self.ptr = _address(self.ndarray)
-        self._memory = _memory(self.ptr, self.ndarray.nbytes)
-        self._filled = 0
+        self._memory = memory_at(self.ptr, self.ndarray.nbytes)
+        self._ends = [0]
 
     def put(self, compressed: bytes) -> int:
         """Decompress a chunk behind the last one; return its plain size in bytes."""
         nbytes = decode_header(compressed).nbytes
         with own_settings:
-            decompress_into(compressed, self.room(nbytes))
+            decompress_into(compressed, self.room(self._ends[-1], nbytes))
         return nbytes
 
-    def store(self, plain: Any) -> None:
-        """Nothing to do: the bytes are in the array already."""
-
-    def room(self, nbytes: int) -> memoryview:
-        start, self._filled = self._filled, self._filled + nbytes
-        if self._filled > self._memory.nbytes:
-            self._description.check_nbytes(self._filled)
-        return self._memory[start : self._filled]
+    def room(self, start: int, nbytes: int) -> memoryview:
+        end = start + nbytes
+        if end > self._memory.nbytes:
+            self._description.check_nbytes(end)
+        self._ends.append(end)
+        return self._memory[start:end]
 
     def finalize(self) -> None:
-        self._description.check_nbytes(self._filled)
+        self._description.check_nbytes(max(self._ends))
 
 
 # The functions on arrays
@@ -240,9 +231,7 @@ def pack_ndarray_to_bytes(
     >>> bool((unpack_ndarray_from_bytes(pack_ndarray_to_bytes(array)) == array).all())
     True
     """
-    import io
-
-    fp = io.BytesIO()
+    fp = BytesWriter(packed_capacity(getattr(ndarray, "nbytes", 0)))
     pack_ndarray(
         ndarray,
         CompressedFPSink(fp),

@@ -1,13 +1,17 @@
-"""Reading bytes of a file, in order, without trusting any count that it states.
+"""Reading bytes of a file without trusting any count that it states.
 
 A `Cursor` reads forward and knows its position, counted from where the file
 begins. A size is compared with what is left before memory is asked for; where
 nobody knows what is left, as in a pipe, memory grows with the bytes that arrive.
+`FileRange` reads and writes a regular file anywhere, from any thread.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import stat
+import threading
 
 from .exceptions import FormatError
 
@@ -15,7 +19,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any
 
-    Buffer = bytes | memoryview
+    Buffer = bytes | bytearray | memoryview
 
 # What is asked for at a time where the size of the file is not known.
 PIECE = 2**20
@@ -146,3 +150,62 @@ def as_bytes_view(buffer: Any) -> memoryview:
     if not view.c_contiguous:
         view = memoryview(view.tobytes())
     return view.cast("B")
+
+
+class Workspace(threading.local):
+    """Memory that each thread uses again and again, so that it stays in its cache."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def view(self, size: int) -> memoryview:
+        """Return `size` bytes of any value; they are void after the next call."""
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        return memoryview(self._buffer)[:size]
+
+
+class FileRange:
+    """A regular file, read and written at any place by any thread.
+
+    The position of the file object is neither used nor moved.
+    """
+
+    def __init__(self, fp: Any) -> None:
+        self._fd = fp.fileno()
+
+    @staticmethod
+    def over(fp: Any) -> FileRange | None:
+        """Return the file behind a file object; None if that is not all there is to it.
+
+        Only Python's own binary files qualify: what wraps another file, like gzip,
+        has its descriptor, but not its content.
+        """
+        kinds = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+        if type(fp) not in kinds or not hasattr(os, "preadv"):
+            return None
+        if not stat.S_ISREG(os.fstat(fp.fileno()).st_mode):
+            return None
+        # What is appended always lands at the end.
+        if "a" in getattr(fp, "mode", ""):
+            return None
+        fp.flush()
+        return FileRange(fp)
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._fd, [view[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def write(self, data: Buffer, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(self._fd, view, offset)
+            view = view[count:]
+            offset += count

@@ -1,1 +1,1 @@
-"""Pipes on both ends: sources and sinks where nothing can be sought and no length is known."""
+"""Pipes: sources and sinks where nothing can be sought and no length is known."""
