@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     from .headers import BloscpackHeader, MetadataHeader
 
 
+# Room on disk is asked for in such steps, in bytes.
+RESERVED_AT_A_TIME = 32 * 2**20
+# Few data compress better; those that do are written without asking for room.
+LIKELY_RATIO = 1000
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Give a `FormatError` that passes the name of its file."""
@@ -145,14 +151,16 @@ class CompressedFPSink(CompressedSink):
     """Writes layout 3 to a file object, from where it stands.
 
     If the number of chunks was not known at the start, the header is completed at
-    the end, as long as the file object can seek.
+    the end, as long as the file object can seek. For a file that is `new`, room on
+    disk is asked for ahead of writing; what is left over is cut off at the end.
     """
 
     concurrent = True
 
-    def __init__(self, output_fp: Any) -> None:
+    def __init__(self, output_fp: Any, *, new: bool = False) -> None:
         self.output_fp = output_fp
         self.meta_total = 0
+        self._range = FileRange.over(output_fp) if new else None
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -162,12 +170,18 @@ class CompressedFPSink(CompressedSink):
         self.offset_storage: list[int] = []
         # Where the next chunk goes is counted here: telling a file costs a system call.
         self._position = 0
+        self._reserved = RESERVED_AT_A_TIME
         self._last_nbytes = 0
         self._nput = 0
 
     def _write(self, data: Buffer) -> None:
+        end = self._position + len(data)
+        # Small files are not worth it.
+        if self._range is not None and end > self._reserved:
+            self._range.reserve(self._reserved, RESERVED_AT_A_TIME)
+            self._reserved += RESERVED_AT_A_TIME
         write_all(self.output_fp, data)
-        self._position += len(data)
+        self._position = end
 
     def write_bloscpack_header(self) -> None:
         encoded = self.bloscpack_header.encode()
@@ -214,6 +228,8 @@ class CompressedFPSink(CompressedSink):
             if self._nput == 1:
                 self.bloscpack_header.chunk_size = self._last_nbytes
             self._overwrite(end, self.bloscpack_header.encode())
+        if self._range is not None:
+            self.output_fp.truncate(end)
 
     def _encoded_offsets(self) -> bytes:
         log.debug(
@@ -326,14 +342,22 @@ class PlainBytesSource(PlainSource):
 
 
 class PlainFPSink(PlainSink):
-    """Writes plain bytes to a file object, from where it stands."""
+    """Writes plain bytes to a file object, from where it stands.
+
+    For a new file, room on disk is asked for at once: `reserved` bytes, which must
+    be no more than there will be.
+    """
 
     concurrent = True
 
-    def __init__(self, output_fp: Any, nchunks: int | None = None) -> None:
+    def __init__(
+        self, output_fp: Any, nchunks: int | None = None, *, reserved: int = 0
+    ) -> None:
         self.output_fp = output_fp
         self.nchunks = nchunks
         self._range = FileRange.over(output_fp)
+        if self._range is not None and reserved:
+            self._range.reserve(0, reserved)
         self.random_access = self._range is not None
         self._begin = output_fp.tell() if self._range else 0
         self._ends = [0]
@@ -424,7 +448,7 @@ def pack_file_to_file(
             cut = -1, parse_chunk_size(chunk_size), -1
         pack(
             PlainFPSource(in_fp),
-            CompressedFPSink(out_fp),
+            CompressedFPSink(out_fp, new=True),
             *cut,
             metadata=metadata,
             blosc_args=blosc_args,
@@ -451,7 +475,11 @@ def unpack_file_from_file(
         in_size = os.fstat(in_fp.fileno()).st_size
         log.verbose("input file size: %s" % pretty_size(in_size))
         source = CompressedFPSource(in_fp)
-        unpack(source, PlainFPSink(out_fp, source.nchunks), nthreads=nthreads)
+        # What a header announces is believed as far as its chunks could hold it.
+        nbytes = source.bloscpack_header.nbytes or 0
+        reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
+        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+        unpack(source, sink, nthreads=nthreads)
     out_size = os.path.getsize(out_file)
     log.verbose("output file size: %s" % pretty_size(out_size))
     log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
@@ -484,6 +512,7 @@ def pack_bytes_to_file(
             bloscpack_args,
             metadata_args,
             nthreads,
+            new=True,
         )
     out_size = os.path.getsize(out_file)
     log.verbose("output file size: %s" % double_pretty_size(out_size))
@@ -531,12 +560,13 @@ def _pack_bytes(
     bloscpack_args: BloscpackArgs | None,
     metadata_args: MetadataArgs | None,
     nthreads: int | None,
+    new: bool = False,
 ) -> int:
     view = as_bytes_view(bytes_)
     log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
     pack(
         PlainBytesSource(view),
-        CompressedFPSink(out_fp),
+        CompressedFPSink(out_fp, new=new),
         *calculate_nchunks(view.nbytes, chunk_size),
         metadata=metadata,
         blosc_args=blosc_args,

@@ -205,7 +205,7 @@ def pack_ndarray_to_file(
     with replacing(filename) as fp:
         pack_ndarray(
             ndarray,
-            CompressedFPSink(fp),
+            CompressedFPSink(fp, new=True),
             chunk_size,
             blosc_args,
             bloscpack_args,
