@@ -1,10 +1,10 @@
 """The loop: plain source → compressed sink, compressed source → plain sink.
 
-Of the hooks of the four classes only ``__iter__`` and ``put`` are abstract; the
-others do nothing unless a subclass says so, and need no ``super().__init__()``. An
-endpoint that knows nothing else is used by one thread. One that declares itself
-``concurrent`` hands out tasks instead of chunks, which any thread can then load,
-compress or decompress, and store.
+Sources are iterated and sinks written in the thread of the caller, in order;
+compressing, decompressing and digests are spread over threads. Of the hooks of the
+four classes only ``__iter__`` and ``put`` are abstract; the others do nothing unless a
+subclass says so, and need no ``super().__init__()``. An endpoint that declares itself
+``concurrent`` also lets the threads load and store their chunk themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 
 from . import log
-from .args import BloscArgs, BloscpackArgs, MetadataArgs
+from .args import BloscArgs, BloscpackArgs, MetadataArgs, available_cpus
 from .chunks import (
     check_digest,
     compress,
@@ -23,8 +23,9 @@ from .chunks import (
 )
 from .compat import sibling_names
 from .exceptions import StorageError, locating
+from .frames import Frame
 from .headers import BloscpackHeader
-from .parallel import available_cpus, for_each
+from .parallel import for_each
 from .pretty import double_pretty_size
 from .ranges import Workspace
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from .checksums import Hash
     from .chunks import Buffer
-    from .frames import Frame
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -47,14 +47,14 @@ def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
 class Endpoint:
     """What the four classes have in common."""
 
-    #: Whether the hooks for several threads may be used.
+    #: Whether the hooks that run in other threads may be used.
     concurrent = False
     _hooks_of_one_thread: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A class that defines a hook for one thread means it to be called, also where
-        # it inherits those for several threads from an endpoint of ours.
+        # A class that defines one of these hooks means it to be called, also where it
+        # inherits those that are used instead from an endpoint of ours.
         defined = cls.__dict__
         if "concurrent" not in defined and defined.keys() & cls._hooks_of_one_thread:
             cls.concurrent = False
@@ -90,16 +90,23 @@ class PlainSource(Endpoint, abc.ABC):
         """Yield the plain chunks in order."""
 
     def tasks(self) -> Iterator[Any]:
-        """Yield for each chunk what `load` needs; used by one thread at a time."""
+        """Yield for each chunk what `load` needs, in the thread of the caller."""
         return iter(self)
 
     def load(self, task: Any) -> Buffer:
-        """Return the plain chunk, valid until the same thread calls again."""
+        """Return the plain chunk, in any thread; valid until that calls again."""
         chunk: Buffer = task
         return chunk
 
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """Yield where each announced chunk starts and stops in the plain bytes."""
+    def spans(self, nbytes: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield where each chunk starts and stops in the plain bytes.
+
+        `nbytes` is how many there are, for where the number of chunks is not given.
+        """
+        if self.nchunks == -1:
+            yield 0, min(self.chunk_size, nbytes)
+            for start in range(self.chunk_size, nbytes, self.chunk_size):
+                yield start, min(start + self.chunk_size, nbytes)
         for i in range(self.nchunks):
             start = i * self.chunk_size
             last = i == self.nchunks - 1
@@ -123,12 +130,21 @@ class CompressedSource(Endpoint, abc.ABC):
         """Yield (compressed chunk, digest) in order."""
 
     def tasks(self) -> Iterator[Frame]:
-        """Yield where each chunk is and how large; used by one thread at a time."""
-        raise NotImplementedError
+        """Yield for each chunk what `load` needs, in the thread of the caller."""
+        start = 0
+        for number, content in enumerate(self):
+            compressed = content[0]
+            with locating(number, self.chunk_offset):
+                header = decode_header(compressed)
+            frame = Frame(number, self.chunk_offset, start, header)
+            frame.content = content
+            start += header.nbytes
+            yield frame
 
     def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
-        """Return a chunk and its digest, valid until the same thread calls again."""
-        raise NotImplementedError
+        """Return chunk and digest, in any thread; valid until that calls again."""
+        assert frame.content is not None
+        return frame.content
 
 
 class PlainSink(Endpoint, abc.ABC):
@@ -141,6 +157,9 @@ class PlainSink(Endpoint, abc.ABC):
 
     #: Whether chunks may be stored in any order, each where it belongs.
     random_access = False
+
+    def start(self) -> None:
+        """Called before the first chunk."""
 
     @abc.abstractmethod
     def put(self, chunk: bytes) -> Any:
@@ -266,12 +285,11 @@ def pack(
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)
     sink.init_offsets()
-    nthreads = effective_nthreads(nthreads, nchunks)
+    if source.compress_func is not compress_chunk:
+        nthreads = 1  # written for a time when all of this was done by one thread
     with own_settings:
-        if source.concurrent and sink.concurrent:
-            _pack_concurrently(source, sink, header, blosc_args, nthreads)
-        else:
-            _pack_serially(source, sink, header, blosc_args)
+        nthreads = effective_nthreads(nthreads, nchunks)
+        _compress_all(source, sink, header, blosc_args, nthreads)
     sink.finalize()
 
 
@@ -322,39 +340,40 @@ class _Announced:
             )
 
 
-def _pack_concurrently(
+def _compress_all(
     source: PlainSource,
     sink: CompressedSink,
     header: BloscpackHeader,
     blosc_args: BloscArgs,
     nthreads: int,
 ) -> None:
+    tasks = source.tasks() if source.concurrent else iter(source)
+    load = source.load if source.concurrent else _as_it_is
+    compress_func = source.compress_func
+    if compress_func is compress_chunk:
+        compress_func = compress  # the settings have been entered
     checksum = header.checksum_impl
+    digesting = sink.concurrent
     announced = _Announced(header)
 
     def work(task: Any) -> tuple[bytes, bytes]:
-        compressed = compress(source.load(task), blosc_args)
-        return compressed, checksum(compressed)
+        compressed = compress_func(load(task), blosc_args)
+        return compressed, checksum(compressed) if digesting else b""
 
     def deliver(result: tuple[bytes, bytes]) -> None:
         compressed, digest = result
-        sink.put_digested(announced.check(compressed), compressed, digest)
+        i = announced.check(compressed)
+        if digesting:
+            sink.put_digested(i, compressed, digest)
+        else:
+            sink.put(i, compressed)
 
-    for_each(source.tasks(), work, deliver, nthreads)
+    for_each(tasks, work, deliver, nthreads)
     announced.finish()
 
 
-def _pack_serially(
-    source: PlainSource,
-    sink: CompressedSink,
-    header: BloscpackHeader,
-    blosc_args: BloscArgs,
-) -> None:
-    announced = _Announced(header)
-    for chunk in source:
-        compressed = source.compress_func(chunk, blosc_args)
-        sink.put(announced.check(compressed), compressed)
-    announced.finish()
+def _as_it_is(chunk: Any) -> Any:
+    return chunk
 
 
 def unpack(
@@ -367,57 +386,50 @@ def unpack(
     """
     nchunks = getattr(source, "nchunks", None)
     with own_settings:
-        if source.concurrent and sink.concurrent:
-            nthreads = effective_nthreads(nthreads, nchunks)
-            _unpack_concurrently(source, sink, nchunks, nthreads)
-        else:
-            _unpack_serially(source, sink, nchunks)
+        nthreads = effective_nthreads(nthreads, nchunks)
+        _decompress_all(source, sink, nchunks, nthreads)
     sink.finalize()
 
 
-def _unpack_concurrently(
+def _decompress_all(
     source: CompressedSource, sink: PlainSink, nchunks: int | None, nthreads: int
 ) -> None:
+    tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     checksum = source.checksum_impl
-    random_access = sink.random_access
     workspace = Workspace()
+    sink.start()
 
-    def work(frame: Frame) -> Buffer | None:
+    def work(frame: Frame) -> tuple[Frame, Buffer | None]:
         compressed, digest = source.load(frame)
         with locating(frame.number, frame.offset):
             if checksum is not None:
                 check_digest(compressed, digest, checksum)
             if log.enabled(log.DEBUG):
                 _tell(frame.number, compressed, digest, checksum, nchunks)
-            if not random_access:
-                return decompress(compressed)
+            if not sink.concurrent:
+                return frame, bytes(compressed)
+            if not sink.random_access:
+                return frame, decompress(compressed)
             room = sink.room(frame.start, frame.nbytes)
             if room is not None:
                 decompress_into(compressed, room)
-                return None
+                return frame, None
             plain = workspace.view(frame.nbytes)
             decompress_into(compressed, plain)
         sink.store_at(frame.start, plain)
-        return None
+        return frame, None
 
-    def deliver(plain: Buffer | None) -> None:
-        if plain is not None:
-            sink.store(plain)
+    def deliver(result: tuple[Frame, Buffer | None]) -> None:
+        frame, chunk = result
+        if chunk is None:
+            return
+        if sink.concurrent:
+            sink.store(chunk)
+        else:
+            with locating(frame.number, frame.offset):
+                sink.put(bytes(chunk))
 
-    for_each(source.tasks(), work, deliver, nthreads)
-
-
-def _unpack_serially(
-    source: CompressedSource, sink: PlainSink, nchunks: int | None
-) -> None:
-    checksum = source.checksum_impl
-    for i, (compressed, digest) in enumerate(source):
-        with locating(i, source.chunk_offset):
-            if checksum is not None:
-                check_digest(compressed, digest, checksum)
-            if log.enabled(log.DEBUG):
-                _tell(i, compressed, digest, checksum, nchunks)
-            sink.put(bytes(compressed))
+    for_each(tasks, work, deliver, nthreads)
 
 
 def _tell(

@@ -31,12 +31,12 @@ from .exceptions import (
     UsageError,
     locating,
 )
-from .file_io import naming, read_up_to
+from .file_io import read_up_to
 from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
 from .parallel import for_each
 from .pretty import double_pretty_size
-from .ranges import Cursor
+from .ranges import Cursor, opened
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -317,11 +317,7 @@ def append(
     See `append_fp`. If anything fails, `orig_file` stays as it was.
     """
     check_distinct(new_file, orig_file)
-    with (
-        naming(orig_file),
-        open(orig_file, "r+b") as fp,
-        _sized(new_file) as (new_fp, size),
-    ):
+    with opened(orig_file, "r+b") as fp, _sized(new_file) as (new_fp, size):
         old_size = os.fstat(fp.fileno()).st_size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(size))

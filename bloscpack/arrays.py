@@ -13,6 +13,7 @@ import numpy
 
 from .defaults import DEFAULT_DTYPE_LIMIT
 from .exceptions import (
+    DoesNotFit,
     FormatError,
     NotANumpyArray,
     ObjectDtypeFound,
@@ -33,8 +34,11 @@ CONTAINER = "numpy"
 # A plain dtype as text: `<f8`, `|S5`, `<M8[25s]`, `float64`, and `i4,f8` of them.
 _PLAIN = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_PLAIN, _PLAIN))
-# A long of Python 2 outside of any text, as in `(2L,)`.
-TEXT_OR_LONG = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\d+)L\b""")
+# A long of Python 2 outside of any text, as in `(2L,)`. Whatever begins is taken to
+# its end, so that no text takes more than one look at each character.
+TEXT_OR_LONG = re.compile(
+    r"""('(?:[^'\\]|\\.)*(?:'|\\?$)|"(?:[^"\\]|\\.)*(?:"|\\?$))|(\d+)L?""", re.DOTALL
+)
 
 
 # dtype ↔ metadata
@@ -72,9 +76,9 @@ def decode_dtype(stored: Any) -> DType:
     another `FormatError` for what is no dtype.
     """
     descr = _parse(stored) if isinstance(stored, str) else _tupled(stored)
-    if isinstance(descr, list) and len(descr) == 1 and descr[0][:1] == ("",):
-        # 0.4.0 wrote the descr list also where there are no fields.
-        descr = descr[0][1] if len(descr[0]) == 2 else None
+    match descr:
+        case [("", plain)]:  # 0.4.0 wrote a list also where there are no fields
+            descr = plain
     try:
         if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
             dtype = numpy.dtype(descr)
@@ -96,7 +100,7 @@ def decode_dtype(stored: Any) -> DType:
 
 def _no_dtype(stored: Any, why: object) -> FormatError:
     return FormatError(
-        "expected a dtype in the metadata, found %.200r: %s" % (stored, why),
+        "expected a dtype in the metadata, found %.200r: %.200s" % (stored, why),
         section="metadata",
     )
 
@@ -105,10 +109,10 @@ def _parse(text: str) -> Any:
     """Return the literal in `text`, or the text itself where it is a plain type."""
     import ast
 
-    if PLAIN_DTYPE.fullmatch(text):
-        return text
     if len(text) > DEFAULT_DTYPE_LIMIT:
         raise _no_dtype(text, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
+    if PLAIN_DTYPE.fullmatch(text):
+        return text
     text = TEXT_OR_LONG.sub(lambda match: match[1] or match[2], text)
     try:
         return _tupled(ast.literal_eval(text.strip()))
@@ -230,12 +234,12 @@ def appended_metadata(
         return metadata
     row = math.prod(old.shape[1:]) * old.dtype.itemsize
     if not old.shape or (old.order == "F" and len(old.shape) > 1):
-        raise UsageError(
+        raise DoesNotFit(
             "an array of shape %s and order '%s' can't grow along its first axis"
             % (old.shape, old.order)
         )
     if row == 0 or new_size % row:
-        raise UsageError(
+        raise DoesNotFit(
             "'%d' bytes are to be appended to an array of shape %s and dtype '%s', "
             "whose rows have '%d' bytes" % (new_size, old.shape, old.dtype, row)
         )

@@ -7,9 +7,8 @@ set Blosc to, because all calls happen between `own_settings`.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import threading
+from _thread import allocate_lock
 
 from .constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
 from .exceptions import (
@@ -46,7 +45,7 @@ class _OwnSettings:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
         if hasattr(os, "register_at_fork"):
@@ -86,7 +85,7 @@ class _OwnSettings:
 
     def _reset(self) -> None:
         # A child of fork has none of the threads that were inside.
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._inside = 0
         self._restore()
 
@@ -170,7 +169,7 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
     if expected != digest:
         raise ChecksumMismatch(
             "Checksum mismatch detected in chunk, expected: %r, received: %r"
-            % (expected, bytes(digest)),
+            % (bytes(digest), expected),
             section="chunks",
         )
 
@@ -233,6 +232,8 @@ def decompress_into(compressed: Buffer, destination: memoryview) -> None:
     Raises `FormatError` if the chunk is damaged, its codec is missing, or it does
     not hold exactly the bytes of `destination`; then these may have any value.
     """
+    import ctypes
+
     import blosc
 
     header = _check_whole(compressed)

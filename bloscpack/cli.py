@@ -7,12 +7,12 @@ Exit codes: 0 done; 1 could not (missing, exists, not a Bloscpack file, no space
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
-from os import path
+from importlib.machinery import PathFinder
 
 from . import commands, log
-from .args import parse_chunk_size
+from .args import available_cpus, parse_chunk_size
 from .checksums import CHECKSUMS_AVAIL
 from .compat import sibling_names
 from .constants import EXTENSION, MAX_BUFFERSIZE, MAX_CLEVEL, MIN_CLEVEL, SUFFIXES
@@ -32,7 +32,6 @@ from .exceptions import (
     NotReadable,
     UsageError,
 )
-from .parallel import available_cpus
 from .pretty import join_with_eol, reverse_pretty
 from .version import __version__
 
@@ -61,6 +60,12 @@ class Refusal(BloscpackError):
 
 class BloscPackCustomFormatter(argparse.HelpFormatter):
     """Keeps the line ends that a help text has."""
+
+    def __init__(self, prog: str, **kwargs: Any) -> None:
+        # argparse would import shutil for this, long before any help is shown.
+        if "width" not in kwargs and not (sys.stdout and sys.stdout.isatty()):
+            kwargs["width"] = int(os.environ.get("COLUMNS") or 80) - 2
+        super().__init__(prog, **kwargs)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if "\n" in text:
@@ -93,13 +98,35 @@ class _Version(argparse.Action):
     """Shows the versions of Bloscpack, python-blosc and Blosc."""
 
     def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
-        import blosc
-
         print(
             "bloscpack: '%s' python-blosc: '%s' blosc: '%s'"
-            % (__version__, blosc.__version__, blosc.BLOSC_VERSION_STRING)
+            % (__version__, *_blosc_versions())
         )
         parser.exit(EXIT_OK)
+
+
+def _blosc_versions() -> tuple[str, str]:
+    """Return the versions of python-blosc and Blosc.
+
+    Importing python-blosc as a whole takes longer than everything else in
+    ``blpk --version``, so only its two modules that know are loaded.
+    """
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("blosc")
+    if package is None or not package.submodule_search_locations:
+        raise Refusal("python-blosc is not installed", EXIT_COULD_NOT)
+    versions = []
+    for module, name in (
+        ("version", "__version__"),
+        ("blosc_extension", "BLOSC_VERSION_STRING"),
+    ):
+        spec = PathFinder.find_spec(module, list(package.submodule_search_locations))
+        assert spec is not None
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)  # type: ignore[union-attr]
+        versions.append(str(getattr(loaded, name)))
+    return versions[0], versions[1]
 
 
 def _add_blosc_group(parser: argparse.ArgumentParser, typesize: int | None) -> None:
@@ -282,6 +309,8 @@ def create_parser() -> argparse.ArgumentParser:
         "--version",
         action=_Version,
         nargs=0,
+        dest=argparse.SUPPRESS,
+        default=argparse.SUPPRESS,
         help="show program's version number and exit",
     )
     levels = parser.add_mutually_exclusive_group()
@@ -382,8 +411,10 @@ def process_metadata_args(args: argparse.Namespace) -> Any:
     """Return the metadata in the file that ``-m`` names, None without one."""
     if args.metadata is None:
         return None
-    if not path.exists(args.metadata):
+    if not os.path.exists(args.metadata):
         raise FileNotFound("metadata file '%s' does not exist!" % args.metadata)
+    import json
+
     with open(args.metadata, encoding="utf-8") as fp:
         try:
             return json.loads(fp.read().strip())
@@ -418,7 +449,10 @@ def _exit_code(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, FormatError) and not isinstance(error, NotReadable):
         return EXIT_DAMAGED
-    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_COULD_NOT
+    # What 0.16 called a RuntimeError is refused because of what the file is.
+    if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
+        return EXIT_USAGE
+    return EXIT_COULD_NOT
 
 
 def _message(error: BaseException, args: argparse.Namespace | None) -> str:
@@ -452,7 +486,7 @@ def main(argv: list[str] | None = None) -> None:
         for name, value in sorted(vars(args).items()):
             log.debug("    %s: %s" % (name, value))
         _run(args)
-        sys.stdout.flush()
+        log.flush()
     except (BloscpackError, OSError) as error:
         log.error(_message(error, args), _exit_code(error))
     except KeyboardInterrupt:

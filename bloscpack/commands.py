@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .frames import Beginning
 
 OFFSETS_SHOWN = 5
+LINE_WIDTH = 90
 
 
 def check_exists(role: str, path: str) -> None:
@@ -46,11 +47,25 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
 
 
 def log_metadata(metadata: Any) -> None:
-    """Show metadata."""
-    import pprint
-
+    """Show metadata, keys sorted."""
     log.normal("Metadata:")
-    log.normal(pprint.pformat(metadata, width=90))
+    line = _sorted_repr(metadata)
+    if len(line) > LINE_WIDTH:
+        # Importing this takes as long as everything else in `blpk info`.
+        import pprint
+
+        line = pprint.pformat(metadata, width=LINE_WIDTH)
+    log.normal(line)
+
+
+def _sorted_repr(value: Any) -> str:
+    """Return the repr of a value from JSON, the keys of its dictionaries sorted."""
+    if isinstance(value, dict):
+        items = ("%r: %s" % (key, _sorted_repr(value[key])) for key in sorted(value))
+        return "{%s}" % ", ".join(items)
+    if isinstance(value, list):
+        return "[%s]" % ", ".join(map(_sorted_repr, value))
+    return repr(value)
 
 
 def compress(args: Namespace, in_file: str, out_file: str, metadata: Any) -> None:
@@ -98,9 +113,8 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
 
 def info(args: Namespace) -> None:
     """Show what the sections in front of the chunks and the first chunk say."""
-    from .file_io import opened
     from .frames import read_beginning
-    from .ranges import Cursor
+    from .ranges import Cursor, opened
 
     check_exists("file", args.file_)
     with opened(args.file_) as fp:

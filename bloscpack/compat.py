@@ -54,6 +54,7 @@ SIBLINGS = {
         "pretty": "double_pretty_size reverse_pretty",
     },
     "cli": {
+        "append": "append",
         "args": "BloscArgs BloscpackArgs MetadataArgs",
         "checksums": "CHECKSUMS_AVAIL",
         "commands": "check_files log_metadata",
@@ -113,6 +114,8 @@ def sibling_names(module: str) -> Callable[[str], Any]:
     }
 
     def find(name: str) -> Any:
+        if name == "log":  # the module
+            return import_module("bloscpack.log")
         if name in homes:
             return getattr(import_module("bloscpack." + homes[name]), name)
         raise AttributeError("module %r has no attribute %r" % (module, name))

@@ -7,6 +7,7 @@ changed in place, and puts them back when the change fails.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from contextlib import contextmanager
@@ -44,17 +45,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     symbolic link is followed; permissions are those of the file replaced, or those
     that any new file gets. What is no regular file, like a pipe, is written directly.
     """
-    target = os.path.realpath(path)
     try:
-        status = os.stat(target)
+        status = os.stat(path)
     except FileNotFoundError:
         mode = None
     else:
-        if not stat.S_ISREG(status.st_mode):
-            with open(target, "wb") as fp:
-                yield fp
+        descriptor = _standard_stream(status)
+        if descriptor is not None or not stat.S_ISREG(status.st_mode):
+            with _open_stream(path if descriptor is None else descriptor) as stream:
+                yield stream
             return
         mode = stat.S_IMODE(status.st_mode)
+    target = os.path.realpath(path)
     try:
         temporary, descriptor = _create_beside(target, 0o666 if mode is None else 0o600)
     except OSError as error:
@@ -71,6 +73,32 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+class Stream(io.BufferedWriter):
+    """A target that is written from front to back, whatever it may be."""
+
+    def seekable(self) -> bool:
+        """Return False: what others wrote there must not be sought over."""
+        return False
+
+
+def _open_stream(target: Path | int) -> Stream:
+    return Stream(io.FileIO(target, "w"))
+
+
+def _standard_stream(status: os.stat_result) -> int | None:
+    """Return a new descriptor for standard output or error, if that is the target.
+
+    It may be a regular file, that the shell has opened and goes on to write to.
+    """
+    for descriptor in (1, 2):
+        try:
+            if os.path.samestat(status, os.fstat(descriptor)):
+                return os.dup(descriptor)
+        except OSError:
+            continue  # closed
+    return None
+
+
 def _create_beside(target: str, mode: int) -> tuple[str, int]:
     """Return name and descriptor of a new, hidden file in the folder of `target`."""
     folder, name = os.path.split(target)
@@ -78,7 +106,7 @@ def _create_beside(target: str, mode: int) -> tuple[str, int]:
     number = 0
     while True:
         # Cut so that the name of the new file isn't too long where the target's isn't.
-        beside = ".%s.%d-%d.tmp" % (name[:100], os.getpid(), number)
+        beside = ".%s.%d-%d.tmp" % (name[:50], os.getpid(), number)
         temporary = os.path.join(folder, beside)
         try:
             return temporary, os.open(temporary, flags, mode)

@@ -86,6 +86,10 @@ class locating:
             error.offset = self.offset if error.offset is None else error.offset
 
 
+class DoesNotFit(UsageError, RuntimeError):
+    """What is to be appended does not fit the array that the file holds."""
+
+
 class OffsetsRequired(UsageError, RuntimeError):
     """The file has no offset table, and what was asked for needs one."""
 

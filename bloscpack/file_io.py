@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-from contextlib import contextmanager
 
 from . import log
 from . import metadata as metadata_section
@@ -41,12 +40,12 @@ from .exceptions import FormatError, StorageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
 from .pretty import double_pretty_size, pretty_size
-from .ranges import Cursor, FileRange, MemoryCursor, Workspace, as_bytes_view
+from .ranges import Cursor, FileRange, MemoryCursor, Workspace, as_bytes_view, opened
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, BinaryIO
+    from typing import Any
 
     from .chunks import Buffer
     from .durable import Path
@@ -58,24 +57,6 @@ if TYPE_CHECKING:
 RESERVED_AT_A_TIME = 32 * 2**20
 # Few data compress better; those that do are written without asking for room.
 LIKELY_RATIO = 1000
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Give a `FormatError` that passes the name of its file."""
-    try:
-        yield
-    except FormatError as error:
-        if error.filename is None:
-            error.filename = os.fspath(path)
-        raise
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading; a `FormatError` in the block gets its name."""
-    with naming(path), open(path, "rb") as fp:
-        yield fp
 
 
 # Reading
@@ -122,7 +103,8 @@ class CompressedFPSource(CompressedSource):
         assert self._range is not None
         size = frame.ctbytes + self.bloscpack_header.checksum_impl.size
         view = self._workspace.view(size)
-        found = self._range.read_into(view, self._range_start + frame.offset)
+        offset = self._range_start + (frame.offset or 0)
+        found = self._range.read_into(view, offset)
         if found < size:
             raise FormatError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
@@ -166,6 +148,10 @@ class CompressedFPSink(CompressedSink):
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
+        # The table is written last: where nothing can be sought there is none.
+        if bloscpack_header.offsets and not _is_seekable(self.output_fp):
+            bloscpack_header.offsets = False
+            bloscpack_header.max_app_chunks = 0
         self.offsets = bloscpack_header.offsets
         self.offset_storage: list[int] = []
         # Where the next chunk goes is counted here: telling a file costs a system call.
@@ -338,7 +324,7 @@ class PlainBytesSource(PlainSource):
         self._view = as_bytes_view(buffer)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return (self._view[start:stop] for start, stop in self.spans())
+        return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
 
 
 class PlainFPSink(PlainSink):
@@ -355,12 +341,16 @@ class PlainFPSink(PlainSink):
     ) -> None:
         self.output_fp = output_fp
         self.nchunks = nchunks
-        self._range = FileRange.over(output_fp)
-        if self._range is not None and reserved:
-            self._range.reserve(0, reserved)
+        self._reserved = reserved
+
+    def start(self) -> None:
+        self._range = FileRange.over(self.output_fp)
         self.random_access = self._range is not None
-        self._begin = output_fp.tell() if self._range else 0
         self._ends = [0]
+        if self._range is not None:
+            self._begin = self.output_fp.tell()
+            if self._reserved:
+                self._range.reserve(self._begin, self._reserved)
 
     def put(self, compressed: bytes) -> int:
         """Decompress and write a chunk; return its plain size in bytes."""
@@ -378,7 +368,7 @@ class PlainFPSink(PlainSink):
         self._ends.append(start + len(plain))
 
     def finalize(self) -> None:
-        if len(self._ends) > 1:
+        if self.random_access:
             self.output_fp.seek(self._begin + max(self._ends))
 
 

@@ -144,13 +144,13 @@ class Frame:
     __slots__ = ("content", "ctbytes", "nbytes", "number", "offset", "start")
 
     def __init__(
-        self, number: int, offset: int, start: int, nbytes: int, ctbytes: int
+        self, number: int, offset: int | None, start: int, header: ChunkHeader
     ) -> None:
         self.number = number
         self.offset = offset
         self.start = start
-        self.nbytes = nbytes
-        self.ctbytes = ctbytes
+        self.nbytes = header.nbytes
+        self.ctbytes = header.ctbytes
         self.content: tuple[Buffer, Buffer] | None = None
 
 
@@ -170,7 +170,7 @@ def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
                 _check_full(header, nbytes)
             chunk = _read_chunk_header(cursor, header, number)
         nbytes = chunk.nbytes
-        yield Frame(number, cursor.position, start, nbytes, chunk.ctbytes)
+        yield Frame(number, cursor.position, start, chunk)
         number += 1
         start += nbytes
 
@@ -179,8 +179,8 @@ def skip_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
     """Yield all frames, in order, without reading more than their headers."""
     for frame in find_frames(cursor, header):
         with locating(frame.number, frame.offset):
-            rest = frame.ctbytes + header.checksum_impl.size
-            cursor.skip(rest, "a chunk and its digest", "chunks")
+            cursor.skip(frame.ctbytes, "a chunk", "chunks")
+            cursor.skip(header.checksum_impl.size, "a digest", "chunks")
         yield frame
 
 

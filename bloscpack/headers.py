@@ -287,6 +287,13 @@ class BloscpackHeader(MutableMappingObject):
         flags = decode_options(
             format(options & OPTION_OFFSETS if reserved else options, "08b")
         )
+        if nchunks == 0 and last_chunk > 0:
+            raise FormatError(
+                "a file without chunks can't have a last chunk of '%d' bytes"
+                % last_chunk,
+                section="header",
+                offset=16,
+            )
         try:
             return BloscpackHeader(
                 format_version=format_version,
@@ -330,6 +337,7 @@ def find_layout(prefix: bytes) -> int:
         if (
             (version, versionlz) == (2, 1)
             and typesize != 0
+            and nbytes <= MAX_BUFFERSIZE
             and BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH
         ):
             return 0
@@ -556,9 +564,9 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
 # Names kept from 0.16
 
 
-def decode_uint8(byte: bytes) -> int:
-    """Return the number in one byte."""
-    return int(_UINT8.unpack(byte)[0])
+def decode_uint8(byte: bytes | int) -> int:
+    """Return the number in one byte, or the number that indexing bytes gives."""
+    return byte if isinstance(byte, int) else int(_UINT8.unpack(byte)[0])
 
 
 def decode_uint32(fourbyte: bytes) -> int:

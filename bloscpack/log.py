@@ -39,7 +39,15 @@ def enabled(level: str) -> bool:
     return VERBOSITY_LEVELS.index(LEVEL) >= VERBOSITY_LEVELS.index(level)
 
 
+def flush() -> None:
+    """Write out what has been said so far."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
 def _write(stream: object, message: str) -> None:
+    if stream is None:
+        return  # closed before the program was started
     for line in message.split("\n"):
         if line:
             # A file name may hold bytes that the terminal's encoding can't show.
@@ -77,6 +85,6 @@ def error(message: str, exit_code: int = 1) -> None:
 
 def report(message: str) -> None:
     """Show `message` on standard error as an error."""
-    sys.stdout.flush()
+    flush()
     for line in message.split("\n"):
         _write(sys.stderr, "error: %s" % line)

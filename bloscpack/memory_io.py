@@ -98,10 +98,7 @@ class CompressedMemorySink(CompressedSink):
 
     def put(self, i: int, compressed: bytes) -> None:
         """Keep a compressed chunk and its digest."""
-        self.put_digested(i, compressed, self.do_checksum(compressed))
-
-    def put_digested(self, i: int, compressed: bytes, digest: bytes) -> None:
-        """Keep a compressed chunk and its digest."""
+        digest = self.do_checksum(compressed)
         if self.nchunks == -1:
             self.chunks.append(compressed)
             self.checksums.append(digest)

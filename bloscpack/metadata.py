@@ -27,10 +27,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+LIKELY_RATIO = 32
+
+
 def section_size(header: MetadataHeader) -> int:
     """Return the bytes that the whole section takes."""
     digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
+
+
+def limit_for(stored_size: int) -> int:
+    """Return how large metadata may get that are stored in `stored_size` bytes.
+
+    Some megabytes always; beyond, what text reaches and a bomb would not bother with.
+    """
+    return max(DEFAULT_METADATA_LIMIT, LIKELY_RATIO * stored_size)
 
 
 def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
@@ -42,11 +53,13 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
     """
     args = metadata_args or MetadataArgs()
     args.check()
-    text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata)
+    text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = "None", text
     if args.should_compress:
         compressed = args.meta_codec_impl.compress(text, args.meta_level)
-        if len(compressed) <= len(text):
+        if len(text) > limit_for(len(compressed)):
+            log.debug("the metadata compress so well that readers would refuse them")
+        elif len(compressed) <= len(text):
             meta_codec, stored = args.meta_codec, compressed
         else:
             log.debug(
@@ -116,22 +129,23 @@ def decode(
     header: MetadataHeader,
     stored: bytes,
     digest: bytes,
-    limit: int = DEFAULT_METADATA_LIMIT,
+    limit: int | None = None,
 ) -> Any:
     """Return the value of the text `stored`, its digest checked first.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text is not what
-    the header says or takes more than `limit` bytes.
+    the header says or takes more than `limit` bytes, by default those of `limit_for`.
     """
     check_header(header)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(
             "Checksum mismatch detected in metadata expected: %r, received: %r"
-            % (expected, digest),
+            % (digest, expected),
             section="metadata",
         )
     log.debug("metadata checksum OK (%s): %r" % (header.meta_checksum, digest))
+    limit = limit_for(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
         raise FormatError(

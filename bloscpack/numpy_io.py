@@ -32,11 +32,11 @@ from .file_io import (
     CompressedBytesSource,
     CompressedFPSink,
     CompressedFPSource,
-    opened,
     packed_capacity,
 )
 from .memory import BytesWriter, memory_at
 from .pretty import double_pretty_size
+from .ranges import opened
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PlainNumpySource(PlainSource):
     concurrent = True
 
     def __init__(self, ndarray: Array) -> None:
-        _check_storable(ndarray)
+        ndarray = _storable(ndarray)
         self.metadata = describe(ndarray)
         self.size = ndarray.nbytes
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
@@ -72,10 +72,13 @@ class PlainNumpySource(PlainSource):
 
     def __iter__(self) -> Iterator[memoryview]:
         memory = memory_at(self.ptr, self.size)
-        return (memory[start:stop] for start, stop in self.spans())
+        return (memory[start:stop] for start, stop in self.spans(self.size))
 
 
-def _check_storable(ndarray: Any) -> None:
+def _storable(ndarray: Any) -> Array:
+    """Return the array, or the scalar of NumPy as one; raises `UsageError`."""
+    if isinstance(ndarray, numpy.generic):
+        ndarray = numpy.asarray(ndarray)
     if not isinstance(ndarray, numpy.ndarray):
         raise UsageTypeError("expected a NumPy array, not %r" % type(ndarray).__name__)
     if numpy.ma.is_masked(ndarray):
@@ -83,6 +86,7 @@ def _check_storable(ndarray: Any) -> None:
             "masked arrays can't be stored, the mask would be lost; store "
             ".filled() or .data and .mask"
         )
+    return ndarray
 
 
 class PlainNumpySink(PlainSink):
@@ -145,8 +149,9 @@ def pack_ndarray(
     """
     blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
     source = PlainNumpySource(ndarray)
-    blosc_args.typesize = typesize_of(ndarray.dtype)
-    size = _whole_items(chunk_size, ndarray.dtype.itemsize, source.size)
+    dtype = source.ndarray.dtype
+    blosc_args.typesize = typesize_of(dtype)
+    size = _whole_items(chunk_size, dtype.itemsize, source.size)
     pack(
         source,
         sink,

@@ -1,15 +1,13 @@
 """Doing the same to many things on several threads, results in order.
 
-Every thread, that of the caller among them, takes the next item, works on it, and
-hands its result over; nobody only coordinates. Items are taken one at a time and in
-order, results are delivered one at a time and in order, so that an error is the one
-that a single thread would have met. Memory is bounded by a window, and no thread
-outlives the call, however it ends.
+The thread of the caller takes the items and delivers the results, so that sources
+and sinks need not know of threads; whenever enough is on its way it works like the
+others. Errors come in the order of the items, as a single thread would have met
+them. Memory is bounded by a window, and no thread outlives the call.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -17,15 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-# How far ahead of the oldest unfinished item a thread may be, per thread.
-WINDOW = 2
-
-
-def available_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+# How many items may be on their way, per thread: taken, but not delivered.
+WINDOW = 3
 
 
 def for_each(
@@ -36,111 +27,111 @@ def for_each(
 ) -> None:
     """Call ``deliver(work(item))`` for each item, `work` on `nthreads` threads.
 
-    Items are taken and results delivered in order and one at a time, though not
-    always by the same thread. The first item, in that order, whose taking, work or
-    delivery raises ends everything, and its error is raised.
+    Items are taken and results delivered in order, by the thread of the caller. The
+    first item, in that order, whose taking, work or delivery raises ends everything,
+    and its error is raised.
     """
     if nthreads <= 1:
         for item in items:
             deliver(work(item))
         return
-    line = _Line(items, work, deliver, WINDOW * nthreads)
-    helpers = [
-        threading.Thread(target=line.run, name="bloscpack-%d" % i, daemon=True)
-        for i in range(1, nthreads)
-    ]
+    line = _Line(work, nthreads)
     try:
-        for helper in helpers:
-            helper.start()
-        line.run()
-    except BaseException as error:
-        # Ctrl-C, or no more threads to be had: the others only finish their item.
-        line.stop(error)
-        raise
+        line.run(items, deliver)
     finally:
-        for helper in helpers:
-            if helper.ident is not None:
-                helper.join()
-    if line.error is not None:
-        raise line.error
+        line.close()
 
 
 class _Line:
-    """The state that the threads of one `for_each` share."""
+    """The threads of one `for_each` and the two queues between them and the caller."""
 
-    def __init__(
-        self,
-        items: Iterable[Any],
-        work: Callable[[Any], Any],
-        deliver: Callable[[Any], None],
-        window: int,
-    ) -> None:
-        self.error: BaseException | None = None
-        self._items = iter(items)
+    def __init__(self, work: Callable[[Any], Any], nthreads: int) -> None:
+        from queue import SimpleQueue
+
         self._work = work
-        self._deliver = deliver
-        self._window = window
-        self._taking = threading.Lock()
-        self._taken = 0
-        self._stopped = False
-        # Guards the results that wait for an older one, and who delivers them.
-        self._giving = threading.Condition()
-        self._results: dict[int, tuple[Any, BaseException | None]] = {}
-        self._delivered = 0
-        self._delivering = False
+        self._window = WINDOW * nthreads
+        self._todo: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+        self._helpers: list[threading.Thread] = []
+        self._nhelpers = nthreads - 1
 
-    def stop(self, error: BaseException) -> None:
-        """Let no thread take another item or deliver another result."""
-        with self._giving:
-            self.error = error
-            self._stopped = True
-            self._giving.notify_all()
+    def _help(self) -> None:
+        while (job := self._todo.get()) is not None:
+            try:
+                self._do(*job)
+            except BaseException as error:
+                self._done.put((job[0], None, error))
 
-    def run(self) -> None:
-        """Take, work and hand over until there are no more items."""
-        while True:
-            result, error = None, None
-            with self._taking:
-                if self._stopped:
-                    return
-                number = self._taken
+    def _do(self, number: int, item: Any) -> None:
+        try:
+            result = self._work(item)
+        except Exception as error:
+            self._done.put((number, None, error))
+        else:
+            self._done.put((number, result, None))
+
+    def _take_job(self) -> tuple[int, Any] | None:
+        """Return a job that no helper has taken yet, if there is one."""
+        from queue import Empty
+
+        try:
+            return self._todo.get_nowait()
+        except Empty:
+            return None
+
+    def run(self, items: Iterable[Any], deliver: Callable[[Any], None]) -> None:
+        """Take, work and deliver until there are no more items."""
+        iterator = iter(items)
+        ended = False
+        taken = delivered = 0
+        waiting: dict[int, tuple[Any, BaseException | None]] = {}
+        while not ended or delivered < taken:
+            if not ended and taken - delivered < self._window:
                 try:
-                    item = next(self._items)
+                    item = next(iterator)
                 except StopIteration:
-                    self._stopped = True
-                    return
-                except Exception as raised:
-                    self._stopped = True
-                    error = raised
-                self._taken += 1
-            if error is None:
-                try:
-                    result = self._work(item)
-                except Exception as raised:
-                    self._stopped = True
-                    error = raised
-            self._hand_over(number, result, error)
+                    ended = True
+                    continue
+                except Exception as error:
+                    # Its turn comes when everything before it has been delivered.
+                    ended = True
+                    waiting[taken] = None, error
+                else:
+                    self._todo.put((taken, item))
+                    self._start_helper()
+                taken += 1
+            elif delivered not in waiting:
+                job = self._take_job() if self._done.empty() else None
+                if job is not None:
+                    self._do(*job)
+                number, result, error_found = self._done.get()
+                waiting[number] = result, error_found
+            while delivered in waiting:
+                result, error_found = waiting.pop(delivered)
+                if error_found is not None:
+                    raise error_found
+                deliver(result)
+                delivered += 1
+            while not self._done.empty():
+                number, result, error_found = self._done.get()
+                waiting[number] = result, error_found
 
-    def _hand_over(self, number: int, result: Any, error: BaseException | None) -> None:
-        with self._giving:
-            self._results[number] = result, error
-            while number - self._delivered >= self._window and self.error is None:
-                self._giving.wait()
-            if self._delivering:
-                return  # whoever delivers finds this result too
-            self._delivering = True
-        while True:
-            with self._giving:
-                if self._delivered not in self._results or self.error is not None:
-                    self._delivering = False
-                    return
-                result, error = self._results.pop(self._delivered)
-                self._delivered += 1
-                self._giving.notify_all()
-            if error is None:
-                try:
-                    self._deliver(result)
-                except Exception as raised:
-                    error = raised
-            if error is not None:
-                self.stop(error)
+    def _start_helper(self) -> None:
+        if len(self._helpers) < self._nhelpers:
+            name = "bloscpack-%d" % (len(self._helpers) + 1)
+            helper = threading.Thread(target=self._help, name=name, daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:  # no more threads to be had: go on with these
+                self._nhelpers = len(self._helpers)
+            else:
+                self._helpers.append(helper)
+
+    def close(self) -> None:
+        """Forget what no helper has begun, and wait for the helpers to end."""
+        while self._take_job() is not None:
+            pass
+        for _ in self._helpers:
+            self._todo.put(None)
+        for helper in self._helpers:
+            helper.join()

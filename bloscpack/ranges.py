@@ -19,10 +19,29 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any
 
+    Path = str | os.PathLike[str]
+
     Buffer = bytes | bytearray | memoryview
 
 # What is asked for at a time where the size of the file is not known.
 PIECE = 2**20
+
+
+class opened:
+    """An open file; a `FormatError` in the block gets its name."""
+
+    def __init__(self, path: Path, mode: str = "rb") -> None:
+        self._path = path
+        self._mode = mode
+
+    def __enter__(self) -> Any:
+        self._fp = open(self._path, self._mode)
+        return self._fp
+
+    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        self._fp.close()
+        if isinstance(error, FormatError) and error.filename is None:
+            error.filename = os.fspath(self._path)
 
 
 def bytes_left(fp: Any) -> int | None:
@@ -99,11 +118,15 @@ class Cursor:
         """Move `size` bytes on; raises `FormatError` if they aren't there."""
         left = self.left()
         if left is None:
-            while size:
-                size -= len(self.read_exactly(min(size, PIECE), what, section))
-            return
+            start, skipped = self.position, 0
+            while skipped < size and (data := self.read(min(size - skipped, PIECE))):
+                skipped += len(data)
+            left, self.position = skipped, start
         if left < size:
             raise self._short(size, left, what, section)
+        if self._left is None:
+            self.position += size
+            return
         peeked = min(size, len(self._peeked))
         self._peeked = self._peeked[peeked:]
         if size > peeked:
@@ -181,13 +204,16 @@ class FileRange:
         Only Python's own binary files qualify: what wraps another file, like gzip,
         has its descriptor, but not its content.
         """
-        kinds = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
-        if type(fp) not in kinds or not hasattr(os, "preadv"):
+        kinds = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+        raw = fp.raw if type(fp) in kinds else fp
+        if type(raw) is not io.FileIO or not hasattr(os, "preadv"):
             return None
         if not stat.S_ISREG(os.fstat(fp.fileno()).st_mode):
             return None
-        # What is appended always lands at the end.
-        if "a" in getattr(fp, "mode", ""):
+        import fcntl
+
+        # What is written to such a file always lands at its end.
+        if fcntl.fcntl(fp.fileno(), fcntl.F_GETFL) & os.O_APPEND:
             return None
         fp.flush()
         return FileRange(fp)

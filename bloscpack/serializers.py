@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from .exceptions import FormatError, NoSuchSerializer, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -18,18 +16,18 @@ class Serializer:
     def __init__(
         self,
         name: bytes,
-        dumps: Callable[[Any], bytes],
-        loads: Callable[[bytes], Any],
+        dumps: Callable[[Any], str],
+        loads: Callable[[bytes | str], Any],
     ) -> None:
         self.name = name
         self._dumps = dumps
         self._loads = loads
 
-    def dumps(self, dict_: Any) -> bytes:
-        """Return the value as bytes; raises `UsageError` if it can't be stored."""
+    def dumps(self, dict_: Any) -> str:
+        """Return the value as ASCII text; raises `UsageError` if it can't be stored."""
         return self._dumps(dict_)
 
-    def loads(self, data: bytes) -> Any:
+    def loads(self, data: bytes | str) -> Any:
         """Return the value stored in `data`; raises `FormatError` if there is none."""
         return self._loads(data)
 
@@ -37,16 +35,20 @@ class Serializer:
         return "<Serializer %s>" % self.name.decode("ascii")
 
 
-def _dump_json(value: Any) -> bytes:
+def _dump_json(value: Any) -> str:
+    import json
+
     try:
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
+        return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError("the metadata can't be written as JSON: %s" % error) from error
 
 
-def _load_json(data: bytes) -> Any:
+def _load_json(data: bytes | str) -> Any:
+    import json
+
     try:
-        return json.loads(data.decode("utf-8"))
+        return json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as error:
         raise FormatError(
             "the metadata are no valid JSON: %s" % error, section="metadata"
