@@ -166,8 +166,10 @@ def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
             if header.nchunks == -1 and not cursor.peek(1):
                 _check_last(header, nbytes)
                 return
-            if header.nchunks == -1 and nbytes is not None:
+        if header.nchunks == -1 and nbytes is not None:
+            with locating(number - 1, None):
                 _check_full(header, nbytes)
+        with locating(number, cursor.position):
             chunk = _read_chunk_header(cursor, header, number)
         nbytes = chunk.nbytes
         yield Frame(number, cursor.position, start, chunk)

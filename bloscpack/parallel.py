@@ -120,12 +120,13 @@ class _Line:
         if len(self._helpers) < self._nhelpers:
             name = "bloscpack-%d" % (len(self._helpers) + 1)
             helper = threading.Thread(target=self._help, name=name, daemon=True)
+            # Listed first: Ctrl-C may come while it starts, and it must not be lost.
+            self._helpers.append(helper)
             try:
                 helper.start()
             except RuntimeError:  # no more threads to be had: go on with these
+                self._helpers.pop()
                 self._nhelpers = len(self._helpers)
-            else:
-                self._helpers.append(helper)
 
     def close(self) -> None:
         """Forget what no helper has begun, and wait for the helpers to end."""
@@ -134,4 +135,5 @@ class _Line:
         for _ in self._helpers:
             self._todo.put(None)
         for helper in self._helpers:
-            helper.join()
+            if helper.ident is not None:
+                helper.join()

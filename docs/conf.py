@@ -1,0 +1,33 @@
+"""Settings of Sphinx: sphinx-build -W -n -b html docs docs/_build/html."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.insert(0, os.path.abspath(os.pardir))
+
+from bloscpack.version import __version__
+
+project = "Bloscpack"
+author = "The Bloscpack developers"
+copyright = author
+version = release = __version__
+
+extensions = ["sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+html_theme = "alabaster"
+html_theme_options = {"description": "Large typed data, compressed with Blosc"}
+highlight_language = "python"
+# Docstrings quote names with single backticks.
+default_role = "code"
+
+autodoc_member_order = "bysource"
+# Annotations name types that only a type checker imports.
+autodoc_typehints = "none"
+# The base classes and types of the standard library are not linked to.
+nitpick_ignore_regex = [
+    ("py:class", r"(abc|collections\.abc|typing)\..*"),
+    ("py:class", r"[A-Z][a-z]+(Error)?|object|MutableMapping"),
+    ("py:class", r"(OSError|ABC)"),
+]

@@ -1,0 +1,58 @@
+Files that hold a NumPy array.
+
+  $ cat > make.py << EOF
+  > import bloscpack as bp, numpy as np
+  > bp.pack_ndarray_to_file(np.arange(600, dtype="<i4"), "array.blp", chunk_size=1200)
+  > bp.pack_ndarray_to_file(np.arange(600, dtype="<i4").reshape(200, 3), "table.blp")
+  > bp.pack_ndarray_to_file(np.asfortranarray(np.ones((4, 5))), "fortran.blp")
+  > EOF
+  $ python3 make.py
+  $ cat > show.py << EOF
+  > import sys, bloscpack as bp
+  > for name in sys.argv[1:]:
+  >     a = bp.unpack_ndarray_from_file(name)
+  >     print(a.dtype, a.shape, a.sum())
+  > EOF
+  $ python3 show.py array.blp table.blp fortran.blp
+  int32 (600,) 179700
+  int32 (200, 3) 179700
+  float64 (4, 5) 20.0
+
+The command knows their metadata, and decompresses to the bytes of the items.
+
+  $ blpk d array.blp
+  blpk: Metadata:
+  blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [600]}
+  $ od -An -t d4 -N 16 array
+             0           1           2           3
+  $ blpk i table.blp | grep '  typesize'
+  blpk:     typesize: 4
+
+Appended items are items of the array: its shape grows along the first axis.
+
+  $ python3 -c "import sys; sys.stdout.buffer.write(b'\1\0\0\0' * 60)" > ones
+  $ blpk a array.blp ones
+  $ blpk a table.blp ones
+  $ python3 show.py array.blp table.blp
+  int32 (660,) 179760
+  int32 (220, 3) 179760
+  $ blpk i array.blp | grep shape
+  blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [660]}
+
+What isn't a number of whole rows is refused, and so is every other array that can't
+grow that way.
+
+  $ cp table.blp before
+  $ printf 1234 > item
+  $ blpk a table.blp item
+  blpk: error: '4' bytes are to be appended to an array of shape (220, 3) and dtype 'int32', whose rows have '12' bytes
+  [1]
+  $ cmp table.blp before
+  $ cp fortran.blp before
+  $ blpk a fortran.blp ones
+  blpk: error: an array of shape (4, 5) and order 'F' can't grow along its first axis
+  [1]
+  $ cmp fortran.blp before
+
+  $ rm array array.blp before fortran.blp item make.py ones show.py table.blp
+  $ ls -A

@@ -1,0 +1,90 @@
+Metadata: any JSON value kept with the data.
+
+  $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
+  $ echo '{"unit": "metre", "from": [1, 2]}' > meta
+  $ blpk c -m meta numbers
+  $ blpk d numbers.blp back
+  blpk: Metadata:
+  blpk: {'from': [1, 2], 'unit': 'metre'}
+
+Values that are empty are kept, though decompressing doesn't show them; null is no
+metadata at all.
+
+  $ for value in '{}' '[]' '0' '""' 'false' 'true' '"text"' 'null'; do
+  >   echo "$value" > value
+  >   blpk -f c -m value numbers
+  >   blpk -f d numbers.blp back
+  >   blpk i numbers.blp | sed -n '/Metadata:/{n;p;}'
+  > done
+  blpk: {}
+  blpk: []
+  blpk: 0
+  blpk: ''
+  blpk: False
+  blpk: Metadata:
+  blpk: True
+  blpk: True
+  blpk: Metadata:
+  blpk: 'text'
+  blpk: 'text'
+
+Text beyond ASCII survives.
+
+  $ printf '{"\303\251": "\342\230\203"}' > value
+  $ blpk -f c -m value numbers
+  $ blpk -f d numbers.blp back > shown
+  $ python3 -c "print(ascii(open('shown', encoding='utf-8').read()))"
+  "blpk: Metadata:\nblpk: {'\xe9': '\u2603'}\n"
+
+Append replaces them, within the room that the file has.
+
+  $ blpk -f c -z 1K -m meta numbers
+  $ echo '{"unit": "foot"}' > other
+  $ blpk a -m other numbers.blp numbers
+  $ blpk -f d numbers.blp back
+  blpk: Metadata:
+  blpk: {'unit': 'foot'}
+  $ cat numbers numbers | cmp - back
+
+What can't be replaced leaves the data alone too.
+
+  $ cp numbers.blp before
+  $ blpk a -m other numbers.blp numbers
+  blpk: error: you requested to update metadata, but this has not changed
+  [1]
+  $ python3 -c "import json; print(json.dumps([str(i * i) for i in range(2000)]))" > big
+  $ blpk a -m big numbers.blp numbers
+  *metadata section is too small to contain the metadata required: * (glob)
+  [1]
+  $ cmp numbers.blp before
+  $ blpk -f c numbers
+  $ cp numbers.blp before
+  $ blpk a -m other numbers.blp numbers
+  blpk: error: unable to seek to metadata if it does not exist
+  [1]
+  $ cmp numbers.blp before
+
+A file that is missing or not JSON.
+
+  $ rm numbers.blp before
+  $ blpk c -m nothing numbers
+  blpk: error: metadata file 'nothing' does not exist!
+  [1]
+  $ echo '{' > value
+  $ blpk c -m value numbers
+  blpk: error: metadata file 'value' is no valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
+  [1]
+  $ blpk c -m . numbers
+  blpk: error: '.': Is a directory
+  [1]
+
+  $ ls -A
+  back
+  big
+  meta
+  numbers
+  other
+  shown
+  value
+  $ rm back big meta numbers other shown value
+  $ ls -A

@@ -1,0 +1,73 @@
+Files of the releases before 0.3: layouts 0, 1 and 2.
+
+  $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
+
+Their chunks are like those of today, behind other headers.
+
+  $ blpk c -l 0 -z 2000 -o -k None numbers
+  $ tail -c +33 numbers.blp > chunks
+  $ { printf 'blpk\2\0\0\0'; cat chunks; } > v0.blp
+  $ { printf 'blpk\1\0\0\0\2\0\0\0\0\0\0\0'; cat chunks; } > v1.blp
+  $ { printf 'blpk\2\0\0\10\320\7\0\0\145\7\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+  >   cat chunks; } > v2.blp
+  $ for version in 0 1 2; do
+  >   blpk d v$version.blp && cmp v$version numbers && rm v$version
+  > done
+
+  $ blpk info v0.blp
+  blpk: BloscpackHeader:
+  blpk:     format_version: 0
+  blpk:     offsets: False
+  blpk:     metadata: False
+  blpk:     checksum: 'None'
+  blpk:     typesize: 0
+  blpk:     chunk_size: -1
+  blpk:     last_chunk: -1
+  blpk:     nchunks: 2
+  blpk:     max_app_chunks: 0
+  blpk: First chunk blosc header:
+  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 8), ('nbytes', 2000), ('blocksize', 2000), ('ctbytes', 2016)])
+  blpk: First chunk blosc flags: 
+  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
+  $ blpk info v1.blp | sed -n 2p
+  blpk:     format_version: 1
+  $ blpk info v2.blp
+  blpk: BloscpackHeader:
+  blpk:     format_version: 2
+  blpk:     offsets: False
+  blpk:     metadata: False
+  blpk:     checksum: 'None'
+  blpk:     typesize: 8
+  blpk:     chunk_size: 1.95K (2000B)
+  blpk:     last_chunk: 1.85K (1893B)
+  blpk:     nchunks: 2
+  blpk:     max_app_chunks: 0
+  blpk: First chunk blosc header:
+  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 8), ('nbytes', 2000), ('blocksize', 2000), ('ctbytes', 2016)])
+  blpk: First chunk blosc flags: 
+  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
+
+They can't be appended to, and stay as they are.
+
+  $ cp v1.blp before
+  $ blpk a v1.blp numbers
+  blpk: error: format version of file was not '3' as expected, but '1': files of this layout can be read, but not appended to (file 'v1.blp', section 'header')
+  [1]
+  $ cmp v1.blp before
+
+Damage is found where the layout allows it.
+
+  $ head -c 3000 v0.blp > short.blp
+  $ blpk d short.blp
+  blpk: error: the file ends too early: * (file 'short.blp', section 'chunks', chunk 1, byte 2024) (glob)
+  [3]
+
+Layouts that were never released, or are not known.
+
+  $ { printf 'blpk\4'; tail -c +6 v2.blp; } > v4.blp
+  $ blpk d v4.blp
+  blpk: error: format version of file was not '3' as expected, but '4' (file 'v4.blp', section 'header', byte 4)
+  [1]
+
+  $ rm before chunks numbers numbers.blp short.blp v0.blp v1.blp v2.blp v4.blp
+  $ ls -A

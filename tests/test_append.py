@@ -1,0 +1,678 @@
+"""Appending: the plan, the bytes it makes, and that a failure leaves no trace."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+import bloscpack
+from bloscpack.append import append, append_fp, plan_append, rewrite_metadata_fp
+from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
+from bloscpack.exceptions import (
+    ChecksumMismatch,
+    FormatError,
+    FormatVersionMismatch,
+    MetadataSectionTooSmall,
+    NoChangeInMetadata,
+    NoMetadataFound,
+    NotEnoughSpace,
+    StorageError,
+    UsageError,
+)
+from bloscpack.frames import read_beginning, walk_chunks
+from bloscpack.headers import decode_header
+from bloscpack.ranges import Cursor
+
+MEBIBYTE = 2**20
+
+
+def content(nbytes, seed=1):
+    """Return bytes that compress somewhat."""
+    numbers = np.arange(nbytes, dtype=np.uint32) // 3 * seed
+    return numbers.astype(np.uint8).tobytes()
+
+
+def packed(plain, chunk_size=1000, room=50, **options):
+    """Return `plain` packed, with an offset table of `room` entries in all."""
+    nchunks = max(1, -(-len(plain) // chunk_size))
+    args = BloscpackArgs(
+        checksum=options.pop("checksum", "adler32"), max_app_chunks=room - nchunks
+    )
+    return bloscpack.pack_bytes_to_bytes(
+        plain, chunk_size, bloscpack_args=args, **options
+    )
+
+
+def appended(original, new, blosc_args=None, **options):
+    """Return the bytes of a file after `new` was appended to them."""
+    fp = io.BytesIO(original)
+    append_fp(fp, io.BytesIO(new), len(new), blosc_args, **options)
+    assert len(fp.getvalue()) == fp.tell()
+    return fp.getvalue()
+
+
+def refused(original, new, error, match=None, **options):
+    """Assert that appending is refused and changes nothing."""
+    fp = io.BytesIO(original)
+    with pytest.raises(error, match=match) as caught:
+        append_fp(fp, io.BytesIO(new), len(new), **options)
+    assert original == fp.getvalue()
+    return caught.value
+
+
+def unpacked(file_bytes):
+    return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
+
+
+# The plan
+
+
+def plan(file_bytes, new_size):
+    cursor = Cursor(io.BytesIO(file_bytes))
+    beginning = read_beginning(cursor)
+    return plan_append(beginning, walk_chunks(cursor, beginning.header), new_size)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first", "sizes", "header"),
+    [
+        # the last chunk takes all of it: (nchunks, chunk_size, last_chunk, room)
+        (2500, 300, 2, [300], (3, 1000, 800, 47)),
+        (2500, 500, 2, [500], (3, 1000, 1000, 47)),
+        # new chunks follow
+        (2500, 501, 2, [500, 1], (4, 1000, 1, 46)),
+        (2500, 2500, 2, [500, 1000, 1000], (5, 1000, 1000, 45)),
+        (2500, 2700, 2, [500, 1000, 1000, 200], (6, 1000, 200, 44)),
+        # the last chunk is full: it is compressed anew, as 0.16.0 did
+        (3000, 100, 2, [0, 100], (4, 1000, 100, 46)),
+        (2500, 0, 2, [0], (3, 1000, 500, 47)),
+        # a single chunk grows, up to what packing everything would have taken
+        (400, 100, 0, [100], (1, 500, 500, 49)),
+        (1000, 1, 0, [1], (1, 1001, 1001, 49)),
+        (400, 2 * MEBIBYTE, 0, [MEBIBYTE - 400, MEBIBYTE, 400], (3, MEBIBYTE, 400, 47)),
+        # nothing was there
+        (0, 100, 0, [100], (1, 100, 100, 49)),
+        (0, MEBIBYTE + 1, 0, [MEBIBYTE, 1], (2, MEBIBYTE, 1, 48)),
+        (0, 0, 0, [0], (1, 0, 0, 49)),
+    ],
+)
+def test_plan(old, new, first, sizes, header):
+    result = plan(packed(content(old)), new)
+    assert first == result.first
+    assert sizes == result.sizes
+    assert header == (
+        result.header.nchunks,
+        result.header.chunk_size,
+        result.header.last_chunk,
+        result.header.max_app_chunks,
+    )
+    assert None is result.section
+
+
+def test_plan_starts_at_the_last_chunk():
+    file_bytes = packed(content(2500))
+    offset = struct.unpack_from("<q", file_bytes, BLOSCPACK_HEADER_LENGTH + 16)[0]
+    assert offset == plan(file_bytes, 10).write_at
+
+
+def test_plan_does_not_touch_what_it_is_given():
+    cursor = Cursor(io.BytesIO(packed(content(2500))))
+    beginning = read_beginning(cursor)
+    before = beginning.header.copy()
+    plan_append(beginning, walk_chunks(cursor, beginning.header), 5000)
+    assert before == beginning.header
+
+
+@pytest.mark.parametrize(
+    ("room", "new", "fits"),
+    [(3, 500, True), (3, 501, False), (4, 1500, True), (4, 1501, False)],
+)
+def test_plan_knows_the_room(room, new, fits):
+    file_bytes = packed(content(2500), room=room)
+    if fits:
+        assert room == plan(file_bytes, new).header.nchunks
+    else:
+        with pytest.raises(NotEnoughSpace, match="not enough space"):
+            plan(file_bytes, new)
+
+
+# What append makes
+
+CUTS = [(2500, n) for n in (1, 499, 500, 501, 1500, 1501, 7777)]
+CUTS += [(3000, n) for n in (1, 1000, 1001)]
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None", "sha512"])
+@pytest.mark.parametrize(("old", "new"), CUTS)
+def test_append_makes_the_file_that_packing_at_once_makes(old, new, checksum):
+    plain = content(old) + content(new, seed=7)
+    original = packed(plain[:old], checksum=checksum)
+    expected = packed(plain, checksum=checksum)
+    assert expected == appended(original, plain[old:])
+
+
+@pytest.mark.parametrize("nthreads", [1, 2, 5, None])
+def test_append_on_any_number_of_threads(nthreads):
+    plain = content(30_000)
+    assert packed(plain) == appended(
+        packed(plain[:2500]), plain[2500:], nthreads=nthreads
+    )
+
+
+def test_append_again_and_again():
+    plain = content(20_000)
+    file_bytes = packed(plain[:1500])
+    for start in range(1500, 20_000, 370):
+        file_bytes = appended(file_bytes, plain[start : start + 370])
+    assert packed(plain) == file_bytes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (0, 1),
+        (0, 5000),
+        (1, 5000),
+        (400, MEBIBYTE - 400),
+        (400, MEBIBYTE),
+        (MEBIBYTE - 1, 2 * MEBIBYTE),
+    ],
+)
+def test_small_file_grows_as_if_packed_at_once(old, new):
+    plain = content(old + new)
+    expected = packed(plain, MEBIBYTE, room=11)
+    original = packed(plain[:old], MEBIBYTE, room=11)
+    assert expected == appended(original, plain[old:])
+
+
+def test_many_small_appends_to_an_empty_file():
+    file_bytes = bloscpack.pack_bytes_to_bytes(b"")
+    for i in range(100):
+        file_bytes = appended(file_bytes, b"line %03d\n" % i)
+    assert b"".join(b"line %03d\n" % i for i in range(100)) == unpacked(file_bytes)
+    assert 1 == decode_header(file_bytes[:32]).nchunks
+
+
+def test_append_nothing_changes_nothing():
+    for plain in (b"", content(400), content(2500), content(3000)):
+        original = packed(plain)
+        assert original == appended(original, b"")
+
+
+def test_append_returns_the_number_of_new_chunks():
+    for new, expected in ((0, 0), (500, 0), (501, 1), (5500, 5)):
+        fp = io.BytesIO(packed(content(2500)))
+        assert expected == append_fp(fp, io.BytesIO(content(new)), new)
+
+
+def test_append_takes_new_size_bytes_and_no_more():
+    new = io.BytesIO(b"skipped" + content(600) + b"rest")
+    new.seek(7)
+    fp = io.BytesIO(packed(content(2500)))
+    append_fp(fp, new, 600)
+    assert content(2500) + content(600) == unpacked(fp.getvalue())
+    assert b"rest" == new.read()
+
+
+def test_append_works_from_the_beginning_of_the_file_object():
+    fp = io.BytesIO(packed(content(2500)))
+    fp.seek(1234)
+    append_fp(fp, io.BytesIO(b"new"), 3)
+    assert content(2500) + b"new" == unpacked(fp.getvalue())
+
+
+def test_append_reads_a_source_that_gives_little_at_a_time():
+    class Slow(io.BytesIO):
+        def read(self, size=-1):
+            return super().read(min(size, 7))
+
+    fp = io.BytesIO(packed(content(2500)))
+    append_fp(fp, Slow(content(2000)), 2000)
+    assert content(2500) + content(2000) == unpacked(fp.getvalue())
+
+
+def test_chunks_may_differ_in_their_settings():
+    original = packed(content(2500), blosc_args=BloscArgs(8, 9, True, "zlib"))
+    args = BloscArgs(4, 1, False, "lz4")
+    file_bytes = appended(original, content(2000), args)
+    assert content(2500) + content(2000) == unpacked(file_bytes)
+    header = decode_header(file_bytes[:32])
+    assert (8, 5) == (header.typesize, header.nchunks)
+    assert BloscArgs(4, 1, False, "lz4") == args
+
+
+@pytest.mark.parametrize(
+    ("of_file", "blosc_args", "expected"),
+    [
+        (3, None, 3),
+        (3, BloscArgs(typesize=None), 3),
+        (3, BloscArgs(typesize=5), 5),
+        (3, BloscArgs(), 8),
+    ],
+)
+def test_typesize_of_the_new_chunks(of_file, blosc_args, expected):
+    original = packed(content(2500), blosc_args=BloscArgs(typesize=of_file))
+    file_bytes = appended(original, content(600), blosc_args)
+    offsets = struct.unpack_from("<4q", file_bytes, BLOSCPACK_HEADER_LENGTH)
+    sizes = [file_bytes[offset + 3] for offset in offsets]
+    assert [of_file, of_file, expected, expected] == sizes
+    assert of_file == file_bytes[7]
+
+
+def test_typesize_of_a_file_that_tells_none():
+    original = bytearray(packed(content(2500)))
+    original[7] = 0
+    file_bytes = appended(bytes(original), content(10))
+    assert content(2500) + content(10) == unpacked(file_bytes)
+
+
+def test_dead_bytes_are_cut_off():
+    noise = np.random.default_rng(1).bytes(600)
+    original = packed(noise, blosc_args=BloscArgs(clevel=0))
+    longer = original + b"something behind the end"
+    # Compressed better than before, the chunk is shorter than it was.
+    original = packed(bytes(2900), blosc_args=BloscArgs(clevel=0))
+    shrunk = appended(original, bytes(100))
+    assert len(shrunk) < len(original)
+    assert bytes(3000) == unpacked(shrunk)
+    # What never belonged to the file goes too.
+    assert noise + b"new" == unpacked(appended(longer, b"new"))
+    assert b"something" not in appended(longer, b"new")
+
+
+def test_append_files(tmp_path):
+    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    (tmp_path / "new").write_bytes(content(700))
+    append(tmp_path / "a.blp", str(tmp_path / "new"))
+    expected = appended(packed(content(2500)), content(700))
+    assert expected == (tmp_path / "a.blp").read_bytes()
+    assert {"a.blp", "new"} == {*os.listdir(tmp_path)}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_append_from_a_pipe(tmp_path):
+    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    os.mkfifo(tmp_path / "new")
+    writer = threading.Thread(
+        target=lambda: (tmp_path / "new").write_bytes(content(700))
+    )
+    writer.start()
+    append(tmp_path / "a.blp", tmp_path / "new")
+    writer.join()
+    expected = content(2500) + content(700)
+    assert expected == unpacked((tmp_path / "a.blp").read_bytes())
+
+
+def test_append_a_file_to_itself_is_refused(tmp_path):
+    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    os.link(tmp_path / "a.blp", tmp_path / "b")
+    for name in ("a.blp", "b"):
+        with pytest.raises(UsageError, match="same file"):
+            append(tmp_path / "a.blp", tmp_path / name)
+    assert packed(content(2500)) == (tmp_path / "a.blp").read_bytes()
+
+
+def test_append_needs_both_files(tmp_path):
+    (tmp_path / "a").write_bytes(packed(content(2500)))
+    for names in (("a", "none"), ("none", "a")):
+        with pytest.raises(FileNotFoundError):
+            append(*(tmp_path / name for name in names))
+    assert ["a"] == os.listdir(tmp_path)
+
+
+# Refused
+
+
+def test_no_offsets():
+    args = BloscpackArgs(offsets=False)
+    original = bloscpack.pack_bytes_to_bytes(content(2500), bloscpack_args=args)
+    refused(original, b"new", RuntimeError, "without offsets")
+    refused(original, b"new", UsageError, "without offsets")
+
+
+def test_no_room():
+    error = refused(packed(content(2500), room=3), content(501), NotEnoughSpace)
+    assert isinstance(error, RuntimeError)
+
+
+@pytest.mark.parametrize("field", [8, 12])
+def test_unknown_sizes(field):
+    original = bytearray(packed(content(2500)))
+    struct.pack_into("<i", original, field, -1)
+    refused(bytes(original), b"new", UsageError, "number and size")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct.pack("<4sI", b"blpk", 1),
+        struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 1),
+        struct.pack("<4sBBBBiiqqq", b"blpk", 2, 1, 0, 8, 0, 30, 1, 0, 40),
+    ],
+    ids=["0", "1", "2"],
+)
+def test_old_layouts(header):
+    chunk = packed(b"a" * 30, checksum="None", room=1)[40:]
+    original = header + chunk
+    assert b"a" * 30 == unpacked(original)
+    refused(original, b"new", FormatVersionMismatch, "not appended to")
+
+
+@pytest.mark.parametrize("original", [b"", b"blpk", b"no such file" * 10])
+def test_what_is_no_such_file(original):
+    assert isinstance(refused(original, b"new", FormatError), ValueError)
+
+
+@pytest.mark.parametrize("i", [0, 1, 2])
+@pytest.mark.parametrize("wrong", [-1, 0, 32, 10**6, 2**62, None])
+def test_wrong_offsets(i, wrong):
+    original = bytearray(packed(content(2500)))
+    where = BLOSCPACK_HEADER_LENGTH + 8 * i
+    if wrong is None:  # that of a neighbour
+        wrong = struct.unpack_from("<q", original, 32 + 8 * ((i + 1) % 3))[0]
+    struct.pack_into("<q", original, where, wrong)
+    error = refused(bytes(original), content(100), FormatError)
+    assert ("offsets", i) == (error.section, error.chunk)
+
+
+def test_damaged_last_chunk():
+    good = packed(content(2500))
+    start = struct.unpack_from("<q", good, 32 + 16)[0]
+    for where in (start + 20, len(good) - 5, len(good) - 1):
+        original = bytearray(good)
+        original[where] ^= 1
+        error = refused(bytes(original), content(100), ChecksumMismatch)
+        assert (2, start) == (error.chunk, error.offset)
+
+
+def test_damaged_chunk_header():
+    original = bytearray(packed(content(2500)))
+    start = struct.unpack_from("<q", original, 32 + 8)[0]
+    original[start] = 9
+    assert 1 == refused(bytes(original), content(100), FormatError).chunk
+
+
+def test_truncated_file():
+    original = packed(content(2500))
+    for size in (10, 40, 200, len(original) - 400, len(original) - 1):
+        refused(original[:size], content(100), FormatError)
+
+
+@pytest.mark.parametrize("field", ["nchunks", "chunk_size", "last_chunk"])
+def test_header_that_lies(field):
+    original = bytearray(packed(content(2500)))
+    layout, where, wrong = {
+        "nchunks": ("<q", 16, 2),
+        "chunk_size": ("<i", 8, 1001),
+        "last_chunk": ("<i", 12, 499),
+    }[field]
+    struct.pack_into(layout, original, where, wrong)
+    refused(bytes(original), content(100), FormatError)
+
+
+@pytest.mark.parametrize(
+    "blosc_args",
+    [
+        BloscArgs(typesize=0),
+        BloscArgs(typesize=256),
+        BloscArgs(clevel=10),
+        BloscArgs(shuffle=3),
+        BloscArgs(cname="none such"),
+    ],
+    ids=repr,
+)
+def test_settings_that_can_not_be(blosc_args):
+    refused(packed(content(2500)), b"new", ValueError, blosc_args=blosc_args)
+
+
+# Metadata
+
+
+def test_append_and_new_metadata():
+    original = packed(content(2500), metadata={"lines": 1})
+    file_bytes = appended(original, content(700), metadata={"lines": 2})
+    expected = (content(2500) + content(700), {"lines": 2})
+    assert expected == bloscpack.unpack_bytes_from_bytes(file_bytes)
+
+
+def test_metadata_stay():
+    original = packed(content(2500), metadata={"lines": 1})
+    file_bytes = appended(original, content(700))
+    expected = (content(2500) + content(700), {"lines": 1})
+    assert expected == bloscpack.unpack_bytes_from_bytes(file_bytes)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, 0, "", False, {"a": "é"}])
+def test_any_value_can_be_the_new_metadata(value):
+    original = packed(content(2500), metadata={"lines": 1})
+    assert (
+        value
+        == bloscpack.unpack_bytes_from_bytes(appended(original, b"", metadata=value))[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("original", "metadata", "error"),
+    [
+        (packed(content(2500)), {"a": 1}, NoMetadataFound),
+        (packed(content(2500), metadata={"a": 1}), {"a": 1}, NoChangeInMetadata),
+        (
+            packed(content(2500), metadata={"a": 1}),
+            {"a": np.random.default_rng(1).bytes(200).hex()},
+            MetadataSectionTooSmall,
+        ),
+        (packed(content(2500), metadata={"a": 1}), {"a": {1}}, UsageError),
+    ],
+)
+def test_metadata_are_checked_before_anything_is_appended(original, metadata, error):
+    refused(original, content(700), error, metadata=metadata)
+    fp = io.BytesIO(original)
+    with pytest.raises(error):
+        rewrite_metadata_fp(fp, metadata)
+    assert original == fp.getvalue()
+
+
+@pytest.mark.parametrize("checksum", [None, "crc32", "sha256"])
+def test_rewritten_section_is_what_packing_would_write(checksum):
+    args = MetadataArgs(meta_checksum=checksum, max_meta_size=500)
+    fp = io.BytesIO(packed(b"plain", metadata={"a": "b" * 300}, metadata_args=args))
+    rewrite_metadata_fp(fp, {"c": "d" * 100})
+    expected = packed(b"plain", metadata={"c": "d" * 100}, metadata_args=args)
+    assert expected == fp.getvalue()
+
+
+# Arrays
+
+
+def array_file(array, **options):
+    return bloscpack.pack_ndarray_to_bytes(array, **options)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "rows"),
+    [
+        ("<i4", (5,), 3),
+        ("<i4", (5, 7), 2),
+        ("<f8", (4, 2, 3), 10),
+        ("V12", (3,), 4),
+        ("U7", (3, 2), 4),
+        ([("a", "<i4"), ("b", "S3")], (3,), 4),
+        ("<i4", (0,), 3),
+        ("<i4", (0, 4), 3),
+        (">i2", (300_000, 2), 600_000),
+    ],
+)
+def test_array_grows_along_its_first_axis(dtype, shape, rows):
+    old = np.zeros(shape, dtype)
+    new = np.frombuffer(
+        content(int(np.prod(shape[1:])) * old.itemsize * rows), old.dtype
+    ).reshape(rows, *shape[1:])
+    file_bytes = appended(array_file(old), new.tobytes())
+    found = bloscpack.unpack_ndarray_from_bytes(file_bytes)
+    assert (shape[0] + rows, *shape[1:]) == found.shape
+    assert old.dtype == found.dtype
+    assert old.tobytes() + new.tobytes() == found.tobytes()
+
+
+def test_array_chunks_stay_whole_items():
+    file_bytes = appended(array_file(np.zeros(3, "V12")), bytes(12 * 100_000))
+    header = decode_header(file_bytes[:32])
+    assert (0, 2) == (header.chunk_size % 12, header.nchunks)
+
+
+@pytest.mark.parametrize("nbytes", [1, 27, 29, 4])
+def test_part_of_a_row_is_refused(nbytes):
+    original = array_file(np.zeros((5, 7), "<i4"))
+    refused(original, bytes(nbytes), UsageError, "rows have '28' bytes")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.zeros((3, 2))),
+        np.array(3.5),
+        np.zeros((3, 0)),
+        np.zeros(3, "V0"),
+    ],
+    ids=["F", "0-d", "no rows", "no bytes"],
+)
+def test_array_that_can_not_grow(array):
+    refused(array_file(array), bytes(48), UsageError)
+
+
+def test_array_whose_metadata_have_no_room():
+    args = MetadataArgs(meta_codec=None, max_meta_size=lambda size: size)
+    array = np.zeros((9, 2), "<i4")
+    original = array_file(array, metadata_args=args)
+    refused(original, bytes(8), MetadataSectionTooSmall)
+    assert (9, 2) == bloscpack.unpack_ndarray_from_bytes(original).shape
+
+
+def test_array_whose_metadata_lie():
+    metadata = {"dtype": "<f8", "shape": [3], "order": "C", "container": "numpy"}
+    original = packed(bytes(80), metadata=metadata)
+    refused(original, bytes(8), FormatError, "has '24' bytes")
+
+
+def test_array_gets_the_shape_that_the_caller_wants():
+    original = array_file(np.zeros((2, 3), "<i4"))
+    _, metadata = bloscpack.unpack_bytes_from_bytes(original)
+    wanted = {**metadata, "shape": [4, 2]}
+    file_bytes = appended(original, bytes(8), metadata=wanted)
+    assert (4, 2) == bloscpack.unpack_ndarray_from_bytes(file_bytes).shape
+    refused(original, bytes(8), FormatError, metadata={**metadata, "shape": [5, 2]})
+
+
+# Failures half way
+
+
+class FailingFile(io.BytesIO):
+    """A file whose n-th write fails, once: before, or after a part of the bytes."""
+
+    countdown = -1
+    part = 0
+
+    def write(self, data):
+        self.countdown -= 1
+        if self.countdown == 0:
+            super().write(bytes(data)[: self.part])
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+ORIGINALS = {
+    "one chunk": packed(content(400)),
+    "empty": packed(b""),
+    "many": packed(content(2500), metadata={"lines": 1}),
+    "loose": packed(bytes(2900), blosc_args=BloscArgs(clevel=0), metadata=[1]),
+    "array": array_file(np.zeros((10, 25), "<f4")),
+}
+
+
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
+def test_any_write_may_fail(original, part):
+    options = {"metadata": {"lines": 2}} if b"lines" in original else {}
+    new = content(5000)
+    expected = appended(original, new, **options)
+    failures = 0
+    for countdown in range(1, 100):
+        fp = FailingFile(original)
+        fp.countdown, fp.part = countdown, part
+        try:
+            append_fp(fp, io.BytesIO(new), len(new), **options)
+        except OSError:
+            assert original == fp.getvalue()
+            failures += 1
+        else:
+            break
+    assert expected == fp.getvalue()
+    assert failures >= 4
+
+
+@pytest.mark.parametrize("given", [0, 1, 499, 500, 2000, 4999])
+@pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
+def test_source_that_ends_too_early(original, given):
+    fp = io.BytesIO(original)
+    with pytest.raises(StorageError, match="too early"):
+        append_fp(fp, io.BytesIO(content(given)), 5000)
+    assert original == fp.getvalue()
+
+
+@pytest.mark.parametrize("good", [0, 1, 3])
+def test_source_that_fails(good):
+    class FailingSource(io.BytesIO):
+        reads = 0
+
+        def read(self, size=-1):
+            self.reads += 1
+            if self.reads > good:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    original = packed(content(2500))
+    fp = io.BytesIO(original)
+    with pytest.raises(OSError, match="Input/output error"):
+        append_fp(fp, FailingSource(content(5000)), 5000)
+    assert original == fp.getvalue()
+
+
+def test_metadata_rewrite_that_fails():
+    original = ORIGINALS["many"]
+    for part in (0, 1, 40):
+        fp = FailingFile(original)
+        fp.countdown, fp.part = 1, part
+        with pytest.raises(OSError, match="No space"):
+            rewrite_metadata_fp(fp, {"lines": 2})
+        assert original == fp.getvalue()
+
+
+def test_interrupt_takes_everything_back():
+    class Interrupted(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() >= 2000:
+                raise KeyboardInterrupt
+            return super().read(size)
+
+    original = packed(content(2500))
+    fp = io.BytesIO(original)
+    with pytest.raises(KeyboardInterrupt):
+        append_fp(fp, Interrupted(content(5000)), 5000)
+    assert original == fp.getvalue()
+
+
+def test_failure_names_the_file(tmp_path):
+    original = bytearray(packed(content(2500)))
+    original[-1] ^= 1
+    (tmp_path / "a.blp").write_bytes(original)
+    (tmp_path / "new").write_bytes(b"new")
+    with pytest.raises(ChecksumMismatch) as caught:
+        append(tmp_path / "a.blp", tmp_path / "new")
+    assert str(tmp_path / "a.blp") == caught.value.filename
+    assert bytes(original) == (tmp_path / "a.blp").read_bytes()

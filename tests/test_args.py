@@ -1,0 +1,333 @@
+"""The settings of the pack functions, and how an input is cut into chunks."""
+
+import os
+
+import pytest
+
+from bloscpack import args
+from bloscpack.args import (
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    available_cpus,
+    calculate_nchunks,
+)
+from bloscpack.exceptions import (
+    NoSuchChecksum,
+    NoSuchCodec,
+    NoSuchSerializer,
+    UsageError,
+    UsageTypeError,
+)
+
+LARGEST = 2**31 - 17
+MEBI = 2**20
+
+
+@pytest.mark.parametrize(
+    ("expected", "size", "chunk_size"),
+    [
+        ((1, 0, 0), 0, 1),
+        ((1, 0, 0), 0, "1M"),
+        ((1, 1, 1), 1, 1),
+        ((23, 1, 1), 23, 1),
+        ((12, 2, 1), 23, 2),
+        ((5, 5, 3), 23, 5),
+        ((2, 22, 1), 23, 22),
+        ((1, 23, 23), 23, 23),
+        ((1, 23, 23), 23, 24),
+        ((1, 23, 23), 23, "1M"),
+        ((8, MEBI, MEBI), 8 * MEBI, "1M"),
+        ((9, MEBI, 1), 8 * MEBI + 1, "1M"),
+        ((8, MEBI, MEBI - 1), 8 * MEBI - 1, "1M"),
+        ((3, 8192, 7616), 24000, "8K"),
+        ((100, 1, 1), 100, "1.5B"),
+        ((1, 100, 100), 100, LARGEST),
+        ((1, 100, 100), 100, "max"),
+        ((513, LARGEST, 8704), 2**40, "max"),
+        ((2**63 - 1, 1, 1), 2**63 - 1, 1),
+    ],
+)
+def test_calculate_nchunks(expected, size, chunk_size):
+    assert expected == calculate_nchunks(size, chunk_size)
+
+
+def test_default_chunk_size():
+    assert (2, MEBI, 1) == calculate_nchunks(MEBI + 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "size", "chunk_size"),
+    [
+        ("'in_file_size' must be strictly positive, not -1", -1, 1),
+        *(
+            (
+                "'chunk_size' must be in the range 1 <= n <= 2147483631, not '%d'" % n,
+                100,
+                chunk_size,
+            )
+            for n, chunk_size in (
+                (0, 0),
+                (-1, -1),
+                (2**31 - 16, 2**31 - 16),
+                (2**31, "2G"),
+                (0, "0.5B"),
+                (-1, "-1B"),
+            )
+        ),
+        (
+            "'X' is not a valid prefix multiplier, use one of: 'B, K, M, G, T'",
+            100,
+            "1X",
+        ),
+        (
+            "'nchunks' must be in the range 1 <= n <= %d, not '%d'"
+            % (2**63 - 1, 2**63),
+            2**63,
+            1,
+        ),
+    ],
+)
+def test_calculate_nchunks_refuses(message, size, chunk_size):
+    with pytest.raises(UsageError) as raised:
+        calculate_nchunks(size, chunk_size)
+    assert message == str(raised.value)
+
+
+def test_chunk_size_of_the_wrong_type():
+    with pytest.raises(TypeError, match="'chunk_size' must be of type 'int'"):
+        calculate_nchunks(100, 1.5)
+
+
+def test_available_cpus():
+    assert 1 <= available_cpus() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("expected", "count"), [(5, 5), (1, None)])
+def test_available_cpus_where_nobody_tells(monkeypatch, expected, count):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert expected == available_cpus()
+
+
+# The records
+
+
+def test_defaults():
+    assert (
+        {
+            "typesize": 8,
+            "clevel": 7,
+            "shuffle": True,
+            "cname": "blosclz",
+        }
+        == dict(BloscArgs())
+        == args.DEFAULT_BLOSC_ARGS
+    )
+    bloscpack_args = dict(BloscpackArgs())
+    assert bloscpack_args == args.DEFAULT_BLOSCPACK_ARGS
+    assert 30 == bloscpack_args.pop("max_app_chunks")(3)
+    assert {"offsets": True, "checksum": "adler32"} == bloscpack_args
+    metadata_args = dict(MetadataArgs())
+    assert metadata_args == args.DEFAULT_METADATA_ARGS
+    assert 30 == metadata_args.pop("max_meta_size")(3)
+    assert {
+        "magic_format": b"JSON",
+        "meta_checksum": "adler32",
+        "meta_codec": "zlib",
+        "meta_level": 6,
+    } == metadata_args
+
+
+@pytest.mark.parametrize(
+    ("names", "cls"),
+    [
+        (args.BLOSC_ARGS, BloscArgs),
+        (args.BLOSCPACK_ARGS, BloscpackArgs),
+        (args.METADATA_ARGS, MetadataArgs),
+    ],
+)
+def test_records_are_mappings(names, cls):
+    record = cls()
+    assert list(names) == list(record) == record.attributes
+    assert len(names) == len(record)
+    assert [] == record.bytes_attributes
+    assert record == cls() == record.copy()
+    assert record is not record.copy()
+    record[names[0]] = "other"
+    assert "other" == getattr(record, names[0]) == record[names[0]]
+    assert record != cls()
+
+
+def test_keys_are_fixed():
+    record = BloscArgs()
+    with pytest.raises(KeyError, match="nothing not in BloscArgs"):
+        record["nothing"]
+    with pytest.raises(KeyError, match="nothing not in BloscArgs"):
+        record["nothing"] = 1
+    with pytest.raises(NotImplementedError, match="BloscArgs does not support"):
+        del record["typesize"]
+
+
+def test_how_records_are_shown():
+    record = BloscArgs()
+    assert "BloscArgs(typesize=8, clevel=7, shuffle=True, cname='blosclz')" == repr(
+        record
+    )
+    assert "{'clevel': 7, 'cname': 'blosclz', 'shuffle': True, 'typesize': 8}" == str(
+        record
+    )
+    assert (
+        "BloscArgs:\n"
+        "    typesize: 8\n"
+        "    clevel: 7\n"
+        "    shuffle: True\n"
+        "    cname: 'blosclz'"
+    ) == record.pformat()
+    assert " typesize: 8" == record.pformat(indent=1).splitlines()[1]
+
+
+# Blosc
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BloscArgs(),
+        BloscArgs(typesize=1, clevel=0, shuffle=False, cname="zstd"),
+        BloscArgs(typesize=255, clevel=9, shuffle=2, cname="lz4"),
+        BloscArgs(shuffle=0),
+        BloscArgs(shuffle=1),
+    ],
+)
+def test_blosc_args(record):
+    assert record.check() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "record"),
+    [
+        (UsageError, "'typesize' must be in the range 1", BloscArgs(typesize=0)),
+        (UsageError, "<= n <= 255, not '256'", BloscArgs(typesize=256)),
+        (UsageTypeError, "'typesize' must be of type", BloscArgs(typesize=None)),
+        (UsageError, "'clevel' must be in the range 0", BloscArgs(clevel=-1)),
+        (UsageError, "<= n <= 9, not '10'", BloscArgs(clevel=10)),
+        (UsageTypeError, "'clevel' must be of type", BloscArgs(clevel=1.0)),
+        (UsageError, "'shuffle' must be .*, not 3", BloscArgs(shuffle=3)),
+        (UsageError, "'shuffle' must be .*, not 'bit'", BloscArgs(shuffle="bit")),
+        (NoSuchCodec, "codec 'lzma' is not among .*: blosclz", BloscArgs(cname="lzma")),
+    ],
+)
+def test_blosc_args_refuse(error, message, record):
+    with pytest.raises(error, match=message):
+        record.check()
+
+
+# The file
+
+
+def test_no_checksum():
+    assert "None" == BloscpackArgs(checksum=None).checksum
+    assert BloscpackArgs(checksum=None).check() is None
+
+
+def test_unknown_checksum():
+    with pytest.raises(NoSuchChecksum, match="'crc64'"):
+        BloscpackArgs(checksum="crc64").check()
+
+
+@pytest.mark.parametrize(
+    ("expected", "nchunks", "settings"),
+    [
+        (30, 3, {}),
+        (0, 0, {}),
+        (0, -1, {}),
+        (0, 3, {"offsets": False}),
+        (7, 3, {"max_app_chunks": 7}),
+        (0, -1, {"max_app_chunks": 7}),
+        (4, 3, {"max_app_chunks": lambda nchunks: nchunks + 1}),
+    ],
+)
+def test_max_app_chunks(expected, nchunks, settings):
+    assert expected == BloscpackArgs(**settings).effective_max_app_chunks(nchunks)
+
+
+@pytest.mark.parametrize(
+    ("error", "value"),
+    [
+        (UsageError, -1),
+        (UsageError, 2**63),
+        (UsageTypeError, "10"),
+        (UsageTypeError, None),
+        (UsageError, lambda nchunks: -1),
+        (UsageTypeError, lambda nchunks: 1.5),
+    ],
+)
+def test_max_app_chunks_refuses(error, value):
+    with pytest.raises(error, match="'max_app_chunks' must be "):
+        BloscpackArgs(max_app_chunks=value).effective_max_app_chunks(3)
+
+
+# The metadata
+
+
+def test_no_codec_and_no_checksum():
+    record = MetadataArgs(meta_checksum=None, meta_codec=None)
+    assert ("None", "None") == (record.meta_checksum, record.meta_codec)
+    assert not record.should_compress
+    assert record.check() is None
+
+
+def test_nullify_codec():
+    record = MetadataArgs()
+    assert record.should_compress
+    assert "zlib" == record.meta_codec_name == record.meta_codec_impl.name
+    record.nullify_codec()
+    assert not record.should_compress
+    assert "None" == record.meta_codec_name == record.meta_codec_impl.name
+
+
+@pytest.mark.parametrize(
+    ("error", "settings"),
+    [
+        (NoSuchSerializer, {"magic_format": b"BSON"}),
+        (NoSuchChecksum, {"meta_checksum": "crc64"}),
+        (NoSuchCodec, {"meta_codec": "lzma"}),
+        (UsageError, {"meta_level": 10}),
+        (UsageTypeError, {"meta_level": "6"}),
+    ],
+)
+def test_metadata_args_refuse(error, settings):
+    with pytest.raises(error):
+        MetadataArgs(**settings).check()
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"), [(5, 5), (0, 0), (4, lambda size: size + 1)]
+)
+def test_max_meta_size(expected, value):
+    record = MetadataArgs(max_meta_size=value)
+    assert expected == record.effective_max_meta_size(3)
+
+
+@pytest.mark.parametrize(
+    ("error", "value"),
+    [
+        (UsageError, -1),
+        (UsageError, 2**32),
+        (UsageTypeError, "10"),
+        (UsageTypeError, None),
+        (UsageError, lambda size: -1),
+        (UsageTypeError, lambda size: 1.5),
+    ],
+)
+def test_max_meta_size_refuses(error, value):
+    with pytest.raises(error, match="'max_meta_size' must be "):
+        MetadataArgs(max_meta_size=value).effective_max_meta_size(3)
+
+
+def test_names_of_siblings():
+    assert 2**63 - 1 == args.MAX_CHUNKS
+    assert "blosclz" == args.DEFAULT_CNAME
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        args.nothing  # noqa: B018

@@ -1,0 +1,347 @@
+"""Chunks: what Blosc is given, what it gives back, and its settings."""
+
+import os
+import struct
+import threading
+
+import blosc
+import pytest
+
+from bloscpack import chunks
+from bloscpack.args import BloscArgs
+from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
+from bloscpack.chunks import (
+    check_digest,
+    compress,
+    decode_header,
+    decompress,
+    decompress_into,
+    own_settings,
+    smallest_ctbytes,
+)
+from bloscpack.exceptions import (
+    ChecksumLengthMismatch,
+    ChecksumMismatch,
+    FormatError,
+    NotReadable,
+)
+
+PLAIN = bytes(range(16)) * 100
+EMPTY = bytes.fromhex("02011308 00000000 01000000 10000000")
+LARGEST = 2**31 - 17
+
+
+def compressed(plain=PLAIN, **settings):
+    with own_settings:
+        return compress(plain, BloscArgs(**settings))
+
+
+def head(**changes):
+    """Return a valid chunk header with some fields changed."""
+    fields = {
+        "version": 2,
+        "versionlz": 1,
+        "flags": 1,
+        "typesize": 8,
+        "nbytes": 1000,
+        "blocksize": 1000,
+        "ctbytes": 500,
+        **changes,
+    }
+    return struct.pack("<BBBBIII", *fields.values())
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("codec", "changes"),
+    [
+        ("blosclz", {}),
+        ("lz4", {"flags": 1 << 5}),
+        ("snappy", {"flags": 2 << 5}),
+        ("zlib", {"flags": 3 << 5}),
+        ("zstd", {"flags": 4 << 5 | 16 | 4}),
+        ("blosclz", {"typesize": 1}),
+        ("blosclz", {"typesize": 255}),
+        ("blosclz", {"blocksize": 10, "ctbytes": 416}),
+        ("blosclz", {"ctbytes": 20}),
+        ("blosclz", {"ctbytes": 1016}),
+        ("blosclz", {"flags": 2, "ctbytes": 1016}),
+        ("blosclz", {"nbytes": 0, "blocksize": 1, "ctbytes": 16}),
+        ("blosclz", {"nbytes": LARGEST, "blocksize": LARGEST}),
+    ],
+)
+def test_decode_header(codec, changes):
+    raw = head(**changes)
+    for data in (raw, raw + b"more", memoryview(raw), bytearray(raw)):
+        header = decode_header(data)
+        assert codec == header.codec
+        assert (
+            changes.get("nbytes", 1000),
+            changes.get("ctbytes", 500),
+        ) == (header.nbytes, header.ctbytes)
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("version to be 2, found 3", {"version": 3}),
+        ("version to be 2, found 0", {"version": 0}),
+        ("codec version to be 1, found 2", {"versionlz": 2}),
+        ("reserved flag to be 0, found 1", {"flags": 8}),
+        ("codec number to be 0 to 4, found 5", {"flags": 5 << 5}),
+        ("codec number to be 0 to 4, found 7", {"flags": 7 << 5}),
+        ("typesize to be 1 to 255, found 0", {"typesize": 0}),
+        ("nbytes to be at most 2147483631, found 2147483632", {"nbytes": LARGEST + 1}),
+        ("nbytes to be at most 2147483631, found 4294967295", {"nbytes": 2**32 - 1}),
+        ("blocksize to be 1 to nbytes = 1000, found 0", {"blocksize": 0}),
+        ("blocksize to be 1 to nbytes = 1000, found 1001", {"blocksize": 1001}),
+        ("blocksize to be 1 to nbytes = 0, found 2", {"nbytes": 0, "blocksize": 2}),
+        ("ctbytes to be 20 to 1016, found 19", {"ctbytes": 19}),
+        ("ctbytes to be 20 to 1016, found 0", {"ctbytes": 0}),
+        ("ctbytes to be 20 to 1016, found 1017", {"ctbytes": 1017}),
+        ("ctbytes to be 416 to 1016, found 415", {"blocksize": 10, "ctbytes": 415}),
+        ("ctbytes to be 1016 to 1016, found 1015", {"flags": 2, "ctbytes": 1015}),
+    ],
+)
+def test_decode_header_refuses(message, changes):
+    with pytest.raises(FormatError) as raised:
+        decode_header(head(**changes))
+    assert "not a Blosc chunk: expected " + message == raised.value.message
+    assert "chunks" == raised.value.section
+
+
+@pytest.mark.parametrize("length", [0, 1, 15])
+def test_decode_header_wants_16_bytes(length):
+    with pytest.raises(FormatError, match="of '16' bytes, found '%d'" % length):
+        decode_header(head()[:length])
+
+
+@pytest.mark.parametrize(
+    ("expected", "nbytes", "blocksize"),
+    [(16, 0, 1), (20, 1, 1), (20, 1000, 1000), (24, 1001, 1000), (416, 1000, 10)],
+)
+def test_smallest_ctbytes(expected, nbytes, blocksize):
+    assert expected == smallest_ctbytes(nbytes, blocksize)
+
+
+# Digests
+
+
+@pytest.mark.parametrize("name", CHECKSUMS_AVAIL)
+def test_check_digest(name):
+    checksum = CHECKSUMS_LOOKUP[name]
+    digest = checksum(PLAIN)
+    assert check_digest(PLAIN, digest, checksum) is None
+    assert check_digest(memoryview(PLAIN), memoryview(digest), checksum) is None
+    with pytest.raises(ChecksumLengthMismatch) as raised:
+        check_digest(PLAIN, digest + b"\0", checksum)
+    assert (
+        "expected a digest of '%d' bytes (%s), found '%d'"
+        % (checksum.size, name, checksum.size + 1)
+        == raised.value.message
+    )
+
+
+@pytest.mark.parametrize("name", CHECKSUMS_AVAIL[1:])
+def test_wrong_digest(name):
+    checksum = CHECKSUMS_LOOKUP[name]
+    wrong = bytes(checksum.size)
+    with pytest.raises(ChecksumMismatch) as raised:
+        check_digest(PLAIN, memoryview(wrong), checksum)
+    assert (
+        "Checksum mismatch detected in chunk, expected: %r, received: %r"
+        % (wrong, checksum(PLAIN))
+        == raised.value.message
+    )
+    with pytest.raises(ChecksumLengthMismatch):
+        check_digest(PLAIN, b"", checksum)
+
+
+# Compressing and decompressing
+
+
+@pytest.mark.parametrize("plain", [b"", b"x", PLAIN, os.urandom(1000)])
+@pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+@pytest.mark.parametrize("shuffle", [False, True, 0, 1, 2])
+@pytest.mark.parametrize("typesize", [1, 8, 255])
+def test_round_trip(typesize, shuffle, cname, plain):
+    chunk = compressed(plain, typesize=typesize, shuffle=shuffle, cname=cname)
+    header = decode_header(chunk)
+    assert (len(plain), len(chunk)) == (header.nbytes, header.ctbytes)
+    assert cname.replace("hc", "") == header.codec
+    into = bytearray(len(plain))
+    with own_settings:
+        assert plain == decompress(chunk)
+        assert plain == decompress(memoryview(chunk))
+        decompress_into(chunk, memoryview(into))
+    assert plain == into
+
+
+def test_empty_chunk():
+    assert EMPTY == compressed(b"")
+
+
+@pytest.mark.parametrize("level", range(10))
+def test_level(level):
+    chunk = compressed(clevel=level)
+    assert (len(chunk) == len(PLAIN) + 16) == (level == 0)
+
+
+def test_views_are_compressed_like_bytes():
+    view = memoryview(b"front" + PLAIN)[5:]
+    assert compressed(PLAIN) == compressed(view) == compressed(bytearray(PLAIN))
+
+
+@pytest.mark.parametrize("nbytes", [0, len(PLAIN) - 1, len(PLAIN) + 1])
+def test_destination_of_another_size(nbytes):
+    message = "expected a chunk of '%d' plain bytes, found '%d'" % (nbytes, len(PLAIN))
+    into = bytearray(nbytes)
+    with pytest.raises(FormatError) as raised, own_settings:
+        decompress_into(compressed(), memoryview(into))
+    assert message == raised.value.message
+    assert bytes(nbytes) == into
+
+
+def into_memory(chunk):
+    decompress_into(chunk, memoryview(bytearray(len(PLAIN))))
+
+
+@pytest.mark.parametrize("function", [decompress, into_memory])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_chunk_of_another_length(function, change):
+    chunk = (compressed() + b"\0")[: len(compressed()) + change]
+    message = "expected a Blosc chunk of '%d' bytes, found '%d'"
+    with pytest.raises(FormatError) as raised, own_settings:
+        function(chunk)
+    assert message % (len(compressed()), len(chunk)) == raised.value.message
+
+
+@pytest.mark.parametrize("function", [decompress, into_memory])
+def test_damaged_chunk(function):
+    chunk = compressed()
+    damaged = chunk[:16] + b"\xff" * (len(chunk) - 16)
+    with pytest.raises(FormatError) as raised, own_settings:
+        function(damaged)
+    assert "Blosc can't decompress the chunk: " in raised.value.message
+    assert "chunks" == raised.value.section
+    assert raised.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("function", [decompress, into_memory])
+def test_codec_that_this_blosc_lacks(monkeypatch, function):
+    chunk = bytearray(compressed(cname="lz4"))
+    chunk[16:] = b"\xff" * (len(chunk) - 16)
+    monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz"], raising=False)
+    with pytest.raises(NotReadable) as raised, own_settings:
+        function(bytes(chunk))
+    assert (
+        "the chunk needs the codec 'lz4', which this Blosc lacks (it has blosclz)"
+        == raised.value.message
+    )
+
+
+# The settings of Blosc belong to the process
+
+
+@pytest.fixture
+def settings():
+    """Set Blosc in an unusual way for one test."""
+    releasegil = blosc.set_releasegil(False)
+    nthreads = blosc.set_nthreads(2)
+    blosc.set_blocksize(2048)
+    yield
+    blosc.set_blocksize(0)
+    blosc.set_nthreads(nthreads)
+    blosc.set_releasegil(releasegil)
+
+
+def current_settings():
+    """Return the settings of Blosc, unchanged."""
+    releasegil = blosc.set_releasegil(True)
+    blosc.set_releasegil(releasegil)
+    nthreads = blosc.set_nthreads(1)
+    blosc.set_nthreads(nthreads)
+    return releasegil, nthreads, blosc.get_blocksize()
+
+
+def test_settings_inside_and_after(settings):
+    before = current_settings()
+    assert (False, 2, 2048) == before
+    with own_settings:
+        assert (True, 1, 0) == current_settings()
+        with own_settings:
+            assert (True, 1, 0) == current_settings()
+        assert (True, 1, 0) == current_settings()
+    assert before == current_settings()
+
+
+def test_settings_after_an_error(settings):
+    before = current_settings()
+    with pytest.raises(KeyError), own_settings:
+        raise KeyError
+    assert before == current_settings()
+
+
+def test_settings_with_several_threads(settings):
+    before = current_settings()
+    barrier = threading.Barrier(4, timeout=30)
+    inside = []
+
+    def work():
+        for _ in range(20):
+            barrier.wait()
+            with own_settings:
+                inside.append(compress(PLAIN, BloscArgs()))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 80 == len(inside)
+    assert 1 == len(set(inside))
+    assert before == current_settings()
+
+
+def test_settings_do_not_change_the_bytes(settings, monkeypatch):
+    plain = PLAIN * 100
+    expected = compressed(plain)
+    monkeypatch.setenv("BLOSC_CLEVEL", "0")
+    monkeypatch.setenv("BLOSC_TYPESIZE", "1")
+    monkeypatch.setenv("BLOSC_COMPRESSOR", "zlib")
+    blosc.set_blocksize(0)
+    assert expected == compressed(plain)
+    blosc.set_blocksize(512)
+    assert expected == compressed(plain)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings(
+    "ignore:.*fork:DeprecationWarning"
+)  # other libraries' threads
+def test_settings_in_a_child_of_fork(settings):
+    before = current_settings()
+    with own_settings:
+        child = os.fork()
+        if not child:
+            try:
+                good = before == current_settings()
+                with own_settings:
+                    good = good and (True, 1, 0) == current_settings()
+                good = good and before == current_settings()
+            finally:
+                os._exit(0 if good else 1)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert (True, 1, 0) == current_settings()
+    assert before == current_settings()
+
+
+def test_systems_without_fork(monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork", raising=False)
+    other = chunks._OwnSettings()
+    before = current_settings()
+    with other:
+        assert (True, 1) == current_settings()[:2]
+    assert before == current_settings()

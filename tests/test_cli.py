@@ -1,0 +1,355 @@
+"""What transcripts of `blpk` can't show: streams, signals, names and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bloscpack
+
+ROOT = Path(bloscpack.__file__).parents[1]
+COMMAND = [sys.executable, "-W", "error", "-c", "import bloscpack.cli as c; c.main()"]
+PLAIN = bytes(range(256)) * 1024  # more than a pipe holds
+
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("BLOSC_")}
+    return kept | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"} | changes
+
+
+def blpk(
+    folder: Path, *arguments: str | bytes, **options: object
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in `folder` and return what it said."""
+    defaults = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        **{"env": environment(), "check": False} | defaults | options,
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the file plain and, of 16 chunks, packed.blp."""
+    (tmp_path / "plain").write_bytes(PLAIN)
+    done = blpk(tmp_path, "c", "-z", "16K", "-l", "0", "plain", "packed.blp")
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    return tmp_path
+
+
+def damage(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+
+
+FAILURES = [
+    # (arguments, exit code)
+    (("c", "missing"), 1),
+    (("c", "plain", "packed.blp"), 1),
+    (("c", "plain", "no/such/folder"), 1),
+    (("c", "-m", "plain", "plain", "out"), 1),
+    (("d", "plain"), 1),
+    (("d", "-e", "plain", "out"), 1),
+    (("-f", "d", "-e", "plain", "packed.blp"), 1),
+    (("i", "plain"), 1),
+    (("a", "packed.blp", "missing"), 1),
+    (("a", "-e", "plain", "plain.json"), 1),
+    (("-n", "0", "c", "plain", "out"), 2),
+    (("c", "-t", "0", "plain", "out"), 2),
+    (("-f", "c", "-t", "999", "plain", "packed.blp"), 2),
+    (("c", "-z", "0", "plain", "out"), 2),
+    (("-f", "c", "plain", "plain"), 2),
+    (("c",), 2),
+    ((), 2),
+    (("d", "damaged.blp"), 3),
+    (("-f", "d", "damaged.blp", "plain"), 3),
+    (("d", "cut.blp"), 3),
+    (("a", "damaged.blp", "plain"), 3),
+    (("a", "cut.blp", "plain"), 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rc"), FAILURES, ids=[" ".join(a) or "nothing" for a, _ in FAILURES]
+)
+def test_a_failure_changes_no_file(
+    folder: Path, arguments: tuple[str, ...], rc: int
+) -> None:
+    packed = (folder / "packed.blp").read_bytes()
+    (folder / "plain.json").write_text("{}")
+    (folder / "cut.blp").write_bytes(packed[:-100])
+    (folder / "damaged.blp").write_bytes(packed)
+    damage(folder / "damaged.blp", -10)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    answer = blpk(folder, *arguments)
+
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert rc == answer.returncode
+    assert b"" == answer.stdout
+    assert b"error: " in answer.stderr.splitlines()[-1]
+    assert b"Traceback" not in answer.stderr
+
+
+def test_data_and_messages_go_to_standard_output(folder: Path) -> None:
+    for arguments in (("-v", "c", "plain"), ("-d", "d", "packed.blp"), ("i", "x.blp")):
+        (folder / "x.blp").write_bytes((folder / "packed.blp").read_bytes())
+        answer = blpk(folder, *arguments)
+        assert (0, b"") == (answer.returncode, answer.stderr)
+        assert all(line.startswith(b"blpk: ") for line in answer.stdout.splitlines())
+        assert answer.stdout
+
+
+def test_what_was_said_comes_before_the_error(folder: Path) -> None:
+    answer = blpk(
+        folder, "-v", "c", "-t", "0", "plain", "out", stderr=subprocess.STDOUT
+    )
+    lines = answer.stdout.decode().splitlines()
+    assert "blpk: getting ready for compression" == lines[1]
+    assert [i == len(lines) - 1 for i in range(len(lines))] == [
+        line.startswith("blpk: error: ") for line in lines
+    ]
+
+
+# Ctrl-C
+
+
+@posix
+@pytest.mark.parametrize("existing", [None, b"precious"], ids=["new", "existing"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-n", "2", "-f", "c", "-z", "16K", "pipe", "out"),
+        ("-n", "1", "-f", "c", "-z", "16K", "pipe", "out"),
+        ("-n", "2", "-f", "d", "-e", "pipe", "out"),
+        ("a", "packed.blp", "pipe"),
+    ],
+    ids=" ".join,
+)
+def test_interrupted(
+    folder: Path, arguments: tuple[str, ...], existing: bytes | None
+) -> None:
+    os.mkfifo(folder / "pipe")
+    if existing is not None:
+        (folder / "out").write_bytes(existing)
+    before = names(folder)
+    packed = (folder / "packed.blp").read_bytes()
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            # Opening a pipe waits for the other side, and writing more than it
+            # holds for the other side to read: now the command is at work.
+            sent = packed[:-20000] if "d" in arguments else PLAIN
+            with open(folder / "pipe", "wb", buffering=0) as pipe:
+                pipe.write(sent)
+                process.send_signal(signal.SIGINT)
+                # It must not wait for the pipe to end.
+                stdout, stderr = process.communicate(timeout=20)
+        finally:
+            process.kill()
+
+    assert 130 == process.returncode
+    assert (b"", b"blpk: error: interrupted\n") == (stdout, stderr)
+    assert before == names(folder)
+    assert packed == (folder / "packed.blp").read_bytes()
+    if existing is not None:
+        assert existing == (folder / "out").read_bytes()
+
+
+# Names
+
+
+@posix
+def test_names_that_are_not_utf8(folder: Path) -> None:
+    name = b"\xff\xfe \n'.dat"
+    try:
+        (folder / os.fsdecode(name)).write_bytes(PLAIN)
+    except OSError:
+        pytest.skip("the file system takes UTF-8 only")
+    assert 0 == blpk(folder, "-v", "c", name).returncode
+    assert 0 == blpk(folder, "d", name + b".blp", "back").returncode
+    assert PLAIN == (folder / "back").read_bytes()
+
+
+@posix
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_names_that_can_not_be_shown(tmp_path: Path, locale: str) -> None:
+    env = environment(LC_ALL=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    answer = blpk(tmp_path, "-v", "c", b"\xff\xc3\xa9", env=env)
+    assert 1 == answer.returncode
+    assert answer.stderr.isascii() or "é" in answer.stderr.decode()
+    assert answer.stderr.endswith(b"does not exist!\n")
+
+
+def test_a_long_name(folder: Path) -> None:
+    name = "n" * 240
+    (folder / name).write_bytes(PLAIN)
+    assert 0 == blpk(folder, "c", name).returncode
+    assert [name, name + ".blp", "packed.blp", "plain"] == names(folder)
+
+
+# The output file
+
+
+@posix
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_usual_permissions(folder: Path, umask: int) -> None:
+    answer = blpk(folder, "c", "plain", umask=umask)
+    assert 0 == answer.returncode
+    mode = stat.S_IMODE((folder / "plain.blp").stat().st_mode)
+    assert 0o666 & ~umask == mode
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
+def test_a_file_replaced_keeps_its_permissions(folder: Path, mode: int) -> None:
+    (folder / "packed.blp").chmod(mode)
+    assert 0 == blpk(folder, "-f", "c", "plain", "packed.blp").returncode
+    assert mode == stat.S_IMODE((folder / "packed.blp").stat().st_mode)
+
+
+@posix
+@pytest.mark.parametrize("there", [True, False], ids=["there", "dangling"])
+def test_a_link_is_followed(folder: Path, there: bool) -> None:
+    (folder / "elsewhere").mkdir()
+    target = folder / "elsewhere" / "target"
+    if there:
+        target.write_bytes(b"old")
+    (folder / "link").symlink_to("elsewhere/target")
+    assert 0 == blpk(folder, "-f", "d", "packed.blp", "link").returncode
+    assert (folder / "link").is_symlink()
+    assert PLAIN == target.read_bytes()
+    assert ["target"] == names(folder / "elsewhere")
+
+
+@posix
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="may write anywhere"
+)
+def test_a_folder_that_may_not_be_written(folder: Path) -> None:
+    (folder / "closed").mkdir(mode=0o500)
+    answer = blpk(folder, "c", "plain", "closed/out")
+    assert 1 == answer.returncode
+    assert b"blpk: error: 'closed/out': Permission denied\n" == answer.stderr
+
+
+@posix
+def test_the_error_names_the_output_as_it_was_given(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    answer = blpk(folder, "-f", "c", "plain", "sub")
+    assert b"blpk: error: 'sub': Is a directory\n" == answer.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("verb", [("c", "plain"), ("d", "packed.blp")], ids=" ".join)
+def test_no_space(folder: Path, verb: tuple[str, str]) -> None:
+    answer = blpk(folder, *verb, "/dev/full")
+    assert 1 == answer.returncode
+    assert b"No space left on device" in answer.stderr
+    assert 1 == len(answer.stderr.splitlines())
+
+
+# Standard output as a file
+
+
+@posix
+def test_decompressing_to_a_pipe(folder: Path) -> None:
+    answer = blpk(folder, "d", "packed.blp", "/dev/stdout")
+    assert (0, PLAIN, b"") == (answer.returncode, answer.stdout, answer.stderr)
+
+
+@posix
+@pytest.mark.parametrize("options", [(), ("-o",)], ids=["", "-o"])
+def test_compressing_to_a_pipe(folder: Path, options: tuple[str, ...]) -> None:
+    answer = blpk(folder, "c", "-z", "16K", *options, "plain", "/dev/stdout")
+    assert (0, b"") == (answer.returncode, answer.stderr)
+    (folder / "out.blp").write_bytes(answer.stdout)
+    assert 0 == blpk(folder, "d", "out.blp").returncode
+    assert PLAIN == (folder / "out").read_bytes()
+
+
+@posix
+@pytest.mark.parametrize(
+    "arguments", [("i", "packed.blp"), ("-d", "c", "plain"), ("--version",)]
+)
+def test_standard_output_closed_by_its_reader(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        answer = blpk(folder, *arguments, stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert b"Traceback" not in answer.stderr
+    assert b"Exception ignored" not in answer.stderr
+    assert 0 != answer.returncode
+    assert ["packed.blp", "plain"] == names(folder)
+
+
+@posix
+def test_data_to_a_pipe_closed_by_its_reader(folder: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        answer = blpk(folder, "d", "packed.blp", "/dev/stdout", stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert b"Traceback" not in answer.stderr
+    assert b"Exception ignored" not in answer.stderr
+    assert 1 == answer.returncode
+
+
+@posix
+def test_no_standard_output_at_all(folder: Path) -> None:
+    answer = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "c", "plain"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert (0, b"") == (answer.returncode, answer.stderr)
+    assert ["packed.blp", "plain", "plain.blp"] == names(folder)
+
+
+# Starting
+
+
+def test_the_command_needs_no_blosc_to_show_its_errors(tmp_path: Path) -> None:
+    code = (
+        "import sys, bloscpack.cli as c\n"
+        "try:\n    c.main(['c', 'missing'])\n"
+        "except SystemExit as exit:\n    code = exit.code\n"
+        "print(code, 'blosc' in sys.modules, 'numpy' in sys.modules)\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 False False\n" == answer.stdout
+    assert "blpk: error: input file 'missing' does not exist!\n" == answer.stderr

@@ -1,0 +1,506 @@
+"""The documentation tells the truth: its examples run, and what it names exists."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import bloscpack
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "bloscpack"
+PAGES = sorted(DOCS.glob("*.rst"))
+MODULES = sorted(PACKAGE.rglob("*.py"))
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+DIRECTIVE = re.compile(r"^\.\. code-block:: (\w+)\n((?:   +:.*\n)*)\n")
+UNDERLINE = re.compile(r"""([=\-~^"'])\1{2,}""")
+
+
+def code_blocks(text):
+    """Yield (language, options, line number, text) of every block, in order."""
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        match = DIRECTIVE.match("".join(lines[number : number + 5]))
+        if not match or not line.startswith(".. code-block"):
+            continue
+        start = number + match[0].count("\n")
+        body = []
+        for following in lines[start:]:
+            if following.strip() and not following.startswith(" "):
+                break
+            body.append(following)
+        indent = len(body[0]) - len(body[0].lstrip())
+        text_of_block = "".join(part[indent:] or "\n" for part in body).rstrip() + "\n"
+        yield match[1], match[2], start + 1, text_of_block
+
+
+def named_block(page, name):
+    """Return the text of the block with that name."""
+    found = [
+        text
+        for _, options, _, text in code_blocks((DOCS / page).read_text("utf-8"))
+        if ":name: %s\n" % name in options
+    ]
+    assert 1 == len(found)
+    return found[0]
+
+
+def titles(path):
+    lines = path.read_text("utf-8").splitlines()
+    return [
+        title
+        for title, line in itertools.pairwise(lines)
+        if title and UNDERLINE.fullmatch(line) and len(line) == len(title)
+    ]
+
+
+# Examples
+
+
+def run_python(text, page, number, names):
+    test = doctest.DocTestParser().get_doctest(
+        text, names, page.name, str(page), number
+    )
+    assert test.examples, "a block of Python without a prompt is never run"
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    output = []
+    runner.run(test, out=output.append, clear_globs=False)
+    names.update(test.globs)
+    assert 0 == runner.failures, "".join(output)
+    return len(test.examples)
+
+
+MARK = "---end of command---"
+
+
+def run_console(text, environment):
+    """Run the commands of a block in one shell and compare what each one prints."""
+    commands, expected = [], []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            commands.append(line[2:].rstrip("\n"))
+            expected.append("")
+        else:
+            expected[-1] += line
+    script = "".join(
+        "%s\nkept=$?; echo '%s'; (exit $kept)\n" % (command, MARK)
+        for command in commands
+    )
+    done = subprocess.run(
+        ["sh", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        encoding="utf-8",
+        timeout=60,
+    )
+    found = done.stdout.split(MARK + "\n")[:-1]
+    assert len(commands) == len(found), done.stdout
+    checker = doctest.OutputChecker()
+    for command, want, got in zip(commands, expected, found, strict=True):
+        assert checker.check_output(want, got, OPTIONS), "%s\nwanted:\n%s\ngot:\n%s" % (
+            command,
+            want,
+            got,
+        )
+    return len(commands)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """The environment of a shell in which `blpk` is the command of this package."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    blpk = folder / "blpk"
+    blpk.write_text(
+        "#!/bin/sh\nexec '%s' -c 'from bloscpack.cli import main; main()' \"$@\"\n"
+        % sys.executable
+    )
+    blpk.chmod(0o755)
+    python_path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(folder), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
+        "LC_ALL": "C",
+    }
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_of_page(page, tmp_path, monkeypatch, environment):
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    names = {"__name__": "__main__"}
+    text = page.read_text("utf-8")
+    count = 0
+    for language, _, number, block in code_blocks(text):
+        if language == "python":
+            count += run_python(block, page, number, names)
+        elif language == "console":
+            count += run_console(block, environment)
+    # Nothing that looks like an example is in a block that is not run.
+    assert len(re.findall(r"^ *(?:>>>|\$) ", text, re.M)) == count
+
+
+def test_there_are_examples():
+    languages = [
+        language
+        for page in PAGES
+        for language, *_ in code_blocks(page.read_text("utf-8"))
+    ]
+    assert languages.count("python") > 10
+    assert languages.count("console") > 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if ">>> " in path.read_text("utf-8")],
+    ids=lambda path: path.name,
+)
+def test_examples_of_module(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = importlib.import_module(".".join(parts))
+    result = doctest.testmod(module, optionflags=OPTIONS)
+    assert 0 == result.failed
+    assert 0 < result.attempted
+
+
+# The worked example of the format
+
+
+def example_dump():
+    """Return the bytes of the hex dump, after a look at its positions."""
+    data = b""
+    for line in named_block("format.rst", "example-dump").splitlines():
+        position, _, digits = line.partition("  ")
+        assert len(data) == int(position, 16)
+        data += bytes.fromhex(digits)
+    return data
+
+
+def example_fields():
+    """Return (section, position, bytes, field, value) for each row of the table."""
+    rows, section = [], None
+    lines = named_block("format.rst", "example-fields").splitlines()
+    for line in lines[1:]:
+        if not line.startswith("0x"):
+            section = line
+            continue
+        position, digits, field, value = re.split(r"  +", line)
+        rows.append(
+            (
+                section,
+                int(position, 16),
+                bytes.fromhex(digits),
+                field,
+                ast.literal_eval(value),
+            )
+        )
+    return rows
+
+
+PLAIN = b"abcd" * 8 + b"xyz!" * 2
+
+
+def test_example_is_read():
+    assert (PLAIN, {"unit": "m"}) == bloscpack.unpack_bytes_from_bytes(example_dump())
+
+
+def test_example_is_written():
+    import blosc
+
+    if not blosc.__version__.startswith("1.11."):
+        pytest.skip("another Blosc may write other bytes")
+    written = bloscpack.pack_bytes_to_bytes(
+        PLAIN,
+        chunk_size=32,
+        metadata={"unit": "m"},
+        blosc_args=bloscpack.BloscArgs(typesize=4),
+        bloscpack_args=bloscpack.BloscpackArgs(max_app_chunks=1),
+        metadata_args=bloscpack.MetadataArgs(max_meta_size=16),
+    )
+    assert example_dump() == written
+
+
+def test_fields_of_example_cover_it():
+    position = 0
+    for _, start, raw, _, value in example_fields():
+        assert position == start
+        if isinstance(value, bytes):
+            assert value == raw
+        else:
+            assert value == int.from_bytes(raw, "little", signed=value < 0)
+        position += len(raw)
+    assert len(example_dump()) == position
+    assert example_dump() == b"".join(row[2] for row in example_fields())
+
+
+def fields_of(section):
+    return {
+        field: value
+        for found, _, _, field, value in example_fields()
+        if found == section
+    }
+
+
+def test_header_fields_of_example_are_what_the_code_decodes():
+    from bloscpack.headers import (
+        BLOSC_HEADER,
+        HEADER_V2_V3,
+        METADATA_HEADER,
+        decode_blosc_header,
+    )
+
+    data = example_dump()
+    assert list(fields_of("header").values()) == list(HEADER_V2_V3.unpack_from(data))
+    assert list(fields_of("metadata header").values()) == list(
+        METADATA_HEADER.unpack_from(data, 32)
+    )
+    for i in range(2):
+        start = fields_of("offsets")["chunk %d" % i]
+        decoded = decode_blosc_header(data[start : start + BLOSC_HEADER.size])
+        assert decoded == {name: fields_of("chunk %d" % i)[name] for name in decoded}
+
+
+@pytest.mark.parametrize(
+    ("title", "record", "names"),
+    [
+        (
+            "Layout 3",
+            "HEADER_V2_V3",
+            [
+                "magic",
+                "version",
+                "options",
+                "checksum",
+                "typesize",
+                "chunk_size",
+                "last_chunk",
+                "nchunks",
+                "max_app_chunks",
+            ],
+        ),
+        ("Layout 1", "HEADER_V1", ["magic", "version", "reserved", "nchunks"]),
+        ("Layout 0", "HEADER_V0", ["magic", "nchunks"]),
+        (
+            "Metadata",
+            "METADATA_HEADER",
+            [
+                "magic_format",
+                "meta_options",
+                "meta_checksum",
+                "meta_codec",
+                "meta_level",
+                "meta_size",
+                "max_meta_size",
+                "meta_comp_size",
+                "user_codec",
+            ],
+        ),
+        (
+            "Chunks",
+            "BLOSC_HEADER",
+            [
+                "version",
+                "versionlz",
+                "flags",
+                "typesize",
+                "nbytes",
+                "blocksize",
+                "ctbytes",
+            ],
+        ),
+    ],
+)
+def test_field_tables_agree_with_the_records(title, record, names):
+    from bloscpack import headers
+
+    text = (DOCS / "format.rst").read_text("utf-8")
+    body = re.split(r"^%s\n[-~]+\n" % title, text, flags=re.M)[1]
+    rows = re.findall(
+        r"^   \* - (\d+)\n     - (\d+)\n     - (\w+)\n     - (\w+)\n", body, re.M
+    )[: len(names)]
+    assert names == [row[3] for row in rows]
+    position = 0
+    for offset, size, type_, _ in rows:
+        assert position == int(offset)
+        if type_ != "bytes":
+            assert int(size) * 8 == int(type_.removeprefix("u").removeprefix("int"))
+        position += int(size)
+    assert getattr(headers, record).size == position
+
+
+def test_table_of_checksums():
+    from bloscpack.checksums import CHECKSUMS
+
+    text = (DOCS / "format.rst").read_text("utf-8")
+    body = re.split(r"^Checksums\n-+\n", text, flags=re.M)[1]
+    rows = re.findall(r"^   \* - (\d+)\n     - (\w+)\n     - (\d+)\n", body, re.M)
+    assert [
+        (str(i), hash_.name, str(hash_.size)) for i, hash_ in enumerate(CHECKSUMS)
+    ] == rows
+
+
+def test_rules_are_numbered_without_gaps():
+    text = (DOCS / "format.rst").read_text("utf-8")
+    found = {}
+    for letter, number in re.findall(r"\*\*([A-Z])(\d+)\*\*", text):
+        found.setdefault(letter, []).append(int(number))
+    assert len(found) > 8
+    for letter, numbers in found.items():
+        assert (letter, list(range(1, len(numbers) + 1))) == (letter, numbers)
+
+
+def test_rules_referred_to_exist():
+    text = (DOCS / "format.rst").read_text("utf-8")
+    rules = set(re.findall(r"\*\*([A-Z]\d+)\*\*", text))
+    letters = "".join({rule[0] for rule in rules})
+    named = set(re.findall(r"(?<![\w|-])([%s]\d{1,2})(?![\w-])" % letters, text))
+    assert set() == named - rules
+
+
+# What is named
+
+
+def sections_named_in_code():
+    """Yield (module, section) for every mention of a section of docs/format.rst."""
+    for path in MODULES:
+        text = re.sub(r"\s+(# )?", " ", path.read_text("utf-8"))
+        for names in re.findall(r"docs/format\.rst, ([A-Z][\w, ]*)", text):
+            for name in re.split(r", | and ", names):
+                yield path.name, name.strip()
+        for name in re.findall(r'"([^"]+)" of docs/format\.rst', text):
+            yield path.name, name
+
+
+def test_sections_named_in_code_exist():
+    named = list(sections_named_in_code())
+    assert len(named) >= 9
+    missing = [pair for pair in named if pair[1] not in titles(DOCS / "format.rst")]
+    assert [] == missing
+
+
+PATH_NAMES = re.compile(
+    r"``((?:bloscpack|bench|docs|tests|test_cmdline)/[\w./-]*|[A-Z]+\.rst|[\w-]+\.toml)``"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_and_pages_named_exist(page):
+    text = page.read_text("utf-8")
+    missing = [name for name in PATH_NAMES.findall(text) if not (ROOT / name).exists()]
+    missing += [
+        name
+        for name in re.findall(r":doc:`(\w+)`", text)
+        if not (DOCS / (name + ".rst")).exists()
+    ]
+    assert [] == missing
+
+
+def test_every_page_is_in_the_contents():
+    text = (DOCS / "index.rst").read_text("utf-8")
+    assert {page.stem for page in PAGES} - {"index"} <= set(
+        re.findall(r"^   (\w+)$", text, re.M)
+    )
+
+
+def test_tiers_have_every_module_once():
+    text = (DOCS / "architecture.rst").read_text("utf-8")
+    table = text.partition(":name: tiers")[2].partition("\n\n``")[0]
+    cells = re.findall(r"^   \* - \w+\n     - (.*)$", table, re.M)
+    named = re.findall(
+        r"``(\w+)``", " ".join(cells[1:] if "modules" in cells[0] else cells)
+    )
+    found = [path.stem for path in PACKAGE.glob("*.py")]
+    found += [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    assert sorted(found) == sorted(named)
+
+
+def test_exit_codes_are_those_of_the_command():
+    from bloscpack import cli
+
+    text = (DOCS / "cli.rst").read_text("utf-8")
+    table = text.partition(":name: exit-codes")[2].partition("\n.. code-block")[0]
+    assert {
+        value for name, value in vars(cli).items() if name.startswith("EXIT_")
+    } == set(map(int, re.findall(r"^   \* - (\d+)$", table, re.M)))
+
+
+def test_options_are_those_of_the_command():
+    from bloscpack.cli import create_parser
+
+    parser = create_parser()
+    subparsers = next(a for a in parser._actions if a.dest == "subcommand").choices
+    options = {
+        option
+        for some in (parser, *subparsers.values())
+        for action in some._actions
+        for option in action.option_strings
+    }
+    text = (DOCS / "cli.rst").read_text("utf-8")
+    listed = re.findall(r"^``-.*$", text, re.M)
+    assert options == set(re.findall(r"``(-[\w-]+)``", " ".join(listed)))
+
+
+def test_public_names_are_in_the_reference():
+    text = (DOCS / "api.rst").read_text("utf-8")
+    missing = [
+        name
+        for name in bloscpack.__all__
+        if name != "__version__" and not re.search(r"\b%s\b" % name, text)
+    ]
+    assert [] == missing
+
+
+def test_every_error_is_in_the_reference():
+    from bloscpack import exceptions
+
+    text = (DOCS / "api.rst").read_text("utf-8")
+    errors = {
+        name
+        for name, value in vars(exceptions).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert errors == set(re.findall(r"^\.\. autoexception:: (\w+)$", text, re.M))
+
+
+def test_every_bug_of_old_is_answered():
+    text = (DOCS / "compatibility.rst").read_text("utf-8")
+    answers = text.partition("The bugs of 0.16.0\n")[2].partition("\nPipes\n")[0]
+    numbers = re.findall(r"^(\d+)\. \*", answers, re.M)
+    assert list(range(1, 32)) == list(map(int, numbers))
+
+
+# Building
+
+
+def test_sphinx_builds_without_warnings(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("sphinx")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html"),
+            *("-d", tmp_path / "trees", DOCS, tmp_path / "html"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    assert 0 == done.returncode, done.stdout
+    assert (tmp_path / "html" / "format.html").exists()

@@ -1,0 +1,400 @@
+"""Writing files so that nothing is lost: replacing whole files, undoing changes."""
+
+import io
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from bloscpack.durable import Undo, check_distinct, replacing, write_all
+from bloscpack.exceptions import StorageError, UsageError
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes")
+
+
+class Stop(BaseException):
+    """An interruption, which is no Exception."""
+
+
+def replace_and_fail(path, error):
+    with replacing(path) as fp:
+        fp.write(b"new")
+        fp.flush()
+        raise error
+
+
+def change_and_fail(fp, changes, error):
+    with Undo(fp) as undo:
+        for change in changes:
+            change(undo)
+        raise error
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# Two names of one file
+
+
+def test_different_files(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "b").write_bytes(b"")
+    assert check_distinct(tmp_path / "a", tmp_path / "b") is None
+    assert check_distinct(tmp_path / "a", tmp_path / "missing") is None
+
+
+def test_same_file(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    (tmp_path / "soft").symlink_to(path)
+    os.link(path, tmp_path / "hard")
+    for other in (path, tmp_path / "." / "a", tmp_path / "soft", tmp_path / "hard"):
+        with pytest.raises(UsageError) as raised:
+            check_distinct(path, other)
+        assert "input '%s' and output '%s' are the same file" % (path, other) == str(
+            raised.value
+        )
+
+
+# Whole files
+
+
+@pytest.mark.parametrize("as_path", [str, lambda path: path])
+def test_new_file(tmp_path, as_path):
+    path = tmp_path / "new"
+    with replacing(as_path(path)) as fp:
+        fp.write(b"content")
+        assert not path.exists()
+    assert b"content" == path.read_bytes()
+    assert ["new"] == names_in(tmp_path)
+    assert fp.closed
+
+
+def test_what_is_written_can_be_read_and_written_again(tmp_path):
+    with replacing(tmp_path / "new") as fp:
+        fp.write(b"content")
+        fp.seek(0)
+        fp.write(b"C")
+        fp.seek(0, os.SEEK_END)
+        assert 7 == fp.tell()
+    assert b"Content" == (tmp_path / "new").read_bytes()
+
+
+@needs_posix
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_new_file_has_the_usual_mode(tmp_path, mask):
+    path = tmp_path / "new"
+    old_mask = os.umask(mask)
+    try:
+        with replacing(path) as fp:
+            fp.write(b"content")
+    finally:
+        os.umask(old_mask)
+    assert 0o666 & ~mask == mode_of(path)
+
+
+@needs_posix
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o755, 0o444])
+def test_old_file_keeps_its_mode(tmp_path, mode):
+    path = tmp_path / "old"
+    path.write_bytes(b"old content")
+    path.chmod(mode)
+    with replacing(path) as fp:
+        fp.write(b"new")
+        assert b"old content" == path.read_bytes()
+    assert b"new" == path.read_bytes()
+    assert mode == mode_of(path)
+    assert ["old"] == names_in(tmp_path)
+
+
+@needs_posix
+def test_nobody_else_reads_what_replaces_a_private_file(tmp_path):
+    path = tmp_path / "old"
+    path.write_bytes(b"")
+    path.chmod(0o600)
+    with replacing(path):
+        (temporary,) = (p for p in tmp_path.iterdir() if p != path)
+        assert 0o600 == mode_of(temporary)
+
+
+@pytest.mark.parametrize("error", [OSError, Stop, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_failure_leaves_what_was(tmp_path, old, error):
+    path = tmp_path / "file"
+    if old is not None:
+        path.write_bytes(old)
+    with pytest.raises(error):
+        replace_and_fail(path, error)
+    assert (["file"] if old else []) == names_in(tmp_path)
+    assert old is None or old == path.read_bytes()
+
+
+def test_failure_to_take_the_name(tmp_path):
+    path = tmp_path / "name"
+    with pytest.raises(OSError, match="name"), replacing(path):
+        path.mkdir()
+    assert ["name"] == names_in(tmp_path)
+
+
+def test_two_at_once(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as first, replacing(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+        assert 2 == len(names_in(tmp_path))
+    assert b"first" == path.read_bytes()
+    assert ["file"] == names_in(tmp_path)
+
+
+def test_leftover_of_another_run_is_not_touched(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path):
+        (leftover,) = names_in(tmp_path)
+    (tmp_path / leftover).write_bytes(b"leftover")
+    with replacing(path) as fp:
+        fp.write(b"new")
+    assert b"new" == path.read_bytes()
+    assert b"leftover" == (tmp_path / leftover).read_bytes()
+
+
+def test_longest_name(tmp_path):
+    path = tmp_path / ("x" * 255)
+    with replacing(path) as fp:
+        fp.write(b"new")
+    assert b"new" == path.read_bytes()
+
+
+def test_longest_name_of_many_bytes(tmp_path):
+    # 255 bytes, but 85 characters.
+    path = tmp_path / ("€" * 85)
+    with replacing(path) as fp:
+        fp.write(b"new")
+    assert b"new" == path.read_bytes()
+
+
+def test_symbolic_link_is_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target = tmp_path / "folder" / "target"
+    target.write_bytes(b"old")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with replacing(link) as fp:
+        fp.write(b"new")
+    assert link.is_symlink()
+    assert b"new" == target.read_bytes()
+    assert ["target"] == names_in(tmp_path / "folder")
+
+
+def test_symbolic_link_to_nothing(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "target")
+    with replacing(link) as fp:
+        fp.write(b"new")
+    assert link.is_symlink()
+    assert b"new" == (tmp_path / "target").read_bytes()
+
+
+@needs_posix
+def test_pipe_is_written_directly(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(path.read_bytes()))
+    reader.start()
+    with replacing(path) as fp:
+        fp.write(b"content")
+    reader.join()
+    assert [b"content"] == received
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert ["pipe"] == names_in(tmp_path)
+
+
+@needs_posix
+def test_device_is_written_directly():
+    with replacing("/dev/null") as fp:
+        fp.write(b"content")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_standard_stream_that_is_a_file(tmp_path, name):
+    """What the shell and others wrote there stays, in front and behind."""
+    script = (
+        "import os, sys\n"
+        "from bloscpack.durable import replacing\n"
+        "os.write(%d, b'front ')\n"
+        "with replacing('/dev/%s') as fp:\n"
+        "    assert not fp.seekable()\n"
+        "    fp.write(b'content')\n"
+        "os.write(%d, b' behind')\n"
+    ) % (1 + (name == "stderr"), name, 1 + (name == "stderr"))
+    with open(tmp_path / "file", "w+b") as fp:
+        subprocess.run([sys.executable, "-c", script], check=True, **{name: fp})
+    assert b"front content behind" == (tmp_path / "file").read_bytes()
+    assert ["file"] == names_in(tmp_path)
+
+
+def test_closed_standard_streams(tmp_path):
+    path = tmp_path / "old"
+    path.write_bytes(b"old")
+    script = (
+        "import os, sys\n"
+        "from bloscpack.durable import replacing\n"
+        "os.close(1)\n"
+        "with replacing(sys.argv[1]) as fp:\n"
+        "    fp.write(b'new')\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert b"new" == path.read_bytes()
+
+
+def test_folder_is_no_target(tmp_path):
+    with pytest.raises(IsADirectoryError), replacing(tmp_path):
+        pytest.fail("there is nothing to write to")
+    assert [] == names_in(tmp_path)
+
+
+def test_missing_folder(tmp_path):
+    path = tmp_path / "missing" / "file"
+    with pytest.raises(FileNotFoundError) as raised, replacing(path):
+        pytest.fail("there is nothing to write to")
+    assert str(path) == raised.value.filename
+
+
+# Writing everything
+
+
+class Trickle(io.RawIOBase):
+    """A raw file object that takes some bytes at a time."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.most = most
+        self.taken = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.taken += bytes(data[: self.most])
+        return min(len(data), self.most)
+
+
+class Silent:
+    """A file object that does not tell how much it took."""
+
+    def __init__(self):
+        self.taken = b""
+
+    def write(self, data):
+        self.taken += bytes(data)
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 100])
+@pytest.mark.parametrize("data", [b"", b"x", b"content", memoryview(b"content")])
+def test_write_all(most, data):
+    fp = Trickle(most)
+    write_all(fp, data)
+    assert bytes(data) == fp.taken
+
+
+def test_write_all_believes_the_silent():
+    fp = Silent()
+    write_all(fp, b"content")
+    assert b"content" == fp.taken
+
+
+def test_write_all_gives_up():
+    with pytest.raises(StorageError, match="takes no more data") as raised:
+        write_all(Trickle(0), b"content")
+    assert isinstance(raised.value, OSError)
+
+
+# Taking changes back
+
+OLD = b"0123456789"
+
+
+def overwriting(offset, data):
+    return lambda undo: undo.overwrite(offset, data)
+
+
+def truncating(length):
+    return lambda undo: undo.truncate(length)
+
+
+# The content after the changes, and the changes.
+CHANGES = [
+    (OLD, []),
+    (b"ab23456789", [overwriting(0, b"ab")]),
+    (b"01234567ab", [overwriting(8, b"ab")]),
+    (b"012345678abc", [overwriting(9, b"abc")]),
+    (b"0123456789ab", [overwriting(10, b"ab")]),
+    (b"abcdefghijkl", [overwriting(0, b"abcdefghijkl")]),
+    (OLD, [overwriting(4, b"")]),
+    (b"abcd", [overwriting(0, b"abcd"), truncating(4)]),
+    (b"0123", [truncating(4)]),
+    (b"", [truncating(0)]),
+    (b"01234567", [truncating(9), truncating(8)]),
+    (b"0123ab", [truncating(4), overwriting(4, b"ab")]),
+    (b"0123abcdefghijkl", [truncating(4), overwriting(4, b"abcdefghijkl")]),
+    (b"01aCDb6789", [overwriting(2, b"aaab"), overwriting(3, b"CD")]),
+    (b"01aaCDEF89", [overwriting(2, b"aaaa"), overwriting(4, b"CDEF")]),
+    (b"0CDEaa6789", [overwriting(3, b"aaa"), overwriting(1, b"CDE")]),
+    (b"0123456789", [overwriting(10, b"ab"), truncating(10)]),
+    (b"0123456789a", [overwriting(10, b"ab"), truncating(11)]),
+    (b"ab", [truncating(5), overwriting(0, b"ab"), truncating(2)]),
+]
+
+
+@pytest.fixture(params=["memory", "disk", "raw"])
+def old_file(request, tmp_path):
+    """A file object over OLD, opened for reading and writing."""
+    if request.param == "memory":
+        yield io.BytesIO(OLD)
+        return
+    (tmp_path / "file").write_bytes(OLD)
+    with open(tmp_path / "file", "r+b", buffering=-(request.param == "disk")) as fp:
+        yield fp
+
+
+def content_of(fp):
+    fp.seek(0)
+    return fp.read()
+
+
+@pytest.mark.parametrize(("expected", "changes"), CHANGES)
+def test_changes_that_are_made(old_file, expected, changes):
+    with Undo(old_file) as undo:
+        for change in changes:
+            change(undo)
+    assert expected == content_of(old_file)
+
+
+@pytest.mark.parametrize("error", [ValueError, Stop])
+@pytest.mark.parametrize("changes", [changes for _, changes in CHANGES])
+def test_changes_that_are_taken_back(old_file, changes, error):
+    with pytest.raises(error):
+        change_and_fail(old_file, changes, error)
+    assert OLD == content_of(old_file)
+
+
+def test_changes_reach_the_disk(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    with path.open("r+b") as fp:
+        with Undo(fp) as undo:
+            undo.overwrite(0, b"ab")
+        assert b"ab23456789" == path.read_bytes()
+        with pytest.raises(Stop):
+            change_and_fail(fp, [overwriting(2, b"cd")], Stop)
+        assert b"ab23456789" == path.read_bytes()

@@ -1,0 +1,518 @@
+"""Files and bytes: what is written where, and what comes back."""
+
+import array
+import inspect
+import io
+import os
+import struct
+import threading
+
+import pytest
+
+import bloscpack as bp
+from bloscpack import file_io, log
+from bloscpack.abstract_io import pack, unpack
+from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
+from bloscpack.chunks import compress, own_settings
+from bloscpack.exceptions import FormatError, StorageError, UsageError
+from bloscpack.file_io import (
+    CompressedBytesSource,
+    CompressedFPSink,
+    CompressedFPSource,
+    PlainBytesSink,
+    PlainBytesSource,
+    PlainFPSink,
+    PlainFPSource,
+    read_up_to,
+)
+from bloscpack.headers import BloscpackHeader
+from bloscpack.memory_io import PlainMemorySink
+from bloscpack.pretty import double_pretty_size, pretty_size
+
+PLAIN = bytes(range(251)) * 40
+NCHUNKS = 11
+VALUE = {"key": ["value"] * 30}
+
+
+def cut(chunk_size=1000):
+    return calculate_nchunks(len(PLAIN), chunk_size)
+
+
+def packed(chunk_size=1000, **settings):
+    return bp.pack_bytes_to_bytes(PLAIN, chunk_size, **settings)
+
+
+def read_back(data):
+    return bp.unpack_bytes_from_bytes(data)
+
+
+# What is written
+
+
+def test_layout():
+    data = packed(metadata=VALUE)
+    source = CompressedFPSource(io.BytesIO(data))
+    assert (
+        BloscpackHeader(
+            offsets=True,
+            metadata=True,
+            checksum="adler32",
+            typesize=8,
+            chunk_size=1000,
+            last_chunk=40,
+            nchunks=NCHUNKS,
+            max_app_chunks=10 * NCHUNKS,
+        )
+        == source.bloscpack_header
+    )
+    assert VALUE == source.metadata
+    assert 10 * source.metadata_header.meta_size == source.metadata_header.max_meta_size
+    assert NCHUNKS == len(source.offsets) == source.nchunks
+    with own_settings:
+        for i, (offset, (chunk, digest)) in enumerate(
+            zip(source.offsets, source, strict=True)
+        ):
+            plain = PLAIN[1000 * i : 1000 * (i + 1)]
+            assert compress(plain, BloscArgs()) == chunk
+            assert source.checksum_impl(chunk) == digest
+            assert offset == source.chunk_offset
+            assert data[offset : offset + len(chunk)] == chunk
+    table_at = source.offsets[0] - 8 * 11 * NCHUNKS
+    table = struct.unpack_from("<%dq" % (11 * NCHUNKS), data, table_at)
+    assert (*source.offsets, *[-1] * 10 * NCHUNKS) == table
+    assert len(data) == source.chunk_offset + len(chunk) + len(digest)
+
+
+def test_empty_input():
+    data = bp.pack_bytes_to_bytes(b"")
+    assert (b"", None) == read_back(data)
+    assert 140 == len(data)
+    assert bytes.fromhex("02011308 00000000 01000000 10000000") == data[120:136]
+
+
+@pytest.mark.parametrize(
+    ("size", "settings"),
+    [
+        (32 + 16 + 5, {"offsets": False, "checksum": None}),
+        (32 + 16 + 5 + 4, {"offsets": False}),
+        (32 + 8 + 16 + 5 + 64, {"max_app_chunks": 0, "checksum": "sha512"}),
+        (32 + 8 * 4 + 16 + 5 + 4, {"max_app_chunks": lambda nchunks: 3 * nchunks}),
+    ],
+)
+def test_size_of_a_small_file(size, settings):
+    data = bp.pack_bytes_to_bytes(b"plain", bloscpack_args=BloscpackArgs(**settings))
+    assert size == len(data)
+    assert (b"plain", None) == read_back(data)
+
+
+@pytest.mark.parametrize("value", [{}, [], 0, "", False, VALUE])
+def test_metadata(value):
+    assert (PLAIN, value) == read_back(packed(metadata=value))
+
+
+def test_settings_of_the_caller_stay_theirs():
+    blosc_args, bloscpack_args = BloscArgs(typesize=3), BloscpackArgs()
+    metadata_args = MetadataArgs()
+    before = dict(blosc_args), dict(bloscpack_args), dict(metadata_args)
+    packed(
+        metadata={"a": 1},
+        blosc_args=blosc_args,
+        bloscpack_args=bloscpack_args,
+        metadata_args=metadata_args,
+    )
+    assert before == (dict(blosc_args), dict(bloscpack_args), dict(metadata_args))
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        PLAIN,
+        bytearray(PLAIN),
+        memoryview(PLAIN),
+        memoryview(PLAIN)[::-1][::-1],
+        memoryview(PLAIN).cast("I"),
+        array.array("d", PLAIN),
+    ],
+)
+def test_all_bytes_of_a_buffer_are_packed(buffer):
+    assert (PLAIN, None) == read_back(bp.pack_bytes_to_bytes(buffer, 1000))
+
+
+@pytest.mark.parametrize("buffer", [bytearray, memoryview])
+def test_any_buffer_is_unpacked(buffer):
+    data = buffer(packed())
+    assert (PLAIN, None) == read_back(data)
+
+
+# Files
+
+
+@pytest.mark.parametrize("as_path", [str, lambda path: path])
+def test_files(tmp_path, as_path):
+    (tmp_path / "in").write_bytes(PLAIN)
+    names = [as_path(tmp_path / name) for name in ("in", "a.blp", "b.blp", "out")]
+    assert bp.pack_file_to_file(names[0], names[1], 1000, metadata=VALUE) is None
+    assert bp.pack_bytes_to_file(PLAIN, names[2], 1000, metadata=VALUE) is None
+    expected = packed(metadata=VALUE)
+    assert expected == (tmp_path / "a.blp").read_bytes()
+    assert expected == (tmp_path / "b.blp").read_bytes()
+    assert VALUE == bp.unpack_file_from_file(names[1], names[3])
+    assert PLAIN == (tmp_path / "out").read_bytes()
+    assert (PLAIN, VALUE) == bp.unpack_bytes_from_file(names[2])
+
+
+def test_input_and_output_are_the_same(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(packed())
+    for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
+        with pytest.raises(UsageError, match="are the same file"):
+            function(path, path)
+    assert packed() == path.read_bytes()
+
+
+def test_missing_input(tmp_path):
+    for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            function(tmp_path / "missing", tmp_path / "out")
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, len(PLAIN)])
+def test_pipe_as_input(tmp_path, size):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(PLAIN[:size]))
+    writer.start()
+    bp.pack_file_to_file(pipe, tmp_path / "out.blp", 1000)
+    writer.join()
+    data = (tmp_path / "out.blp").read_bytes()
+    header = CompressedBytesSource(data).bloscpack_header
+    assert not header.offsets
+    assert calculate_nchunks(size, 1000) == (
+        header.nchunks,
+        header.chunk_size,
+        header.last_chunk,
+    )
+    assert (PLAIN[:size], None) == read_back(data)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipe_as_output(tmp_path):
+    (tmp_path / "in.blp").write_bytes(packed())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader.start()
+    bp.unpack_file_from_file(tmp_path / "in.blp", pipe)
+    reader.join()
+    assert [PLAIN] == received
+
+
+def test_what_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
+    monkeypatch.setattr(log, "PREFIX", "blpk")
+    (tmp_path / "in").write_bytes(bytes(24000))
+    bp.pack_file_to_file(tmp_path / "in", tmp_path / "a.blp", "8K", metadata={"a": 1})
+    size = (tmp_path / "a.blp").stat().st_size
+    assert (
+        "blpk: input file size: 23.44K (24000B)\n"
+        "blpk: nchunks: 3\n"
+        "blpk: chunk_size: 8.0K (8192B)\n"
+        "blpk: last_chunk_size: 7.44K (7616B)\n"
+        "blpk: output file size: %s\n"
+        "blpk: compression ratio: %f\n" % (double_pretty_size(size), 24000 / size)
+    ) == capsys.readouterr().out
+    bp.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
+    assert (
+        "blpk: input file size: %s\n"
+        "blpk: read uncompressed metadata of size: '7'\n"
+        "blpk: output file size: 23.44K\n"
+        "blpk: decompression ratio: %f\n" % (pretty_size(size), 24000 / size)
+    ) == capsys.readouterr().out
+
+
+def test_everything_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(log, "LEVEL", log.DEBUG)
+    monkeypatch.setattr(log, "PREFIX", "blpk")
+    data = packed(metadata=VALUE)
+    told = capsys.readouterr().out
+    assert NCHUNKS == told.count("Handle chunk ")
+    assert "Handle chunk '10' (last)" in told
+    assert NCHUNKS == told.count("blpk: checksum (adler32): ")
+    assert "max_app_chunks was set to: 110" in told
+    assert (PLAIN, VALUE) == read_back(data)
+    told = capsys.readouterr().out
+    assert NCHUNKS == told.count("blpk: checksum OK (adler32): ")
+    assert "decompressing chunk '10' (last)" in told
+    packed(bloscpack_args=BloscpackArgs(checksum=None))
+    assert NCHUNKS == capsys.readouterr().out.count("blpk: no checksum")
+
+
+# Sources and sinks over file objects
+
+
+class Limping:
+    """A file object of the kind a socket gives: no seeking, a few bytes at a time."""
+
+    def __init__(self, data=b"", most=7):
+        self._fp = io.BytesIO(data)
+        self._most = most
+
+    def read(self, size):
+        return self._fp.read(min(size, self._most))
+
+    def write(self, data):
+        return self._fp.write(bytes(data[: self._most]))
+
+    def getvalue(self):
+        return self._fp.getvalue()
+
+
+def test_slow_file_objects():
+    source, middle, end = Limping(PLAIN), Limping(), Limping()
+    args = BloscpackArgs(offsets=False)
+    pack(PlainFPSource(source), CompressedFPSink(middle), *cut(), bloscpack_args=args)
+    assert packed(bloscpack_args=args) == middle.getvalue()
+    unpack(CompressedFPSource(Limping(middle.getvalue())), PlainFPSink(end))
+    assert PLAIN == end.getvalue()
+
+
+def test_pipe_to_pipe():
+    middle = Limping()
+    pack(PlainFPSource(Limping(PLAIN)), CompressedFPSink(middle), -1, 1000, -1)
+    source = CompressedFPSource(Limping(middle.getvalue()))
+    header = source.bloscpack_header
+    assert (-1, 1000, -1) == (header.nchunks, header.chunk_size, header.last_chunk)
+    assert not header.offsets
+    sink = PlainMemorySink()
+    unpack(source, sink)
+    assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
+
+
+def test_where_file_objects_stand():
+    """They are used from where they stand and left behind what was used."""
+    plain, fp = io.BytesIO(b"front" + PLAIN + b"behind"), io.BytesIO(b"front")
+    plain.seek(5)
+    fp.seek(5)
+    sink = CompressedFPSink(fp)
+    pack(PlainFPSource(plain), sink, *cut(), metadata=VALUE)
+    assert b"behind" == plain.read()
+    assert len(fp.getvalue()) == fp.tell()
+    fp.write(b"behind")
+    assert b"front" + packed(metadata=VALUE) + b"behind" == fp.getvalue()
+    assert not plain.closed
+    assert not fp.closed
+
+    fp.seek(5)
+    out = io.BytesIO(b"front")
+    out.seek(5)
+    unpack(CompressedFPSource(fp), PlainFPSink(out, NCHUNKS))
+    assert b"front" + PLAIN == out.getvalue()
+    assert b"behind" == fp.read()
+
+
+def test_two_files_in_one():
+    fp = io.BytesIO(packed() + packed(500, metadata=VALUE))
+    for value in (None, VALUE):
+        source, sink = CompressedFPSource(fp), PlainMemorySink()
+        unpack(source, sink)
+        assert PLAIN == b"".join(bytes(chunk) for chunk in sink.chunks)
+        assert value == source.metadata
+
+
+def test_number_of_chunks_is_filled_in():
+    fp = io.BytesIO(b"front")
+    fp.seek(5)
+    pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
+    assert len(fp.getvalue()) == fp.tell()
+    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    assert expected == fp.getvalue()[5:]
+
+
+class OnlySeek:
+    """A file object that does not tell that it can seek."""
+
+    def __init__(self):
+        self.fp = io.BytesIO()
+        self.write, self.seek, self.tell = self.fp.write, self.fp.seek, self.fp.tell
+
+
+def test_file_object_of_an_older_kind():
+    fp = OnlySeek()
+    pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
+    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    assert expected == fp.fp.getvalue()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, len(PLAIN) - 1])
+def test_input_that_ends_too_early(size):
+    with pytest.raises(StorageError, match="the input ends too early: expected"):
+        pack(
+            PlainFPSource(io.BytesIO(PLAIN[:size])),
+            CompressedFPSink(io.BytesIO()),
+            *cut(),
+        )
+
+
+def test_input_that_grows_is_cut():
+    fp = io.BytesIO()
+    source = PlainFPSource(io.BytesIO(PLAIN + b"more"))
+    pack(source, CompressedFPSink(fp), *cut())
+    assert (PLAIN, None) == read_back(fp.getvalue())
+
+
+def test_bytes_source_without_a_number_of_chunks():
+    fp = io.BytesIO()
+    pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), -1, 1000, -1)
+    assert (PLAIN, None) == read_back(fp.getvalue())
+
+
+def test_sink_that_can_not_seek_has_no_table():
+    fp = Limping()
+    args = BloscpackArgs(offsets=True, max_app_chunks=5)
+    pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), *cut(), bloscpack_args=args)
+    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    assert expected == fp.getvalue()
+
+
+@pytest.mark.parametrize("room", [1, 100, 1000, 10**6])
+def test_room_that_is_asked_for_ahead(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(file_io, "RESERVED_AT_A_TIME", room)
+    bp.pack_bytes_to_file(PLAIN, tmp_path / "a.blp", 1000, metadata=VALUE)
+    assert packed(metadata=VALUE) == (tmp_path / "a.blp").read_bytes()
+    bp.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
+    assert PLAIN == (tmp_path / "out").read_bytes()
+
+
+def test_file_that_shrinks_while_it_is_read(tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed())
+    with path.open("rb") as fp:
+        source = CompressedFPSource(fp)
+        frames = list(source.tasks())
+        os.truncate(path, frames[-1].offset + 10)
+        assert NCHUNKS == len(frames)
+        with pytest.raises(FormatError, match="found '10'") as raised:
+            source.load(frames[-1])
+    assert ("chunks", NCHUNKS - 1, frames[-1].offset) == (
+        raised.value.section,
+        raised.value.chunk,
+        raised.value.offset,
+    )
+
+
+def test_bytes_sink_filled_one_by_one():
+    sink = PlainBytesSink(2040)
+    with own_settings:
+        chunks = [compress(PLAIN[:1000], BloscArgs()), compress(b"x" * 40, BloscArgs())]
+    assert [1000, 40, 1000] == [sink.put(chunks[i]) for i in (0, 1, 0)]
+    assert PLAIN[:1000] + b"x" * 40 + PLAIN[:1000] == sink.getvalue()
+
+
+def test_bytes_sink_that_is_full():
+    sink = PlainBytesSink(1500)
+    with own_settings:
+        chunk = compress(PLAIN[:1000], BloscArgs())
+    sink.put(chunk)
+    with pytest.raises(FormatError, match="'500' plain bytes, found '1000'"):
+        sink.put(chunk)
+
+
+def test_put_one_by_one():
+    header = BloscpackHeader(
+        offsets=True,
+        checksum="adler32",
+        typesize=8,
+        chunk_size=1000,
+        last_chunk=40,
+        nchunks=NCHUNKS,
+        max_app_chunks=10 * NCHUNKS,
+    )
+    fp = io.BytesIO()
+    sink = CompressedFPSink(fp)
+    sink.configure(BloscArgs(), header)
+    sink.write_bloscpack_header()
+    sink.write_metadata(VALUE, MetadataArgs())
+    sink.init_offsets()
+    with own_settings:
+        for i in range(NCHUNKS):
+            compressed = compress(PLAIN[1000 * i : 1000 * (i + 1)], BloscArgs())
+            at = fp.tell()
+            offset, chunk, digest = sink.put(i, compressed)
+            assert (at, compressed) == (offset, chunk)
+            assert sink.do_checksum(compressed) == digest
+    sink.finalize()
+    data = bytearray(fp.getvalue())
+    data[5] |= 2  # the header was written without metadata
+    assert packed(metadata=VALUE) == data
+    out = io.BytesIO()
+    plain = PlainFPSink(out)
+    assert 40 == plain.put(compressed)
+    assert PLAIN[-40:] == out.getvalue()
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11])
+def test_read_up_to(size, most):
+    assert b"0123456789"[:size] == read_up_to(Limping(b"0123456789", most), size)
+
+
+def test_read_up_to_of_a_file_that_gives_nothing():
+    class Nothing:
+        def read(self, size):
+            return None
+
+    assert b"" == read_up_to(Nothing(), 5)
+
+
+# Names kept from 0.16
+
+
+def test_read_metadata():
+    fp = io.BytesIO(packed(metadata=VALUE))
+    fp.seek(32)
+    value, header = file_io._read_metadata(fp)
+    assert (VALUE, b"JSON") == (value, header.magic_format)
+
+
+def test_old_names(tmp_path):
+    (tmp_path / "in").write_bytes(PLAIN)
+    path, out = tmp_path / "a.blp", tmp_path / "out"
+    with pytest.warns(DeprecationWarning, match="use 'pack_file_to_file' instead"):
+        bp.pack_file(tmp_path / "in", path)
+    with pytest.warns(DeprecationWarning, match="use 'unpack_file_from_file' instead"):
+        assert bp.unpack_file(path, out) is None
+    assert PLAIN == out.read_bytes()
+    with pytest.warns(DeprecationWarning, match="use 'pack_bytes_to_file' instead"):
+        bp.pack_bytes_file(PLAIN, path)
+    with pytest.warns(DeprecationWarning, match="use 'unpack_bytes_from_file' instead"):
+        assert (PLAIN, None) == bp.unpack_bytes_file(path)
+
+
+def test_signatures_of_0_16():
+    """Every positional order counts."""
+    records = ["blosc_args", "bloscpack_args", "metadata_args"]
+    settings = ["chunk_size", "metadata", *records]
+    for names, function in (
+        (["in_file", "out_file", *settings], bp.pack_file_to_file),
+        (["bytes_", "out_file", *settings], bp.pack_bytes_to_file),
+        (["bytes_", *settings], bp.pack_bytes_to_bytes),
+        (["in_file", "out_file"], bp.unpack_file_from_file),
+        (["compressed_file"], bp.unpack_bytes_from_file),
+        (["bytes_"], bp.unpack_bytes_from_bytes),
+        (["in_file", "out_file", *settings], file_io.pack_file),
+    ):
+        parameters = inspect.signature(function).parameters.values()
+        assert names == [
+            p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        assert ["nthreads"] == [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+
+def test_names_of_siblings():
+    assert 32 == file_io.BLOSCPACK_HEADER_LENGTH
+    assert struct.pack("<q", 5) == file_io.encode_int64(5)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        file_io.nothing  # noqa: B018

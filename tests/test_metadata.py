@@ -1,0 +1,257 @@
+"""The metadata section: what is written, what is read, what is refused."""
+
+import json
+import zlib
+
+import pytest
+
+import bloscpack as bp
+from bloscpack import metadata as metadata_section
+from bloscpack.args import MetadataArgs
+from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
+from bloscpack.exceptions import (
+    ChecksumMismatch,
+    FormatError,
+    MetadataSectionTooSmall,
+    NoChangeInMetadata,
+    NoSuchChecksum,
+    NoSuchCodec,
+    NoSuchSerializer,
+    UsageError,
+    UsageTypeError,
+)
+from bloscpack.headers import MetadataHeader
+
+VALUES = [
+    {"dtype": "float64", "shape": [1024], "others": []},
+    {},
+    [],
+    0,
+    "",
+    False,
+    {"é": "ü" * 100, "list": [1.5, None, True, {"a": {}}]},
+]
+
+
+def taken_apart(section):
+    """Return header, stored text, room and digest of a section."""
+    header = MetadataHeader.decode(section[:32])
+    end = 32 + header.max_meta_size
+    stored = section[32 : 32 + header.meta_comp_size]
+    return header, stored, section[32 + header.meta_comp_size : end], section[end:]
+
+
+def decoded(section, **limits):
+    header, stored, _, digest = taken_apart(section)
+    return metadata_section.decode(header, stored, digest, **limits)
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("checksum", CHECKSUMS_AVAIL)
+@pytest.mark.parametrize("codec", ["None", "zlib"])
+def test_round_trip(codec, checksum, value):
+    args = MetadataArgs(meta_checksum=checksum, meta_codec=codec)
+    section = metadata_section.encode(value, args)
+    assert value == decoded(section)
+    header, stored, room, digest = taken_apart(section)
+    assert len(section) == metadata_section.section_size(header)
+    assert bytes(len(room)) == room
+    assert CHECKSUMS_LOOKUP[checksum](stored) == digest
+    assert checksum == header.meta_checksum
+
+
+def test_defaults():
+    value = {"key": "value " * 20}
+    header, stored, room, digest = taken_apart(metadata_section.encode(value))
+    text = json.dumps(value, separators=(",", ":")).encode()
+    assert zlib.compress(text, 6) == stored
+    assert (
+        MetadataHeader(
+            magic_format=b"JSON",
+            meta_checksum="adler32",
+            meta_codec="zlib",
+            meta_level=6,
+            meta_size=len(text),
+            max_meta_size=10 * len(text),
+            meta_comp_size=len(stored),
+        )
+        == header
+    )
+    assert 10 * len(text) - len(stored) == len(room)
+    assert zlib.adler32(stored).to_bytes(4, "little") == digest
+
+
+def test_text_that_zlib_makes_longer_is_stored():
+    args = MetadataArgs()
+    header, stored, _, _ = taken_apart(metadata_section.encode({"a": 1}, args))
+    assert b'{"a":1}' == stored
+    # The level is written as it was asked for.
+    assert ("None", 6, 7, 7) == (
+        header.meta_codec,
+        header.meta_level,
+        header.meta_size,
+        header.meta_comp_size,
+    )
+    assert "zlib" == args.meta_codec
+
+
+def test_equal_length_is_a_gain():
+    # Found by trying: as long compressed as not.
+    lengths = {}
+    for n in range(1, 200):
+        text = json.dumps("a" * n).encode()
+        lengths[len(text) - len(zlib.compress(text, 6))] = n
+    value = "a" * lengths[0]
+    header, _, _, _ = taken_apart(metadata_section.encode(value))
+    assert "zlib" == header.meta_codec
+    assert header.meta_size == header.meta_comp_size
+
+
+@pytest.mark.parametrize("level", range(10))
+def test_level(level):
+    value = {"key": "value " * 20}
+    section = metadata_section.encode(value, MetadataArgs(meta_level=level))
+    header, stored, _, _ = taken_apart(section)
+    assert level == header.meta_level
+    text = json.dumps(value, separators=(",", ":")).encode()
+    expected = zlib.compress(text, level)
+    assert (text if len(expected) > len(text) else expected) == stored
+
+
+@pytest.mark.parametrize("room", [7, 8, lambda size: size, lambda size: size + 1])
+def test_room(room):
+    section = metadata_section.encode({"a": 1}, MetadataArgs(max_meta_size=room))
+    header, _, _, _ = taken_apart(section)
+    assert (room if isinstance(room, int) else room(7)) == header.max_meta_size
+    assert {"a": 1} == decoded(section)
+
+
+@pytest.mark.parametrize("room", [0, 6, lambda size: size - 1])
+def test_too_little_room(room):
+    with pytest.raises(MetadataSectionTooSmall) as raised:
+        metadata_section.encode({"a": 1}, MetadataArgs(max_meta_size=room))
+    assert (
+        "metadata section is too small to contain the metadata "
+        "required: 7 allocated: %d"
+        % (room if isinstance(room, int) else room(7))
+        == str(raised.value)
+    )
+    assert isinstance(raised.value, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("error", "settings"),
+    [
+        (NoSuchSerializer, {"magic_format": b"BSON"}),
+        (NoSuchChecksum, {"meta_checksum": "crc64"}),
+        (NoSuchCodec, {"meta_codec": "lzma"}),
+        (UsageError, {"meta_level": 10}),
+        (UsageError, {"max_meta_size": -1}),
+        (UsageError, {"max_meta_size": 2**32}),
+        (UsageTypeError, {"max_meta_size": "7"}),
+    ],
+)
+def test_encode_refuses(error, settings):
+    with pytest.raises(error):
+        metadata_section.encode({"a": 1}, MetadataArgs(**settings))
+
+
+def test_encode_refuses_what_is_no_json():
+    with pytest.raises(UsageError, match="can't be written as JSON"):
+        metadata_section.encode(object())
+
+
+@pytest.mark.parametrize("value", ["x" * 100, list(range(10**5))])
+@pytest.mark.parametrize("codec", ["None", "zlib"])
+def test_limit(codec, value):
+    section = metadata_section.encode(value, MetadataArgs(meta_codec=codec))
+    size = taken_apart(section)[0].meta_size
+    assert value == decoded(section, limit=size)
+    with pytest.raises(FormatError, match="more than '%d' bytes" % (size - 1)):
+        decoded(section, limit=size - 1)
+
+
+@pytest.mark.parametrize("codec", ["None", "zlib"])
+def test_what_can_be_written_can_be_read(codec):
+    value = "x" * (16 * 2**20)
+    args = MetadataArgs(meta_codec=codec, max_meta_size=lambda size: size)
+    packed = bp.pack_bytes_to_bytes(b"plain", metadata=value, metadata_args=args)
+    assert (b"plain", value) == bp.unpack_bytes_from_bytes(packed)
+
+
+# A valid header and text, of which the cases change one thing.
+BLANK = {
+    "magic_format": b"JSON",
+    "meta_checksum": "adler32",
+    "meta_size": 7,
+    "max_meta_size": 10,
+    "meta_comp_size": 7,
+}
+TEXT = b'{"a":1}'
+DIGEST = CHECKSUMS_LOOKUP["adler32"](TEXT)
+
+
+def test_blank():
+    header = MetadataHeader(**BLANK)
+    assert {"a": 1} == metadata_section.decode(header, TEXT, DIGEST)
+    assert metadata_section.check_header(header) is None
+    assert 46 == metadata_section.section_size(header)
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("format must be b'JSON', not b'BSON'", {"magic_format": b"BSON"}),
+        ("format must be b'JSON', not b''", {"magic_format": b""}),
+        ("must be '00000000', not '10000000'", {"meta_options": "10000000"}),
+        ("user codec b'mine', which is not known", {"user_codec": b"mine"}),
+        ("take '11' bytes, but the room .* '10'", {"meta_comp_size": 11}),
+        ("have '7' bytes, but their header says '8'", {"meta_size": 8}),
+        ("no valid zlib stream", {"meta_codec": "zlib"}),
+        ("Checksum mismatch", {"meta_checksum": "None"}),
+        ("Checksum mismatch", {"meta_checksum": "crc32"}),
+    ],
+)
+def test_decode_refuses(message, changes):
+    header = MetadataHeader(**{**BLANK, **changes})
+    with pytest.raises(FormatError, match=message) as raised:
+        metadata_section.decode(header, TEXT, DIGEST)
+    assert "metadata" == raised.value.section
+
+
+@pytest.mark.parametrize("digest", [b"", DIGEST[:-1], DIGEST + b"\0", b"nope"])
+def test_wrong_digest(digest):
+    with pytest.raises(ChecksumMismatch) as raised:
+        metadata_section.decode(MetadataHeader(**BLANK), TEXT, digest)
+    assert (
+        "Checksum mismatch detected in metadata expected: %r, received: %r"
+        % (digest, DIGEST)
+        == raised.value.message
+    )
+
+
+# Replacing
+
+
+@pytest.mark.parametrize("new", [{"b": 2}, {}, [], {"key": "value " * 20}])
+@pytest.mark.parametrize("checksum", CHECKSUMS_AVAIL)
+def test_encode_again(checksum, new):
+    old = {"a": "long " * 10}
+    section = metadata_section.encode(old, MetadataArgs(meta_checksum=checksum))
+    header = taken_apart(section)[0]
+    again = metadata_section.encode_again(new, old, header)
+    assert len(section) == len(again)
+    assert new == decoded(again)
+    assert checksum == taken_apart(again)[0].meta_checksum
+
+
+def test_encode_again_what_is_there():
+    with pytest.raises(NoChangeInMetadata, match="this has not changed"):
+        metadata_section.encode_again({"a": 1}, {"a": 1}, MetadataHeader(**BLANK))
+
+
+def test_encode_again_what_has_no_room():
+    with pytest.raises(MetadataSectionTooSmall, match="required: 17 allocated: 10"):
+        metadata_section.encode_again(
+            {"a": "bcdefghij"}, {"a": 1}, MetadataHeader(**BLANK)
+        )

@@ -1,0 +1,749 @@
+"""What 0.16 got wrong, bug by bug: each test is named by what holds now."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import warnings
+import zlib
+
+import blosc
+import numpy as np
+import pytest
+
+import bloscpack
+from bloscpack import headers, log
+from bloscpack.abstract_io import CompressedSink, PlainSink, PlainSource, pack
+from bloscpack.append import append, append_fp
+from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.exceptions import (
+    ChecksumLengthMismatch,
+    ChecksumMismatch,
+    FormatError,
+    NotANumpyArray,
+    ObjectNumpyArrayRejection,
+    StorageError,
+    UsageError,
+)
+from bloscpack.file_io import CompressedFPSink, CompressedFPSource, PlainFPSource
+from bloscpack.memory_io import CompressedMemorySink, PlainMemorySource
+
+PLAIN = (np.arange(2500) // 7 % 251).astype("u1").tobytes()
+
+
+def packed(plain=PLAIN, chunk_size=1000, **options):
+    return bloscpack.pack_bytes_to_bytes(plain, chunk_size, **options)
+
+
+def unpacked(file_bytes):
+    return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
+
+
+def array_file(nbytes, **metadata):
+    """Return an array file with these metadata over as many bytes."""
+    described = {"dtype": "<f8", "shape": [2], "order": "C", "container": "numpy"}
+    return packed(bytes(nbytes), metadata={**described, **metadata})
+
+
+def layout(version, chunks, nchunks=None, **sizes):
+    """Return a file of any layout, without digests, offsets and metadata."""
+    nchunks = len(chunks) if nchunks is None else nchunks
+    if version == 0:
+        head = struct.pack("<4sI", b"blpk", nchunks)
+    elif version == 1:
+        head = struct.pack("<4sB3sq", b"blpk", 1, bytes(3), nchunks)
+    else:
+        head = struct.pack(
+            "<4sBBBBiiqq",
+            b"blpk",
+            version,
+            0,
+            0,
+            8,
+            sizes.get("chunk_size", -1),
+            sizes.get("last_chunk", -1),
+            nchunks,
+            0,
+        )
+    return head + b"".join(blosc.compress(chunk, typesize=8) for chunk in chunks)
+
+
+def blpk(folder, *arguments, **options):
+    """Run the command in a folder; return exit code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from bloscpack.cli import main; main()", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+# Memory safety
+
+
+@pytest.mark.parametrize("nbytes", [24, 416, 2_000_000])
+def test_array_is_never_written_past_its_end(nbytes):
+    """Bug 1 of 0.16."""
+    with pytest.raises(FormatError, match="has '16' bytes, but the chunks hold"):
+        bloscpack.unpack_ndarray_from_bytes(array_file(nbytes))
+
+
+def test_array_that_was_appended_to_can_be_read(tmp_path):
+    """Bug 1 of 0.16, as it came about: 400 bytes more than the shape told."""
+    array = np.arange(100.0)
+    bloscpack.pack_ndarray_to_file(array, tmp_path / "a.blp")
+    (tmp_path / "new").write_bytes(np.arange(100.0, 150.0).tobytes())
+    assert (0, "", "") == blpk(tmp_path, "a", "a.blp", "new")
+    found = bloscpack.unpack_ndarray_from_file(tmp_path / "a.blp")
+    np.testing.assert_array_equal(np.arange(150.0), found)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["O", "|O8", "'|O8'", "[('a', 'O')]", [["a", "|O8"]], {"names": ["a"]}]
+)
+def test_file_bytes_never_become_objects(dtype):
+    """Bug 2 of 0.16."""
+    with pytest.raises(FormatError) as caught:
+        bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=dtype))
+    # As a description, 0.16 knew only text and lists.
+    rejected = isinstance(caught.value, ObjectNumpyArrayRejection)
+    assert rejected == (not isinstance(dtype, dict))
+
+
+@pytest.mark.parametrize("nbytes", [0, 8, 15])
+def test_uninitialised_memory_is_never_returned(nbytes):
+    """Bug 3 of 0.16."""
+    with pytest.raises(FormatError, match="has '16' bytes, but the chunks hold"):
+        bloscpack.unpack_ndarray_from_bytes(array_file(nbytes))
+
+
+@pytest.mark.parametrize("dtype", ["'|V0'", "'|S0'", "[]", "V0"])
+def test_items_of_no_bytes_hold_no_data(dtype):
+    """Bug 4 of 0.16."""
+    with pytest.raises(FormatError):
+        bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=dtype))
+
+
+# Silent loss or change of data
+
+
+@pytest.mark.parametrize("subcommand", ["c", "d"])
+@pytest.mark.parametrize("other", ["a.blp", "./a.blp", "hard", "soft"])
+def test_file_that_is_input_and_output_survives(subcommand, other, tmp_path):
+    """Bug 5 of 0.16."""
+    (tmp_path / "a.blp").write_bytes(packed())
+    os.link(tmp_path / "a.blp", tmp_path / "hard")
+    os.symlink("a.blp", tmp_path / "soft")
+    code, _, errors = blpk(tmp_path, "-f", subcommand, "a.blp", other)
+    assert code != 0
+    assert "same file" in errors
+    assert packed() == (tmp_path / "a.blp").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"blosc_args": BloscArgs(typesize=0)},
+        {"blosc_args": BloscArgs(cname="none such")},
+        {"bloscpack_args": BloscpackArgs(checksum="none such")},
+        {"metadata": {"a": {1}}},
+        {"metadata": 1, "metadata_args": MetadataArgs(magic_format=b"NONE")},
+        {"metadata": "long", "metadata_args": MetadataArgs(max_meta_size=1)},
+        {"chunk_size": 0},
+        {"chunk_size": "1X"},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_old_output_survives_wrong_arguments(options, tmp_path):
+    """Bug 6 of 0.16."""
+    (tmp_path / "in").write_bytes(PLAIN)
+    (tmp_path / "a.blp").write_bytes(b"old content")
+    with pytest.raises(UsageError):
+        bloscpack.pack_file_to_file(tmp_path / "in", tmp_path / "a.blp", **options)
+    with pytest.raises(UsageError):
+        bloscpack.pack_bytes_to_file(PLAIN, tmp_path / "a.blp", **options)
+    assert b"old content" == (tmp_path / "a.blp").read_bytes()
+    assert {"a.blp", "in"} == {*os.listdir(tmp_path)}
+
+
+def test_old_output_survives_an_array_that_can_not_be_stored(tmp_path):
+    """Bug 6 of 0.16."""
+    (tmp_path / "a.blp").write_bytes(b"old content")
+    for array, chunk_size in ((np.array([None]), "1M"), (np.zeros(9, "V12"), 100)):
+        with pytest.raises((ValueError, RuntimeError)):
+            bloscpack.pack_ndarray_to_file(array, tmp_path / "a.blp", chunk_size)
+    assert b"old content" == (tmp_path / "a.blp").read_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipe_is_read_to_its_end(tmp_path):
+    """Bug 7 of 0.16."""
+    plain = PLAIN * 1000
+    os.mkfifo(tmp_path / "in")
+    writer = threading.Thread(target=lambda: (tmp_path / "in").write_bytes(plain))
+    writer.start()
+    bloscpack.pack_file_to_file(tmp_path / "in", tmp_path / "a.blp")
+    writer.join()
+    assert plain == unpacked((tmp_path / "a.blp").read_bytes())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdin"), reason="needs /dev/stdin")
+def test_standard_input_is_read_to_its_end(tmp_path):
+    """Bug 7 of 0.16."""
+    assert (0, "", "") == blpk(
+        tmp_path, "c", "/dev/stdin", "a.blp", input="some text\n" * 500
+    )
+    assert b"some text\n" * 500 == unpacked((tmp_path / "a.blp").read_bytes())
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        np.arange(1000, dtype="<f8"),
+        np.arange(1000, dtype="<f8").reshape(10, 100),
+        np.arange(1000, dtype="<f8")[::2],
+        memoryview(np.arange(1000, dtype="<u2")),
+        memoryview(bytes(range(200))).cast("I"),
+        bytearray(PLAIN),
+        memoryview(PLAIN)[::3],
+    ],
+    ids=["f8", "2-d", "sliced", "u2", "cast", "bytearray", "every third"],
+)
+def test_all_bytes_of_a_buffer_are_stored(buffer):
+    """Bug 8 of 0.16."""
+    assert memoryview(buffer).tobytes() == unpacked(packed(buffer, 256))
+
+
+@pytest.mark.parametrize(
+    ("version", "count"), [(1, 1), (1, 3), (2, 1), (2, 3), (3, 0), (3, 1), (3, 3)]
+)
+def test_file_that_does_not_tell_its_chunks_is_read_to_its_end(version, count):
+    """Bug 9 of 0.16."""
+    chunks = [bytes([i]) * 1000 for i in range(count)]
+    assert b"".join(chunks) == unpacked(layout(version, chunks, nchunks=-1))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4])
+def test_missing_digest_is_found(cut):
+    """Bug 10 of 0.16."""
+    with pytest.raises(FormatError, match="too early: expected a digest"):
+        unpacked(packed()[:-cut])
+
+
+def test_empty_digest_is_no_digest():
+    """Bug 10 of 0.16, where a source written by others yields it."""
+    from bloscpack.memory_io import CompressedMemorySource, PlainMemorySink
+
+    sink = CompressedMemorySink()
+    pack(PlainMemorySource([b"plain"]), sink, 1, 5, 5)
+    sink.checksums[0] = b""
+    with pytest.raises(ChecksumLengthMismatch):
+        bloscpack.file_io.unpack(CompressedMemorySource(sink), PlainMemorySink())
+
+
+def test_append_checks_the_last_chunk():
+    """Bug 11 of 0.16."""
+    original = bytearray(packed())
+    original[-30] ^= 1
+    fp = io.BytesIO(original)
+    with pytest.raises(ChecksumMismatch):
+        append_fp(fp, io.BytesIO(PLAIN), len(PLAIN))
+    assert bytes(original) == fp.getvalue()
+
+
+class FullDisk(io.BytesIO):
+    """A file that can't grow."""
+
+    full = False
+
+    def write(self, data):
+        if self.full and self.tell() + len(data) > len(self.getvalue()):
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+def test_failed_append_leaves_the_file_as_it_was():
+    """Bug 12 of 0.16."""
+    fp = FullDisk(packed())
+    fp.full = True
+    with pytest.raises(OSError, match="No space left"):
+        append_fp(fp, io.BytesIO(PLAIN * 3), 3 * len(PLAIN))
+    assert packed() == fp.getvalue()
+
+
+def test_append_does_not_believe_the_announced_size():
+    """Bug 12 of 0.16."""
+    fp = io.BytesIO(packed())
+    with pytest.raises(StorageError, match="ends too early"):
+        append_fp(fp, io.BytesIO(PLAIN), len(PLAIN) + 1)
+    assert packed() == fp.getvalue()
+
+
+@pytest.mark.parametrize("wrong", [0, 1, -1])
+def test_append_does_not_trust_the_last_offset(wrong):
+    """Bug 13 of 0.16: a wrong one made it overwrite other chunks."""
+    original = bytearray(packed())
+    original[32 + 16 : 40 + 16] = original[32 + 8 * wrong : 40 + 8 * wrong]
+    if wrong == -1:
+        struct.pack_into("<q", original, 32 + 16, -1)
+    fp = io.BytesIO(original)
+    with pytest.raises(FormatError, match="offset table"):
+        append_fp(fp, io.BytesIO(PLAIN), len(PLAIN))
+    assert bytes(original) == fp.getvalue()
+
+
+def test_append_to_an_array_changes_its_shape():
+    """Bug 14 of 0.16."""
+    fp = io.BytesIO(bloscpack.pack_ndarray_to_bytes(np.zeros((3, 4), "<i4")))
+    append_fp(fp, io.BytesIO(bytes(32)), 32)
+    assert (5, 4) == bloscpack.unpack_ndarray_from_bytes(fp.getvalue()).shape
+    original = fp.getvalue()
+    with pytest.raises(UsageError, match="rows have '16' bytes"):
+        append_fp(fp, io.BytesIO(bytes(31)), 31)
+    assert original == fp.getvalue()
+
+
+def test_input_that_shrinks_is_noticed(tmp_path):
+    """Bug 15 of 0.16."""
+    with pytest.raises(StorageError, match="too early"):
+        pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedMemorySink(), 3, 1000, 501)
+
+    class Shrinking(PlainFPSource):
+        def configure(self, *sizes):
+            super().configure(*sizes)
+            os.truncate(tmp_path / "in", 1500)
+
+    for buffering in (0, -1):
+        (tmp_path / "in").write_bytes(PLAIN)
+        with open(tmp_path / "in", "rb", buffering) as fp:
+            source, sink = Shrinking(fp), CompressedFPSink(io.BytesIO())
+            with pytest.raises(StorageError, match="too early"):
+                pack(source, sink, 3, 1000, 500)
+
+
+@pytest.mark.parametrize(
+    "file_bytes",
+    [
+        layout(3, [b"a" * 101, b"b" * 50], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 99, b"b" * 50], chunk_size=100, last_chunk=50),
+        layout(3, [b"", b"b" * 50], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 100, b"b" * 49], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 100, b"b" * 51], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 100, b"b" * 100], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 100, b""], chunk_size=100, last_chunk=50),
+        layout(3, [b"a" * 100, b"b"], chunk_size=100, last_chunk=50, nchunks=1),
+        layout(3, [b"a" * 50, b"b" * 100], chunk_size=100, nchunks=-1),
+        layout(3, [b"a" * 100, b"b" * 50], last_chunk=51, nchunks=-1),
+    ],
+    ids=range(10),
+)
+def test_chunks_are_compared_with_the_header(file_bytes):
+    """Bug 16 of 0.16."""
+    with pytest.raises(FormatError, match="plain bytes"):
+        unpacked(file_bytes)
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 2**31])
+@pytest.mark.parametrize("codec", ["zlib", None])
+def test_metadata_are_compared_with_their_header(difference, codec):
+    """Bug 16 of 0.16."""
+    args = MetadataArgs(meta_codec=codec)
+    file_bytes = bytearray(packed(metadata={"a": "b" * 50}, metadata_args=args))
+    (meta_size,) = struct.unpack_from("<I", file_bytes, 32 + 12)
+    struct.pack_into("<I", file_bytes, 32 + 12, meta_size + difference)
+    with pytest.raises(FormatError, match="header says"):
+        unpacked(bytes(file_bytes))
+
+
+@pytest.mark.parametrize(
+    ("stored", "dtype"), [([["", "<f8"]], "<f8"), ([["", "|S8"]], "S8")]
+)
+def test_plain_type_of_an_old_file_is_no_structure(stored, dtype):
+    """Bug 17 of 0.16."""
+    found = bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=stored))
+    assert np.dtype(dtype) == found.dtype
+
+
+def test_padding_is_no_field():
+    """Bug 17 of 0.16."""
+    dtype = np.dtype([("a", "u1"), ("b", "<f8"), ("c", "u1")], align=True)
+    array = np.zeros(3, dtype)
+    array["b"] = [1, 2, 3]
+    packed_array = bloscpack.pack_ndarray_to_bytes(array)
+    found = bloscpack.unpack_ndarray_from_bytes(packed_array)
+    assert (("a", "b", "c"), dtype.itemsize) == (
+        found.dtype.names,
+        found.dtype.itemsize,
+    )
+    np.testing.assert_array_equal(array["b"], found["b"])
+
+
+def test_mask_is_not_lost_in_silence():
+    """Bug 17 of 0.16."""
+    with pytest.raises(UsageError, match="mask"):
+        bloscpack.pack_ndarray_to_bytes(np.ma.array([1, 2], mask=[True, False]))
+
+
+# Refusals and tracebacks
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "code", "message"),
+    [
+        (4, 9, 1, "format version of file was not '3' as expected, but '9'"),
+        (-10, 255, 3, "Checksum mismatch detected in chunk"),
+        (32 + 32, 255, 3, "Checksum mismatch detected in metadata"),
+        (0, 0, 1, "the magic marker b'blpk' is missing"),
+    ],
+)
+def test_command_tells_what_is_wrong_with_a_file(where, value, code, message, tmp_path):
+    """Bug 18 of 0.16: AttributeErrors, and bug 19: nothing half done is left."""
+    file_bytes = bytearray(packed(metadata={"a": "b" * 50}))
+    assert value != file_bytes[where]
+    file_bytes[where] = value
+    (tmp_path / "a.blp").write_bytes(file_bytes)
+    found, output, errors = blpk(tmp_path, "d", "a.blp", "out")
+    assert (code, "") == (found, output)
+    assert errors.startswith("blpk: error: ")
+    assert message in errors
+    assert ["a.blp"] == os.listdir(tmp_path)
+
+
+def test_command_tells_that_the_metadata_file_is_missing(tmp_path):
+    """Bug 18 of 0.16."""
+    (tmp_path / "in").write_bytes(PLAIN)
+    code, output, errors = blpk(tmp_path, "c", "-m", "none", "in")
+    assert (1, "") == (code, output)
+    assert "'none' does not exist" in errors
+    assert ["in"] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [0, 4, 40, 200, 400, -1])
+def test_failure_leaves_no_part_of_the_output(cut, tmp_path):
+    """Bug 19 of 0.16."""
+    (tmp_path / "a.blp").write_bytes(packed()[:cut])
+    with pytest.raises(FormatError):
+        bloscpack.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
+    assert ["a.blp"] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["V3", "V12", "S20", "c24", "U64", "V300", "V70000"])
+def test_every_item_size_can_be_stored(dtype):
+    """Bug 20 of 0.16."""
+    if dtype == "c24":
+        dtype = [("re", "<f8"), ("im", "<f8"), ("at", "<f8")]
+    array = np.zeros(2_500_000 // np.dtype(dtype).itemsize, dtype)
+    array[1::2] = array.dtype.type(b"x" * 3) if array.dtype.kind == "S" else array[0]
+    found = bloscpack.unpack_ndarray_from_bytes(bloscpack.pack_ndarray_to_bytes(array))
+    assert (array.dtype, array.shape) == (found.dtype, found.shape)
+    assert array.tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("old", [b"", b"a", b"a few bytes"])
+def test_small_files_can_be_appended_to(old):
+    """Bug 21 of 0.16."""
+    fp = io.BytesIO(bloscpack.pack_bytes_to_bytes(old))
+    for _ in range(50):
+        append_fp(fp, io.BytesIO(PLAIN), len(PLAIN))
+    assert old + 50 * PLAIN == unpacked(fp.getvalue())
+    assert 1 == headers.decode_header(fp.getvalue()[:32]).nchunks
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(None, {"a": 2}), ({"a": 1}, {"a": 1}), ({"a": 1}, {"a": list(range(999))})],
+)
+def test_command_refuses_metadata_before_it_appends(old, new, tmp_path):
+    """Bug 22 of 0.16."""
+    (tmp_path / "a.blp").write_bytes(packed(metadata=old))
+    (tmp_path / "new").write_bytes(PLAIN)
+    (tmp_path / "meta").write_text(json.dumps(new))
+    code, _, errors = blpk(tmp_path, "a", "-m", "meta", "a.blp", "new")
+    assert code != 0
+    assert errors.startswith("blpk: error: ")
+    assert packed(metadata=old) == (tmp_path / "a.blp").read_bytes()
+
+
+def test_command_appends_with_the_typesize_of_the_file(tmp_path):
+    """Bug 23 of 0.16."""
+    original = packed(blosc_args=BloscArgs(typesize=4))
+    (tmp_path / "a.blp").write_bytes(original)
+    (tmp_path / "new").write_bytes(PLAIN)
+    assert (0, "", "") == blpk(tmp_path, "a", "a.blp", "new")
+    file_bytes = (tmp_path / "a.blp").read_bytes()
+    offsets = struct.unpack_from("<5q", file_bytes, 32)
+    assert [4] * 5 == [file_bytes[offset + 3] for offset in offsets]
+
+
+def with_metadata(text, **fields):
+    """Return a file whose metadata section holds `text`."""
+    section = {"name": b"JSON", "options": 0, "checksum": 1, "codec": 0, "level": 0}
+    section.update({"size": len(text), "room": len(text), "stored": len(text)})
+    section.update(fields)
+    head = struct.pack("<4sBBBBiiqq", b"blpk", 3, 2, 0, 8, 5, 5, 1, 0)
+    head += struct.pack("<8sBBBBIII8s", *section.values(), bytes(8))
+    digest = zlib.adler32(text).to_bytes(4, "little")
+    return head + text + digest + blosc.compress(b"plain", typesize=8)
+
+
+def with_chunk(where, value, layout_="<B"):
+    file_bytes = bytearray(layout(3, [b"plain"], chunk_size=5, last_chunk=5))
+    struct.pack_into(layout_, file_bytes, 32 + where, value)
+    return bytes(file_bytes)
+
+
+WRONG = {
+    "name of the metadata format": with_metadata(b"{}", name=b"NONE"),
+    "number of the metadata checksum": with_metadata(b"{}", checksum=9),
+    "number of the metadata codec": with_metadata(b"{}", codec=2),
+    "level": with_metadata(b"{}", level=10),
+    "no JSON": with_metadata(b"{"),
+    "no UTF-8": with_metadata(b'"\xff"'),
+    "deep JSON": with_metadata(b"[" * 100_000),
+    "no zlib": with_metadata(b"{}", codec=1),
+    "metadata beyond the end": with_metadata(b"{}", stored=2**31, room=2**31),
+    "room beyond the end": with_metadata(b"{}", room=2**32 - 1),
+    "less room than metadata": with_metadata(b"{}", room=1),
+    "number of the checksum": b"blpk\3\0\x09\x08" + packed()[8:],
+    "options": b"blpk\3\x80\1\x08" + packed()[8:],
+    "nchunks": packed()[:16] + struct.pack("<q", 2**60) + packed()[24:],
+    "negative nchunks": packed()[:16] + struct.pack("<q", -2) + packed()[24:],
+    "max_app_chunks": packed()[:24] + struct.pack("<q", 2**60) + packed()[32:],
+    "sum over 2**63": packed()[:24] + struct.pack("<q", 2**63 - 1) + packed()[32:],
+    "chunk_size": packed()[:8] + struct.pack("<i", -2) + packed()[12:],
+    "short chunk header": layout(3, [], nchunks=1) + b"\2\1",
+    "chunk of 2 GiB": with_chunk(4, 2**31, "<I"),
+    "chunk of almost 2 GiB": with_chunk(4, 2**31 - 17, "<I"),
+    "chunk beyond the end": with_chunk(12, 2**31 - 1, "<I"),
+    "chunk of no bytes": with_chunk(12, 0, "<I"),
+    "typesize of the chunk": with_chunk(3, 0),
+    "codec of the chunk": with_chunk(2, 7 << 5),
+    "version of the chunk": with_chunk(0, 9),
+    "blocksize of the chunk": with_chunk(8, 0, "<I"),
+    "empty": b"",
+    "short": b"blpk",
+}
+
+
+@pytest.mark.parametrize("file_bytes", WRONG.values(), ids=WRONG)
+def test_wrong_bytes_are_one_kind_of_error(file_bytes):
+    """Bug 24 of 0.16."""
+    with pytest.raises(FormatError) as caught:
+        unpacked(file_bytes)
+    assert caught.value.section in ("header", "metadata", "offsets", "chunks")
+    with pytest.raises(FormatError):
+        unpacked_through_a_pipe(file_bytes)
+
+
+def unpacked_through_a_pipe(file_bytes):
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+    sink = bloscpack.memory_io.PlainMemorySink()
+    bloscpack.file_io.unpack(CompressedFPSource(Pipe(file_bytes)), sink)
+
+
+def test_array_metadata_of_a_wrong_kind_are_one_kind_of_error():
+    """Bug 24 of 0.16."""
+    for metadata in (None, 1, "text", [1], {}, {"container": "other"}):
+        with pytest.raises(NotANumpyArray):
+            bloscpack.unpack_ndarray_from_bytes(packed(metadata=metadata))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_every_layout_is_read(version):
+    """Bug 25 of 0.16."""
+    chunks = [b"a" * 1000, b"b" * 1000, b"c" * 700]
+    assert b"".join(chunks) == unpacked(layout(version, chunks))
+
+
+@pytest.mark.parametrize("sizes", [(0, 30), (14, 15)])
+def test_long_last_chunk_of_layout_2_is_read(sizes):
+    """Bug 25 of 0.16."""
+    chunk_size, last_chunk = sizes
+    chunks = [b"a" * chunk_size] * (chunk_size > 0) + [b"b" * last_chunk]
+    file_bytes = layout(2, chunks, chunk_size=chunk_size, last_chunk=last_chunk)
+    assert b"".join(chunks) == unpacked(file_bytes)
+
+
+def test_array_file_is_closed(tmp_path):
+    """Bug 26 of 0.16."""
+    bloscpack.pack_ndarray_to_file(np.zeros(3), tmp_path / "a.blp")
+    (tmp_path / "b.blp").write_bytes(packed())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bloscpack.unpack_ndarray_from_file(tmp_path / "a.blp")
+        with pytest.raises(FormatError):
+            bloscpack.unpack_ndarray_from_file(tmp_path / "b.blp")
+        gc.collect()
+    descriptors = "/proc/self/fd"
+    if os.path.isdir(descriptors):
+        links = [os.path.join(descriptors, name) for name in os.listdir(descriptors)]
+        targets = [os.readlink(link) for link in links if os.path.exists(link)]
+        assert [] == [name for name in targets if name.startswith(str(tmp_path))]
+
+
+def test_arguments_belong_to_the_caller():
+    """Bug 27 of 0.16."""
+    metadata_args, blosc_args = MetadataArgs(), BloscArgs(typesize=3)
+    packed(metadata=[], metadata_args=metadata_args)
+    assert MetadataArgs() == metadata_args
+    bloscpack.pack_ndarray_to_bytes(np.zeros(3), blosc_args=blosc_args)
+    assert BloscArgs(typesize=3) == blosc_args
+    append_fp(io.BytesIO(packed()), io.BytesIO(b"new"), 3, blosc_args)
+    assert BloscArgs(typesize=3) == blosc_args
+
+
+def test_metadata_need_no_checksum():
+    """Bug 28 of 0.16."""
+    args = MetadataArgs(meta_checksum=None)
+    file_bytes = packed(metadata={"a": 1}, metadata_args=args)
+    assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_bytes(file_bytes)
+    assert 0 == file_bytes[32 + 9]
+
+
+@pytest.mark.parametrize("room", ["100", 1.5, None])
+def test_room_of_a_wrong_type_is_told(room):
+    """Bug 28 of 0.16."""
+    with pytest.raises(TypeError, match="'max_meta_size' must be"):
+        packed(metadata={"a": 1}, metadata_args=MetadataArgs(max_meta_size=room))
+
+
+@pytest.fixture
+def level():
+    """Let messages through, and be silent afterwards."""
+    before = log.LEVEL
+    yield log.set_level
+    log.set_level(before)
+
+
+def test_level_of_messages_can_be_set(level, capsys):
+    """Bug 29 of 0.16."""
+    log.verbose("unheard")
+    level(log.VERBOSE)
+    log.verbose("heard")
+    log.debug("unheard")
+    level(log.DEBUG)
+    log.debug("heard too")
+    lines = capsys.readouterr().out.splitlines()
+    assert ["heard", "heard too"] == [line.split(": ")[1] for line in lines]
+
+
+def test_option_error_tells_the_option():
+    """Bug 29 of 0.16."""
+    with pytest.raises(ValueError, match="Element 2 was non-zero"):
+        headers.check_options_zero("00100000", [1, 2])
+
+
+@pytest.mark.parametrize("name", ["unpack_file", "unpack_bytes_file"])
+def test_deprecation_names_what_exists(name, tmp_path):
+    """Bug 29 of 0.16."""
+    (tmp_path / "a").write_bytes(packed())
+    arguments = [tmp_path / "a", tmp_path / "out"][: 2 if name == "unpack_file" else 1]
+    with pytest.warns(DeprecationWarning, match=name) as caught:
+        getattr(bloscpack, name)(*arguments)
+    (new_name,) = [
+        word
+        for word in str(caught[0].message).replace("'", " ").split()
+        if word.startswith(("unpack", "pack")) and word != name
+    ]
+    assert callable(getattr(bloscpack, new_name))
+
+
+def test_debug_output_tells_the_size_of_array_chunks(level, capsys):
+    """Bug 29 of 0.16."""
+    level(log.DEBUG)
+    bloscpack.pack_ndarray_to_bytes(np.arange(100.0), nthreads=1)
+    assert "chunk handled, in: 800.0B (800B)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cls", [PlainSource, PlainSink, CompressedSink])
+def test_abstract_classes_are_abstract(cls):
+    """Bug 29 of 0.16."""
+    with pytest.raises(TypeError, match="abstract"):
+        cls()
+
+
+def test_room_of_the_metadata_is_written_at_once():
+    """Bug 30 of 0.16."""
+
+    class Counting(io.BytesIO):
+        writes = 0
+
+        def write(self, data):
+            self.writes += 1
+            return super().write(data)
+
+    fp = Counting()
+    args = MetadataArgs(max_meta_size=10**6)
+    source = PlainMemorySource([b"plain"])
+    pack(source, CompressedFPSink(fp), 1, 5, 5, metadata=[1], metadata_args=args)
+    assert len(fp.getvalue()) > 10**6
+    assert fp.writes < 20
+
+
+@pytest.mark.parametrize("nthreads", [1, 4])
+def test_chunks_are_not_gathered_in_memory(nthreads):
+    """Bug 30 of 0.16."""
+    ahead = []
+
+    def chunks():
+        for i in range(500):
+            ahead.append(i - len(sink.offset_storage))
+            yield b"plain" * 100
+
+    sink = CompressedFPSink(io.BytesIO())
+    pack(PlainMemorySource(chunks()), sink, 500, 500, 500, nthreads=nthreads)
+    assert max(ahead) <= 4 * nthreads
+
+
+def test_number_of_chunks_takes_no_memory():
+    """Bug 30 of 0.16: one entry per chunk, before the first was read."""
+    source = PlainFPSource(io.BytesIO(b"ab"))
+    source.configure(1, 1, 2**60)
+    chunks = iter(source)
+    assert [b"a", b"b"] == [bytes(next(chunks)), bytes(next(chunks))]
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_info_of_an_unknown_codec_prints_nothing_half(codec, tmp_path):
+    """Bug 31 of 0.16."""
+    (tmp_path / "a.blp").write_bytes(with_chunk(2, codec << 5))
+    code, output, errors = blpk(tmp_path, "i", "a.blp")
+    assert (3, "") == (code, output)
+    assert "codec number" in errors
+
+
+def test_info_reads_the_header_of_the_first_chunk_alone(tmp_path):
+    """Bug 31 of 0.16: a chunk of a gigabyte, of which only the header is there."""
+    size = 2**30
+    with open(tmp_path / "a.blp", "wb") as fp:
+        fp.write(struct.pack("<4sBBBBiiqq", b"blpk", 3, 0, 0, 8, size, size, 1, 0))
+        fp.write(struct.pack("<BBBBIII", 2, 1, 2, 8, size, size, size + 16))
+        fp.truncate(32 + 16 + size)
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (2**28, 2**28)); "
+    code = limit + "from bloscpack.cli import main; main(['info', 'a.blp'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert 0 == done.returncode
+    assert b"('nbytes', 1073741824)" in done.stdout
+
+
+def test_append_of_nothing_is_no_error(tmp_path):
+    """A ZeroDivisionError of 0.16, from the ratio that it told."""
+    (tmp_path / "a.blp").write_bytes(packed())
+    (tmp_path / "new").write_bytes(b"")
+    append(tmp_path / "a.blp", tmp_path / "new")
+    assert packed() == (tmp_path / "a.blp").read_bytes()

@@ -1,0 +1,326 @@
+"""Doing the same to many things on several threads: order, bounds, errors, ends."""
+
+import os
+import threading
+
+import pytest
+
+from bloscpack.parallel import WINDOW, for_each
+
+
+def double(number):
+    return 2 * number
+
+
+def nothing(result):
+    """Take a result and forget it."""
+
+
+def results_of(items, work, nthreads):
+    """Return what is delivered."""
+    results = []
+    for_each(items, work, results.append, nthreads)
+    return results
+
+
+def own_threads():
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("bloscpack")
+    ]
+
+
+THREADS = pytest.mark.parametrize("nthreads", [0, 1, 2, 3, 8])
+
+
+@THREADS
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_results_in_order(nthreads, count):
+    assert [2 * i for i in range(count)] == results_of(range(count), double, nthreads)
+    assert [] == own_threads()
+
+
+def test_order_does_not_depend_on_who_is_first():
+    # The first is not done before the second is.
+    second_done = threading.Event()
+
+    def work(number):
+        if number == 0:
+            assert second_done.wait(30)
+        if number == 1:
+            second_done.set()
+        return number
+
+    assert [0, 1, 2, 3] == results_of(range(4), work, 2)
+
+
+@pytest.mark.parametrize("nthreads", [2, 5])
+def test_threads_work_at_the_same_time(nthreads):
+    barrier = threading.Barrier(nthreads, timeout=30)
+
+    def work(number):
+        barrier.wait()
+        return threading.get_ident()
+
+    idents = results_of(range(nthreads), work, nthreads)
+    assert nthreads == len(set(idents))
+    assert threading.get_ident() in idents
+
+
+@pytest.mark.parametrize("nthreads", [0, 1])
+def test_one_thread_is_that_of_the_caller(nthreads):
+    idents = results_of(range(3), lambda number: threading.get_ident(), nthreads)
+    assert {threading.get_ident()} == set(idents)
+
+
+class Alone:
+    """Notices when two threads are inside at the same time."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.violated = False
+
+    def __enter__(self):
+        if not self._lock.acquire(blocking=False):
+            self.violated = True
+            self._lock.acquire()
+
+    def __exit__(self, *exc_info):
+        self._lock.release()
+
+
+@THREADS
+def test_items_and_results_are_handed_over_one_at_a_time(nthreads):
+    taking, giving = Alone(), Alone()
+
+    def items():
+        for i in range(500):
+            with taking:
+                yield_this = i
+            yield yield_this
+
+    results = []
+
+    def deliver(result):
+        with giving:
+            results.append(result)
+
+    for_each(items(), double, deliver, nthreads)
+    assert [2 * i for i in range(500)] == results
+    assert not taking.violated
+    assert not giving.violated
+
+
+@THREADS
+def test_few_items_are_on_their_way(nthreads):
+    taken = given = most = 0
+
+    def items():
+        nonlocal taken, most
+        for i in range(1000):
+            taken += 1
+            most = max(most, taken - given)
+            yield i
+
+    def deliver(result):
+        nonlocal given
+        given += 1
+
+    for_each(items(), double, deliver, nthreads)
+    assert 1000 == taken == given
+    # Every thread may hold one item beyond the window.
+    assert 1 <= most <= (WINDOW + 1) * max(nthreads, 1) + 1
+
+
+@THREADS
+def test_a_slow_first_item_stops_the_others(nthreads):
+    """Nobody runs ahead of the oldest item further than the window."""
+    taken = 0
+    enough = threading.Event()
+
+    def items():
+        nonlocal taken
+        for i in range(1000):
+            taken += 1
+            yield i
+
+    def work(number):
+        if number == 0:
+            # Until the others stand still, or for a moment.
+            enough.wait(0.2)
+            return taken
+        return 0
+
+    first = results_of(items(), work, nthreads)[0]
+    assert 1 <= first <= (WINDOW + 1) * max(nthreads, 1)
+
+
+# Errors
+
+
+@THREADS
+@pytest.mark.parametrize("bad", [0, 3, 9])
+def test_error_of_the_work(nthreads, bad):
+    def work(number):
+        if number >= bad:
+            raise KeyError(number)
+        return number
+
+    results = []
+    with pytest.raises(KeyError) as raised:
+        for_each(range(10), work, results.append, nthreads)
+    # The first in order, as a single thread would have met it.
+    assert (bad,) == raised.value.args
+    assert list(range(bad)) == results
+    assert [] == own_threads()
+
+
+@THREADS
+@pytest.mark.parametrize("good", [0, 3])
+def test_error_of_the_items(nthreads, good):
+    def items():
+        yield from range(good)
+        raise KeyError("items")
+
+    results = []
+    with pytest.raises(KeyError, match="items"):
+        for_each(items(), double, results.append, nthreads)
+    assert [2 * i for i in range(good)] == results
+    assert [] == own_threads()
+
+
+@THREADS
+@pytest.mark.parametrize("bad", [0, 3, 9])
+def test_error_of_the_delivery(nthreads, bad):
+    results = []
+
+    def deliver(result):
+        if result == bad:
+            raise KeyError(result)
+        results.append(result)
+
+    with pytest.raises(KeyError) as raised:
+        for_each(range(10), int, deliver, nthreads)
+    assert (bad,) == raised.value.args
+    assert list(range(bad)) == results
+    assert [] == own_threads()
+
+
+@THREADS
+def test_an_older_item_fails_after_a_younger_one(nthreads):
+    younger_failed = threading.Event()
+
+    def work(number):
+        if number == 0:
+            if nthreads > 1:
+                assert younger_failed.wait(30)
+            raise KeyError(number)
+        younger_failed.set()
+        raise KeyError(number)
+
+    with pytest.raises(KeyError) as raised:
+        for_each(range(100), work, nothing, nthreads)
+    assert (0,) == raised.value.args
+
+
+@THREADS
+def test_an_error_ends_everything(nthreads):
+    taken = 0
+
+    def items():
+        nonlocal taken
+        for i in range(10**6):
+            taken += 1
+            yield i
+
+    def work(number):
+        if number == 5:
+            raise KeyError(number)
+
+    with pytest.raises(KeyError):
+        for_each(items(), work, nothing, nthreads)
+    assert 5 < taken <= 6 + (WINDOW + 1) * max(nthreads, 1)
+    assert [] == own_threads()
+
+
+class Interruption(BaseException):
+    """What Ctrl-C raises, in the thread of the caller."""
+
+
+@THREADS
+@pytest.mark.parametrize("where", ["items", "work", "deliver"])
+def test_interruption(nthreads, where):
+    """It reaches the caller at once, and no thread is left."""
+    caller = threading.get_ident()
+
+    def interrupt(place):
+        # As a signal does: only the thread of the caller is interrupted.
+        if place == where and threading.get_ident() == caller:
+            raise Interruption
+
+    def items():
+        for i in range(10**5):
+            interrupt("items")
+            yield i
+
+    def work(number):
+        interrupt("work")
+        return number
+
+    with pytest.raises(Interruption):
+        for_each(items(), work, lambda result: interrupt("deliver"), nthreads)
+    assert [] == own_threads()
+
+
+def test_interruption_of_another_thread():
+    """Whatever a thread raises reaches the caller; nobody waits for it forever."""
+    caught = []
+
+    def call():
+        caller = threading.get_ident()
+
+        def work(number):
+            if threading.get_ident() != caller:
+                raise Interruption
+            return number
+
+        try:
+            for_each(range(10**5), work, nothing, 3)
+        except Interruption as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert 1 == len(caught)
+
+
+def test_no_more_threads_to_be_had(monkeypatch):
+    start = threading.Thread.start
+    started = []
+
+    def limited(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert [2 * i for i in range(100)] == results_of(range(100), double, 4)
+    assert 1 == len(started)
+    assert [] == own_threads()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of other libraries
+def test_child_of_fork():
+    assert [0, 2, 4] == results_of(range(3), double, 2)
+    child = os.fork()
+    if not child:
+        good = False
+        try:
+            good = [0, 2, 4] == results_of(range(3), double, 2)
+        finally:
+            os._exit(0 if good else 1)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,93 @@
+"""The formats of the metadata: JSON, spelled as every release spelled it."""
+
+import math
+
+import pytest
+
+from bloscpack import serializers
+from bloscpack.exceptions import FormatError, NoSuchSerializer, UsageError
+
+JSON = serializers.SERIALIZERS_LOOKUP[b"JSON"]
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{}", {}),
+        ("[]", []),
+        ("0", 0),
+        ('""', ""),
+        ("false", False),
+        ("null", None),
+        ('{"b":[1,2.5,null,true]}', {"b": [1, 2.5, None, True]}),
+        ('{"b":1,"a":2}', {"b": 1, "a": 2}),
+        ('"\\u00e9\\ud83d\\ude00"', "é😀"),
+        ("Infinity", math.inf),
+    ],
+)
+def test_json(text, value):
+    assert text == JSON.dumps(value)
+    assert value == JSON.loads(text)
+    assert value == JSON.loads(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("[1,2]", (1, 2)), ('{"1":2}', {1: 2}), ("NaN", math.nan)]
+)
+def test_json_of_values_that_change(text, value):
+    assert text == JSON.dumps(value)
+
+
+def test_json_reads_other_spellings():
+    assert {"é": 1} == JSON.loads(' { "é" : 1 } '.encode())
+    assert math.isnan(JSON.loads(b"NaN"))
+
+
+@pytest.mark.parametrize("value", [object, b"bytes", {(1, 2): 3}, nested(10**5)])
+def test_what_json_can_not_hold(value):
+    with pytest.raises(UsageError, match="the metadata can't be written as JSON: "):
+        JSON.dumps(value)
+
+
+def test_circular_value():
+    value = []
+    value.append(value)
+    with pytest.raises(UsageError, match="Circular reference detected"):
+        JSON.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[1", b"\xff", b"{'a': 1}", b"{} {}", b"[" * 10**5, b"1" * 10**5]
+)
+def test_what_is_no_json(text):
+    with pytest.raises(FormatError, match="the metadata are no valid JSON: ") as raised:
+        JSON.loads(text)
+    assert "metadata" == raised.value.section
+
+
+def test_registry():
+    assert [b"JSON"] == serializers.SERIALIZERS_AVAIL
+    assert [b"JSON"] == [serializer.name for serializer in serializers.SERIALIZERS]
+    assert "<Serializer JSON>" == repr(JSON)
+
+
+def test_check_valid_serializer():
+    assert serializers.check_valid_serializer(b"JSON") is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "name"),
+    [("BSON", b"BSON"), ("JSON", "JSON"), ("JSON    ", b"JSON    "), ("ÿ", b"\xff")],
+)
+def test_check_valid_serializer_refuses(shown, name):
+    with pytest.raises(NoSuchSerializer) as raised:
+        serializers.check_valid_serializer(name)
+    assert "serializer '%s' does not exist" % shown == str(raised.value)
+    assert isinstance(raised.value, ValueError)
