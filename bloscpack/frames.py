@@ -162,13 +162,13 @@ def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
     number = start = 0
     nbytes = None
     while number != header.nchunks:
-        with locating(number, cursor.position):
-            if header.nchunks == -1 and not cursor.peek(1):
-                _check_last(header, nbytes)
-                return
-        if header.nchunks == -1 and nbytes is not None:
-            with locating(number - 1, None):
-                _check_full(header, nbytes)
+        if header.nchunks == -1:
+            with locating(max(number - 1, 0), None):
+                if not cursor.peek(1):
+                    _check_last(header, nbytes)
+                    return
+                if nbytes is not None:
+                    _check_full(header, nbytes)
         with locating(number, cursor.position):
             chunk = _read_chunk_header(cursor, header, number)
         nbytes = chunk.nbytes
