@@ -1,0 +1,125 @@
+"""Packing and unpacking against the genuine 0.16.0 and against the limit.
+
+The limit is Blosc and adler32 alone, on the same chunks and threads. Prints a table
+of ratios, above 1 where this is faster, and writes JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import contest
+import data
+
+# action → the limit that it is compared with
+ACTIONS = {
+    "pack_ndarray_to_bytes": "limit_pack",
+    "pack_bytes_to_bytes": "limit_pack",
+    "unpack_ndarray_from_bytes": "limit_unpack",
+    "unpack_bytes_from_bytes": "limit_unpack",
+    "pack_file_to_file": "limit_pack",
+    "pack_ndarray_to_file": "limit_pack",
+    "unpack_file_from_file": "limit_unpack",
+    "unpack_ndarray_from_file": "limit_unpack",
+}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=256, help="size of a data set")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--data", nargs="*", default=data.NAMES)
+    parser.add_argument("--codecs", nargs="*", default=contest.CODECS)
+    parser.add_argument("--actions", nargs="*", default=list(ACTIONS))
+    parser.add_argument("--folder", help="where the files go (default: temporary)")
+    parser.add_argument("--old", default="/tmp/bloscpack-0.16", help="environment")
+    parser.add_argument("--json", default=str(contest.HERE / "results/pipeline.json"))
+    return parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> list[dict]:
+    """Return a row for every data set, codec and action."""
+    import sys
+
+    new = contest.Contestant("new", sys.executable)
+    old = contest.Contestant("0.16.0", contest.old_python(Path(args.old)))
+    rows = []
+    for name in args.data:
+        for codec in args.codecs:
+            with contest.scratch(args.folder) as folder:
+                job = {
+                    "data": name,
+                    "codec": codec,
+                    "nbytes": args.mib * data.MIB,
+                    "chunk_size": data.MIB,
+                    "nthreads": args.threads,
+                    "folder": folder,
+                }
+                for action in args.actions:
+                    limit = ACTIONS[action]
+                    entries = [(new, action), (old, action), (new, limit)]
+                    if action == "pack_ndarray_to_file" and name == "random":
+                        entries.append((new, "save"))
+                    times = contest.rounds(entries, job, args.rounds)
+                    row = {
+                        "data": name,
+                        "codec": codec,
+                        "action": action,
+                        "seconds": times[new, action],
+                        "against_old": times[old, action] / times[new, action],
+                        "against_limit": times[new, limit] / times[new, action],
+                    }
+                    if (new, "save") in times:
+                        row["times_save"] = times[new, action] / times[new, "save"]
+                    rows.append(row)
+                    print(
+                        "%(data)-9s %(codec)-8s %(action)-26s %(seconds)8.4f s "
+                        "0.16: %(against_old)5.2f  limit: %(against_limit)5.2f" % row,
+                        *("save: %.2f" % row[k] for k in ("times_save",) if k in row),
+                        flush=True,
+                    )
+    new.close()
+    old.close()
+    return rows
+
+
+def summary(rows: list[dict]) -> list[dict]:
+    """Return the geometric means of each action, and its worst single figure."""
+    means = []
+    for action in dict.fromkeys(row["action"] for row in rows):
+        mine = [row for row in rows if row["action"] == action]
+        old = [row["against_old"] for row in mine]
+        limit = [row["against_limit"] for row in mine]
+        means.append(
+            {
+                "action": action,
+                "against_old": contest.geometric_mean(old),
+                "against_limit": contest.geometric_mean(limit),
+                "worst_against_old": min(old),
+            }
+        )
+    return means
+
+
+def main() -> None:
+    """Run, print, write."""
+    args = parse()
+    rows = run(args)
+    means = summary(rows)
+    print("\n%-28s %8s %8s %10s" % ("", "0.16.0", "limit", "worst 0.16"))
+    for mean in means:
+        print(
+            "%(action)-28s %(against_old)8.2f %(against_limit)8.2f "
+            "%(worst_against_old)10.2f" % mean
+        )
+    path = Path(args.json)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = {"machine": contest.machine(), "rows": rows, "means": means}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

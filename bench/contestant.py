@@ -1,0 +1,204 @@
+"""One side of a contest: a process that times what it is told to on standard input.
+
+Runs unchanged under bloscpack 0.16.0 and this one. A line of JSON names an action,
+a data set, a codec and sizes; the answer is a line of JSON with seconds. The action
+``limit`` is Blosc and adler32 alone, over the same chunks on the same number of
+threads, memory to memory: no file, nothing joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import warnings
+import zlib
+
+import blosc
+import bloscpack
+import data
+import numpy as np
+
+warnings.simplefilter("ignore")
+OLD = bloscpack.__version__.startswith("0.")
+
+
+def threads(nthreads: int) -> dict:
+    """Return the keyword for the number of threads; 0.16 sets it in Blosc."""
+    if OLD:
+        blosc.set_nthreads(nthreads)
+        return {}
+    return {"nthreads": nthreads}
+
+
+def on_threads(function, count: int, nthreads: int) -> list:
+    """Return the results of function(i), computed on threads that share a counter."""
+    results = [None] * count
+    numbers = itertools.count()
+
+    def run() -> None:
+        while (i := next(numbers)) < count:
+            results[i] = function(i)
+
+    helpers = [threading.Thread(target=run) for _ in range(nthreads - 1)]
+    for helper in helpers:
+        helper.start()
+    run()
+    for helper in helpers:
+        helper.join()
+    return results
+
+
+class Contest:
+    """The inputs of one data set and codec, made when they are first needed."""
+
+    def __init__(self, job: dict) -> None:
+        self.job = job
+        self.array = data.make(job["data"], job["nbytes"])
+        self.view = memoryview(self.array).cast("B")
+        self.chunk_size = min(job["chunk_size"], len(self.view))
+        self.nthreads = job["nthreads"]
+        self.folder = job["folder"]
+        self._packed = None
+
+    def blosc_args(self):
+        return bloscpack.BloscArgs(
+            typesize=self.array.itemsize, cname=self.job["codec"]
+        )
+
+    def pack_options(self) -> dict:
+        return {
+            "chunk_size": self.chunk_size,
+            "blosc_args": self.blosc_args(),
+            **threads(self.nthreads),
+        }
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def new(self, name: str) -> str:
+        path = self.path(name)
+        if os.path.exists(path):
+            os.unlink(path)
+        return path
+
+    @property
+    def packed(self) -> bytes:
+        if self._packed is None:
+            self._packed = bloscpack.pack_ndarray_to_bytes(
+                self.array, **self.pack_options()
+            )
+        return self._packed
+
+    def file(self, name: str, content) -> str:
+        path = self.path(name)
+        if not os.path.exists(path):
+            with open(path, "wb") as fp:
+                fp.write(content)
+        return path
+
+    # Every action returns a function, whose call is what is timed.
+
+    def pack_ndarray_to_bytes(self):
+        options = self.pack_options()
+        return lambda: bloscpack.pack_ndarray_to_bytes(self.array, **options)
+
+    def pack_bytes_to_bytes(self):
+        options = self.pack_options()
+        return lambda: bloscpack.pack_bytes_to_bytes(self.view, **options)
+
+    def unpack_ndarray_from_bytes(self):
+        packed, keywords = self.packed, threads(self.nthreads)
+        return lambda: bloscpack.unpack_ndarray_from_bytes(packed, **keywords)
+
+    def unpack_bytes_from_bytes(self):
+        packed, keywords = self.packed, threads(self.nthreads)
+        return lambda: bloscpack.unpack_bytes_from_bytes(packed, **keywords)
+
+    def pack_file_to_file(self):
+        source = self.file("plain-%s" % self.job["data"], self.view)
+        target, options = self.new("out.blp"), self.pack_options()
+        return lambda: bloscpack.pack_file_to_file(source, target, **options)
+
+    def pack_ndarray_to_file(self):
+        target, options = self.new("out.blp"), self.pack_options()
+        return lambda: bloscpack.pack_ndarray_to_file(self.array, target, **options)
+
+    def unpack_file_from_file(self):
+        name = "packed-%(data)s-%(codec)s-%(chunk_size)d.blp" % self.job
+        source, target = self.file(name, self.packed), self.new("out.dat")
+        keywords = threads(self.nthreads)
+        return lambda: bloscpack.unpack_file_from_file(source, target, **keywords)
+
+    def unpack_ndarray_from_file(self):
+        name = "packed-%(data)s-%(codec)s-%(chunk_size)d.blp" % self.job
+        source, keywords = self.file(name, self.packed), threads(self.nthreads)
+        return lambda: bloscpack.unpack_ndarray_from_file(source, **keywords)
+
+    def save(self):
+        target = self.new("out.npy")
+        return lambda: np.save(target, self.array)
+
+    def limit_pack(self):
+        size = self.chunk_size
+        count = -(-len(self.view) // size)
+
+        def pack(i: int) -> bytes:
+            compressed = blosc.compress(
+                self.view[i * size : (i + 1) * size],
+                typesize=self.array.itemsize,
+                clevel=7,
+                shuffle=1,
+                cname=self.job["codec"],
+            )
+            zlib.adler32(compressed)
+            return compressed
+
+        return lambda: on_threads(pack, count, self.nthreads)
+
+    def limit_unpack(self):
+        released = blosc.set_releasegil(True)
+        chunks = self.limit_pack()()
+        blosc.set_releasegil(released)
+
+        def unpack(i: int) -> bytes:
+            zlib.adler32(chunks[i])
+            return blosc.decompress(chunks[i])
+
+        return lambda: on_threads(unpack, len(chunks), self.nthreads)
+
+    def time(self, action: str) -> float:
+        """Return the seconds that an action takes."""
+        run = getattr(self, action)()
+        if action.startswith("limit"):
+            blosc.set_releasegil(True)
+            blosc.set_nthreads(1)
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
+        if action.startswith("limit"):
+            blosc.set_releasegil(False)
+        return seconds
+
+
+def main() -> None:
+    """Answer one line after the other until standard input ends."""
+    contest = None
+    for line in sys.stdin:
+        job = json.loads(line)
+        action = job.pop("action")
+        if contest is None or contest.job != job:
+            contest = Contest(job)
+        answer = {
+            "seconds": contest.time(action),
+            "packed": len(contest.packed),
+            "bloscpack": bloscpack.__version__,
+        }
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
