@@ -20,6 +20,7 @@ from .chunks import (
     decompress,
     decompress_into,
     own_settings,
+    plain_size,
 )
 from .compat import sibling_names
 from .exceptions import StorageError, locating
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 
     from .checksums import Hash
     from .chunks import Buffer
+
+
+# Chunks below this many bytes may be done before another thread has woken up.
+QUICK_CHUNK = 128 * 2**10
+# Chunks from this many bytes on have enough blocks to be shared.
+LARGE_CHUNK = 2 * 2**20
+MAX_BLOSC_THREADS = 256
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -278,7 +286,8 @@ def pack(
         nchunks=nchunks,
         max_app_chunks=bloscpack_args.effective_max_app_chunks(nchunks),
     )
-    log.debug(header.pformat())
+    if log.enabled(log.DEBUG):
+        log.debug(header.pformat())
     source.configure(chunk_size, last_chunk, nchunks)
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
@@ -288,7 +297,7 @@ def pack(
     if source.compress_func is not compress_chunk:
         nthreads = 1  # written for a time when all of this was done by one thread
     with own_settings:
-        nthreads = effective_nthreads(nthreads, nchunks)
+        nthreads = share_threads(nthreads, nchunks, chunk_size)
         _compress_all(source, sink, header, blosc_args, nthreads)
     sink.finalize()
 
@@ -297,6 +306,19 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """Return how many threads to use: no more than there are chunks."""
     count = available_cpus() if nthreads is None else max(1, nthreads)
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
+
+
+def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
+    """Return how many chunks to work on at a time.
+
+    Where there are fewer chunks than threads, and they are large, Blosc gets the
+    other threads, to share the blocks of a chunk among them.
+    """
+    wanted = effective_nthreads(nthreads, None)
+    count = effective_nthreads(nthreads, nchunks)
+    if wanted >= 2 * count and chunk_size >= LARGE_CHUNK:
+        own_settings.use_threads_of_blosc(min(wanted // count, MAX_BLOSC_THREADS))
+    return count
 
 
 class _Announced:
@@ -309,7 +331,7 @@ class _Announced:
     def check(self, compressed: Buffer) -> int:
         """Return the number of the next chunk; raises `StorageError`."""
         i, self.count = self.count, self.count + 1
-        nbytes = decode_header(compressed).nbytes
+        nbytes = plain_size(compressed)
         if self._header.nchunks != -1:
             if i >= self._header.nchunks:
                 raise StorageError(
@@ -368,7 +390,8 @@ def _compress_all(
         else:
             sink.put(i, compressed)
 
-    for_each(tasks, work, deliver, nthreads)
+    quick = header.chunk_size < QUICK_CHUNK
+    for_each(tasks, work, deliver, nthreads, quick)
     announced.finish()
 
 
@@ -385,14 +408,21 @@ def unpack(
     `FormatError` at the first chunk that is damaged.
     """
     nchunks = getattr(source, "nchunks", None)
+    header = getattr(source, "bloscpack_header", None)
+    chunk_size = header.chunk_size if header is not None else -1
     with own_settings:
-        nthreads = effective_nthreads(nthreads, nchunks)
-        _decompress_all(source, sink, nchunks, nthreads)
+        nthreads = share_threads(nthreads, nchunks, chunk_size)
+        quick = header is not None and chunk_size < QUICK_CHUNK
+        _decompress_all(source, sink, nchunks, nthreads, quick)
     sink.finalize()
 
 
 def _decompress_all(
-    source: CompressedSource, sink: PlainSink, nchunks: int | None, nthreads: int
+    source: CompressedSource,
+    sink: PlainSink,
+    nchunks: int | None,
+    nthreads: int,
+    quick: bool,
 ) -> None:
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     checksum = source.checksum_impl
@@ -409,13 +439,13 @@ def _decompress_all(
             if not sink.concurrent:
                 return frame, bytes(compressed)
             if not sink.random_access:
-                return frame, decompress(compressed)
+                return frame, decompress(compressed, frame.header)
             room = sink.room(frame.start, frame.nbytes)
             if room is not None:
-                decompress_into(compressed, room)
+                decompress_into(compressed, room, frame.header)
                 return frame, None
             plain = workspace.view(frame.nbytes)
-            decompress_into(compressed, plain)
+            decompress_into(compressed, plain, frame.header)
         sink.store_at(frame.start, plain)
         return frame, None
 
@@ -429,7 +459,7 @@ def _decompress_all(
             with locating(frame.number, frame.offset):
                 sink.put(bytes(chunk))
 
-    for_each(tasks, work, deliver, nthreads)
+    for_each(tasks, work, deliver, nthreads, quick)
 
 
 def _tell(

@@ -200,9 +200,9 @@ def append_fp(
                 undo, plan, kept, new_content_fp, blosc_args, nthreads
             )
             encoded = plan.header.encode()
-            log.debug("raw_bloscpack_header: %r" % encoded)
+            log.debug("raw_bloscpack_header: %r", encoded)
             undo.overwrite(0, encoded)
-            log.debug("Writing '%d' offsets: '%r'" % (len(offsets), offsets))
+            log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             table_at = ends[0] - OFFSET_LENGTH * (header.total_prospective_chunks or 0)
             table = offset_table.encode(offsets[header.nchunks :])
             undo.overwrite(table_at + OFFSET_LENGTH * header.nchunks, table)
@@ -274,7 +274,7 @@ def _write_chunks(
         nonlocal end
         compressed, digest = chunk
         last = "(last)" if len(offsets) == len(plan.sizes) - 1 else ""
-        log.debug("Handle chunk '%d' %s" % (len(offsets), last))
+        log.debug("Handle chunk '%d' %s", len(offsets), last)
         tell_digest(checksum, digest)
         offsets.append(end)
         undo.overwrite(end, compressed)

@@ -241,17 +241,19 @@ def calculate_nchunks(
     if in_file_size == 0:
         return 1, 0, 0
     if chunk_size > in_file_size:
-        log.verbose(
-            "Input was smaller than the given 'chunk_size': %s using: %s"
-            % (double_pretty_size(chunk_size), double_pretty_size(in_file_size))
-        )
+        if log.enabled(log.VERBOSE):
+            log.verbose(
+                "Input was smaller than the given 'chunk_size': %s using: %s"
+                % (double_pretty_size(chunk_size), double_pretty_size(in_file_size))
+            )
         chunk_size = in_file_size
     full, rest = divmod(in_file_size, chunk_size)
     nchunks, last_chunk = (full + 1, rest) if rest else (full, chunk_size)
     check_range("nchunks", nchunks, 1, MAX_CHUNKS)
-    log.verbose("nchunks: %d" % nchunks)
-    log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))
-    log.verbose("last_chunk_size: %s" % double_pretty_size(last_chunk))
+    if log.enabled(log.VERBOSE):
+        log.verbose("nchunks: %d" % nchunks)
+        log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))
+        log.verbose("last_chunk_size: %s" % double_pretty_size(last_chunk))
     return nchunks, chunk_size, last_chunk
 
 

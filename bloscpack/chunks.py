@@ -8,6 +8,7 @@ set Blosc to, because all calls happen between `own_settings`.
 from __future__ import annotations
 
 import os
+import struct
 from _thread import allocate_lock
 
 from .constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
@@ -39,15 +40,18 @@ BLOCK_START_LENGTH = 4
 class _OwnSettings:
     """Blosc as Bloscpack needs it, for as long as any thread is inside.
 
-    One thread of Blosc's own, the GIL released and automatic block sizes; released,
-    Blosc also leaves the environment variables BLOSC_* aside. These settings belong
-    to the process, so the first to enter remembers them and the last puts them back.
+    One thread of Blosc's own unless asked for more, the GIL released and automatic
+    block sizes; released, Blosc also leaves the environment variables BLOSC_* aside.
+    These settings belong to the process, so the first to enter remembers them and the
+    last puts them back.
     """
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
+        #: Whether Blosc may lay blocks down in the order in which they are done.
+        self.disordered = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -72,9 +76,17 @@ class _OwnSettings:
             if self._inside == 0:
                 self._restore()
 
+    def use_threads_of_blosc(self, nthreads: int) -> None:
+        """Let Blosc share the blocks of a chunk among threads, until the last exits."""
+        import blosc
+
+        self.disordered = True  # first: whoever compresses now looks afterwards
+        blosc.set_nthreads(nthreads)
+
     def _restore(self) -> None:
         import blosc
 
+        self.disordered = False
         if self._saved is not None:
             releasegil, nthreads, blocksize = self._saved
             self._saved = None
@@ -94,14 +106,22 @@ own_settings = _OwnSettings()
 
 
 class ChunkHeader:
-    """The header of a chunk, checked: plain and compressed size in bytes."""
+    """The header of a chunk, checked: plain and compressed size in bytes.
 
-    __slots__ = ("codec", "ctbytes", "nbytes")
+    ``raw`` is what it was decoded from.
+    """
 
-    def __init__(self, nbytes: int, ctbytes: int, codec: str) -> None:
+    __slots__ = ("ctbytes", "nbytes", "raw")
+
+    def __init__(self, nbytes: int, ctbytes: int, raw: bytes) -> None:
         self.nbytes = nbytes
         self.ctbytes = ctbytes
-        self.codec = codec
+        self.raw = raw
+
+    @property
+    def codec(self) -> str:
+        """The name of the codec that is needed to decompress."""
+        return CNAME_MAPPING[self.raw[2] >> 5]
 
 
 def decode_header(head: Buffer) -> ChunkHeader:
@@ -145,13 +165,18 @@ def decode_header(head: Buffer) -> ChunkHeader:
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    return ChunkHeader(nbytes, ctbytes, CNAME_MAPPING[flags >> 5])
+    return ChunkHeader(nbytes, ctbytes, bytes(head[:BLOSC_HEADER_LENGTH]))
 
 
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
     """Return the least bytes that a chunk of `nbytes` in such blocks can take."""
     nblocks = -(-nbytes // blocksize)
     return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
+
+
+def plain_size(compressed: Buffer) -> int:
+    """Return the plain bytes of a chunk that Blosc has just made."""
+    return int.from_bytes(compressed[4:8], "little")
 
 
 def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
@@ -185,11 +210,42 @@ def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
         shuffle=int(blosc_args.shuffle),
         cname=blosc_args.cname,
     )
-    return compressed
+    return in_block_order(compressed) if own_settings.disordered else compressed
 
 
-def _check_whole(compressed: Buffer) -> ChunkHeader:
-    header = decode_header(compressed)
+def in_block_order(compressed: bytes) -> bytes:
+    """Return a chunk with its blocks in order, as one thread of Blosc lays them down.
+
+    The table behind the chunk header tells where each block starts; each ends where
+    another one starts.
+    """
+    _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack_from(compressed)
+    nblocks = -(-nbytes // blocksize)
+    if flags & BLOSC_FLAG_MEMCPY or nblocks <= 1:
+        return compressed
+    table = struct.Struct("<%dI" % nblocks)
+    starts = table.unpack_from(compressed, BLOSC_HEADER_LENGTH)
+    ordered = sorted(starts)
+    if list(starts) == ordered:
+        return compressed
+    ends = dict(zip(ordered, [*ordered[1:], ctbytes], strict=True))
+    view = memoryview(compressed)
+    blocks = [view[start : ends[start]] for start in starts]
+    position = BLOSC_HEADER_LENGTH + table.size
+    new_starts = []
+    for block in blocks:
+        new_starts.append(position)
+        position += len(block)
+    head = compressed[:BLOSC_HEADER_LENGTH]
+    return b"".join((head, table.pack(*new_starts), *blocks))
+
+
+def _check_whole(compressed: Buffer, known: ChunkHeader | None) -> ChunkHeader:
+    # Read anew, the chunk may be another than the one whose header was checked.
+    if known is not None and compressed[:BLOSC_HEADER_LENGTH] == known.raw:
+        header = known
+    else:
+        header = decode_header(compressed)
     if header.ctbytes != len(compressed):
         raise FormatError(
             "expected a Blosc chunk of '%d' bytes, found '%d'"
@@ -211,14 +267,15 @@ def _failure(error: Exception, header: ChunkHeader) -> FormatError:
     return FormatError("Blosc can't decompress the chunk: %s" % error, section="chunks")
 
 
-def decompress(compressed: Buffer) -> bytes:
+def decompress(compressed: Buffer, known: ChunkHeader | None = None) -> bytes:
     """Return the plain bytes of a chunk. Enter `own_settings` first.
 
-    Raises `FormatError` if the chunk is damaged or its codec is missing.
+    `known` is its header, if that has been decoded before. Raises `FormatError` if
+    the chunk is damaged or its codec is missing.
     """
     import blosc
 
-    header = _check_whole(compressed)
+    header = _check_whole(compressed, known)
     try:
         plain: bytes = blosc.decompress(compressed)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
@@ -226,17 +283,20 @@ def decompress(compressed: Buffer) -> bytes:
     return plain
 
 
-def decompress_into(compressed: Buffer, destination: memoryview) -> None:
+def decompress_into(
+    compressed: Buffer, destination: memoryview, known: ChunkHeader | None = None
+) -> None:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    Raises `FormatError` if the chunk is damaged, its codec is missing, or it does
-    not hold exactly the bytes of `destination`; then these may have any value.
+    `known` is its header, if that has been decoded before. Raises `FormatError` if
+    the chunk is damaged, its codec is missing, or it does not hold exactly the bytes
+    of `destination`; then these may have any value.
     """
     import ctypes
 
     import blosc
 
-    header = _check_whole(compressed)
+    header = _check_whole(compressed, known)
     if header.nbytes != destination.nbytes:
         raise FormatError(
             "expected a chunk of '%d' plain bytes, found '%d'"

@@ -31,7 +31,7 @@ from .args import (
     parse_chunk_size,
 )
 from .chunks import decode_header as decode_chunk_header
-from .chunks import decompress, decompress_into, own_settings
+from .chunks import decompress, decompress_into, own_settings, plain_size
 from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 RESERVED_AT_A_TIME = 32 * 2**20
 # Few data compress better; those that do are written without asking for room.
 LIKELY_RATIO = 1000
+# Below this, joining bytes takes no time that could be measured.
+WORTH_A_WRITER = 2**20
 
 
 # Reading
@@ -157,7 +159,6 @@ class CompressedFPSink(CompressedSink):
         # Where the next chunk goes is counted here: telling a file costs a system call.
         self._position = 0
         self._reserved = RESERVED_AT_A_TIME
-        self._last_nbytes = 0
         self._nput = 0
 
     def _write(self, data: Buffer) -> None:
@@ -171,7 +172,7 @@ class CompressedFPSink(CompressedSink):
 
     def write_bloscpack_header(self) -> None:
         encoded = self.bloscpack_header.encode()
-        log.debug("raw_bloscpack_header: %r" % encoded)
+        log.debug("raw_bloscpack_header: %r", encoded)
         self._write(encoded)
 
     def write_metadata(self, metadata: Any, metadata_args: MetadataArgs) -> None:
@@ -199,7 +200,7 @@ class CompressedFPSink(CompressedSink):
         self._write(compressed)
         if digest:
             self._write(digest)
-        self._last_nbytes = decode_chunk_header(compressed).nbytes
+        self._last = compressed
         self._nput += 1
         return offset, compressed, digest
 
@@ -209,10 +210,11 @@ class CompressedFPSink(CompressedSink):
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             self._overwrite(end - table_at, self._encoded_offsets())
         if self.bloscpack_header.nchunks == -1 and _is_seekable(self.output_fp):
+            last_chunk = plain_size(self._last) if self._nput else 0
             self.bloscpack_header.nchunks = self._nput
-            self.bloscpack_header.last_chunk = self._last_nbytes
+            self.bloscpack_header.last_chunk = last_chunk
             if self._nput == 1:
-                self.bloscpack_header.chunk_size = self._last_nbytes
+                self.bloscpack_header.chunk_size = last_chunk
             self._overwrite(end, self.bloscpack_header.encode())
         if self._range is not None:
             self.output_fp.truncate(end)
@@ -223,7 +225,7 @@ class CompressedFPSink(CompressedSink):
             % (len(self.offset_storage), self.offset_storage)
         )
         encoded = offset_table.encode(self.offset_storage)
-        log.debug("Raw offsets: %r" % encoded)
+        log.debug("Raw offsets: %r", encoded)
         return encoded
 
     def _overwrite(self, back: int, data: bytes) -> None:
@@ -399,9 +401,11 @@ class PlainBytesSink(PlainSink):
         return self._made.finish()
 
 
-def packed_capacity(nbytes: int) -> int:
-    """Return what `nbytes` take at most when packed, as a guess for memory."""
-    return nbytes + nbytes // 32 + 2**16
+def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:
+    """Return a file object in memory for what `nbytes` take when packed."""
+    if nbytes < WORTH_A_WRITER:
+        return io.BytesIO()
+    return BytesWriter(nbytes + nbytes // 32)
 
 
 # The functions on files and bytes
@@ -527,7 +531,7 @@ def pack_bytes_to_bytes(
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
     """
-    out_fp = BytesWriter(packed_capacity(memoryview(bytes_).nbytes))
+    out_fp = bytes_writer(memoryview(bytes_).nbytes)
     _pack_bytes(
         bytes_,
         out_fp,
@@ -553,7 +557,8 @@ def _pack_bytes(
     new: bool = False,
 ) -> int:
     view = as_bytes_view(bytes_)
-    log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
+    if log.enabled(log.VERBOSE):
+        log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
     pack(
         PlainBytesSource(view),
         CompressedFPSink(out_fp, new=new),

@@ -66,10 +66,10 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
     """Read the header of a file of any layout."""
     log.debug("reading bloscpack header")
     prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
-    log.debug("bloscpack_header_raw: %r" % prefix)
+    log.debug("bloscpack_header_raw: %r", prefix)
     header = decode_header(prefix)
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
-    log.debug("bloscpack header: %r" % header)
+    log.debug("bloscpack header: %r", header)
     return header
 
 
@@ -79,7 +79,7 @@ def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
     raw = bytes(
         cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
     )
-    log.debug("raw metadata header: %r" % raw)
+    log.debug("raw metadata header: %r", raw)
     try:
         header = MetadataHeader.decode(raw)
         if log.enabled(log.DEBUG):
@@ -113,10 +113,10 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
             offset=cursor.position,
         )
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
-    log.debug("Read raw offsets: %r" % raw)
+    log.debug("Read raw offsets: %r", raw)
     cursor.skip(free, "the free entries of the offset table", "offsets")
     entries = offset_table.decode(raw)
-    log.debug("Offsets: %r" % entries)
+    log.debug("Offsets: %r", entries)
     return entries
 
 
@@ -141,7 +141,7 @@ class Frame:
     and how many they are. ``content`` is chunk and digest, if they have been read.
     """
 
-    __slots__ = ("content", "ctbytes", "nbytes", "number", "offset", "start")
+    __slots__ = ("content", "ctbytes", "header", "nbytes", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: ChunkHeader
@@ -149,6 +149,7 @@ class Frame:
         self.number = number
         self.offset = offset
         self.start = start
+        self.header = header
         self.nbytes = header.nbytes
         self.ctbytes = header.ctbytes
         self.content: tuple[Buffer, Buffer] | None = None

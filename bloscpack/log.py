@@ -13,6 +13,7 @@ NORMAL = "NORMAL"
 VERBOSE = "VERBOSE"
 DEBUG = "DEBUG"
 VERBOSITY_LEVELS = (NORMAL, VERBOSE, DEBUG)
+_RANKS = {level: rank for rank, level in enumerate(VERBOSITY_LEVELS)}
 
 LEVEL = NORMAL
 PREFIX = "bloscpack.py"
@@ -36,7 +37,7 @@ def set_prefix(prefix: str) -> None:
 
 def enabled(level: str) -> bool:
     """Return whether a message of `level` is let through."""
-    return VERBOSITY_LEVELS.index(LEVEL) >= VERBOSITY_LEVELS.index(level)
+    return _RANKS[level] <= _RANKS[LEVEL]
 
 
 def flush() -> None:
@@ -67,9 +68,10 @@ def verbose(message: str, level: str = VERBOSE) -> None:
         _write(sys.stdout, message)
 
 
-def debug(message: str) -> None:
-    """Show `message` at the level DEBUG."""
-    verbose(message, level=DEBUG)
+def debug(message: str, *args: object) -> None:
+    """Show `message`, formatted with `args` if anyone looks, at the level DEBUG."""
+    if enabled(DEBUG):
+        verbose(message % args if args else message, level=DEBUG)
 
 
 def normal(message: str) -> None:

@@ -88,9 +88,9 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
         )
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     encoded = header.encode()
-    log.debug("raw_metadata_header: %r" % encoded)
-    log.debug("metadata has %d preallocated empty bytes" % room)
-    log.debug("metadata checksum (%s): %r" % (header.meta_checksum, digest))
+    log.debug("raw_metadata_header: %r", encoded)
+    log.debug("metadata has %d preallocated empty bytes", room)
+    log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
     section = b"".join((encoded, stored, bytes(room), digest))
     log.debug(
         "metadata section occupies a total of %s" % double_pretty_size(len(section))
@@ -144,7 +144,7 @@ def decode(
             % (digest, expected),
             section="metadata",
         )
-    log.debug("metadata checksum OK (%s): %r" % (header.meta_checksum, digest))
+    log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
     limit = limit_for(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:

@@ -32,9 +32,9 @@ from .file_io import (
     CompressedBytesSource,
     CompressedFPSink,
     CompressedFPSource,
-    packed_capacity,
+    bytes_writer,
 )
-from .memory import BytesWriter, memory_at
+from .memory import memory_at
 from .pretty import double_pretty_size
 from .ranges import opened
 
@@ -236,7 +236,7 @@ def pack_ndarray_to_bytes(
     >>> bool((unpack_ndarray_from_bytes(pack_ndarray_to_bytes(array)) == array).all())
     True
     """
-    fp = BytesWriter(packed_capacity(getattr(ndarray, "nbytes", 0)))
+    fp = bytes_writer(getattr(ndarray, "nbytes", 0))
     pack_ndarray(
         ndarray,
         CompressedFPSink(fp),

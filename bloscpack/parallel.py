@@ -9,14 +9,19 @@ them. Memory is bounded by a window, and no thread outlives the call.
 from __future__ import annotations
 
 import threading
+from time import perf_counter
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 # How many items may be on their way, per thread: taken, but not delivered.
 WINDOW = 3
+# Handing an item to another thread takes longer than work that is done in less
+# time, in seconds. Of two slow ones in a row at most one was just interrupted.
+WORTH_A_THREAD = 50e-6
+SLOW_IN_A_ROW = 2
 
 
 def for_each(
@@ -24,22 +29,44 @@ def for_each(
     work: Callable[[Any], Any],
     deliver: Callable[[Any], None],
     nthreads: int,
+    quick: bool = False,
 ) -> None:
     """Call ``deliver(work(item))`` for each item, `work` on `nthreads` threads.
 
     Items are taken and results delivered in order, by the thread of the caller. The
     first item, in that order, whose taking, work or delivery raises ends everything,
-    and its error is raised.
+    and its error is raised. `quick` says that the work may be too little to be worth
+    a thread; then that is found out first.
     """
     if nthreads <= 1:
         for item in items:
             deliver(work(item))
         return
+    iterator = iter(items)
+    if quick and _do_while_quick(iterator, work, deliver):
+        return
     line = _Line(work, nthreads)
     try:
-        line.run(items, deliver)
+        line.run(iterator, deliver)
     finally:
         line.close()
+
+
+def _do_while_quick(
+    items: Iterator[Any],
+    work: Callable[[Any], Any],
+    deliver: Callable[[Any], None],
+) -> bool:
+    """Do what is not worth a thread here; return whether that was everything."""
+    slow = 0
+    for item in items:
+        start = perf_counter()
+        result = work(item)
+        slow = slow + 1 if perf_counter() - start > WORTH_A_THREAD else 0
+        deliver(result)
+        if slow == SLOW_IN_A_ROW:
+            return False
+    return True
 
 
 class _Line:
@@ -79,9 +106,8 @@ class _Line:
         except Empty:
             return None
 
-    def run(self, items: Iterable[Any], deliver: Callable[[Any], None]) -> None:
+    def run(self, iterator: Iterator[Any], deliver: Callable[[Any], None]) -> None:
         """Take, work and deliver until there are no more items."""
-        iterator = iter(items)
         ended = False
         taken = delivered = 0
         waiting: dict[int, tuple[Any, BaseException | None]] = {}

@@ -6,7 +6,9 @@ import threading
 
 import blosc
 import pytest
+from support import BLP
 
+import bloscpack as bp
 from bloscpack import chunks
 from bloscpack.args import BloscArgs
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
@@ -16,6 +18,7 @@ from bloscpack.chunks import (
     decode_header,
     decompress,
     decompress_into,
+    in_block_order,
     own_settings,
     smallest_ctbytes,
 )
@@ -25,8 +28,10 @@ from bloscpack.exceptions import (
     FormatError,
     NotReadable,
 )
+from bloscpack.file_io import CompressedFPSource
 
 PLAIN = bytes(range(16)) * 100
+THREADED = list((BLP / "other").glob("threads2-*.blp"))
 EMPTY = bytes.fromhex("02011308 00000000 01000000 10000000")
 LARGEST = 2**31 - 17
 
@@ -345,3 +350,45 @@ def test_systems_without_fork(monkeypatch):
     with other:
         assert (True, 1) == current_settings()[:2]
     assert before == current_settings()
+
+
+# Blocks in order
+
+
+def chunks_of_file(path):
+    with open(path, "rb") as fp:
+        return [bytes(compressed) for compressed, _ in CompressedFPSource(fp)]
+
+
+@pytest.mark.parametrize("path", sorted(THREADED), ids=lambda path: path.stem)
+def test_blocks_in_the_order_of_threads_are_put_back(path):
+    for chunk in chunks_of_file(path):
+        ordered = in_block_order(chunk)
+        assert len(chunk) == len(ordered)
+        assert sorted(starts_of(ordered)) == starts_of(ordered)
+        with own_settings:
+            assert decompress(chunk) == decompress(ordered)
+        assert ordered == in_block_order(ordered)
+
+
+def test_some_of_them_were_out_of_order():
+    chunks = [chunk for path in THREADED for chunk in chunks_of_file(path)]
+    assert any(chunk != in_block_order(chunk) for chunk in chunks)
+
+
+def starts_of(chunk):
+    nbytes, blocksize = struct.unpack_from("<II", chunk, 4)
+    return list(struct.unpack_from("<%dI" % -(-nbytes // blocksize), chunk, 16))
+
+
+@pytest.mark.parametrize("clevel", [0, 5])
+@pytest.mark.parametrize("nthreads", [2, 3, 8])
+def test_threads_of_blosc_do_not_show(nthreads, clevel):
+    plain = b"".join(i.to_bytes(8, "little") for i in range(0, 3 * 10**6, 7))
+    options = {"chunk_size": "max", "blosc_args": BloscArgs(clevel=clevel, cname="lz4")}
+    expected = bp.pack_bytes_to_bytes(plain, nthreads=1, **options)
+    threads = blosc.nthreads
+    assert expected == bp.pack_bytes_to_bytes(plain, nthreads=nthreads, **options)
+    assert (plain, None) == bp.unpack_bytes_from_bytes(expected, nthreads=nthreads)
+    assert threads == blosc.nthreads
+    assert not own_settings.disordered

@@ -66,8 +66,9 @@ def same_call(expected, function):
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             shown.append(text)
         else:
-            assert parameter.kind is parameter.KEYWORD_ONLY
-        optional.append(default is not inspect.Parameter.empty)
+            assert parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        starred = parameter.kind is parameter.VAR_POSITIONAL
+        optional.append(starred or default is not inspect.Parameter.empty)
     names = expected.split(", ") if expected else []
     assert names == shown[: len(names)]
     assert all(optional[len(names) :])

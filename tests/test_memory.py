@@ -1,0 +1,64 @@
+"""memory: bytes objects that are filled in place."""
+
+import io
+import os
+import sys
+
+import pytest
+
+from bloscpack import memory
+from bloscpack.memory import BytesUnderConstruction, BytesWriter
+
+SIZES = (0, 1, 2, 1000, memory.HUGE_PAGES_FROM + 12345)
+
+
+@pytest.fixture(params=["as it is", "not CPython"], autouse=True)
+def interpreter(request, monkeypatch):
+    if request.param == "not CPython":
+        monkeypatch.setattr(memory, "CPYTHON", False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bytes_of_a_known_size(size):
+    made = BytesUnderConstruction(size)
+    expected = os.urandom(size)
+    made.view[:] = expected
+    value = made.finish()
+    assert type(value) is bytes
+    assert expected == value
+    assert hash(expected) == hash(value)
+
+
+def test_bytes_belong_to_the_caller_alone():
+    value = BytesUnderConstruction(1000).finish()
+    other = os.urandom(1000)
+    assert sys.getrefcount(other) == sys.getrefcount(value)
+
+
+def test_unfinished_bytes_are_given_back():
+    for _ in range(50):
+        made = BytesUnderConstruction(10**7)
+        made.view[0] = 1
+        del made
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("capacity", [0, 1, 500, 10**6])
+def test_writer_grows_and_shrinks(size, capacity):
+    expected = os.urandom(size)
+    writer = BytesWriter(capacity)
+    for start in range(0, size, 700_001):
+        writer.write(expected[start : start + 700_001])
+    assert expected == writer.getvalue()
+
+
+def test_writer_seeks_like_a_file():
+    writer, fp = BytesWriter(4), io.BytesIO()
+    for file in (writer, fp):
+        assert file.seekable()
+        assert 6 == file.write(b"abcdef")
+        assert 1 == file.seek(-5, os.SEEK_CUR)
+        assert 2 == file.write(memoryview(b"BC"))
+        assert 6 == file.seek(3, os.SEEK_CUR)
+        assert 1 == file.write(b"g")
+    assert fp.getvalue() == writer.getvalue() == b"aBCdefg"
