@@ -7,45 +7,27 @@ of ratios, above 1 where this is faster, and writes JSON.
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+import sys
 
 import contest
 import data
 
-# action → the limit that it is compared with
-ACTIONS = {
-    "pack_ndarray_to_bytes": "limit_pack",
-    "pack_bytes_to_bytes": "limit_pack",
-    "unpack_ndarray_from_bytes": "limit_unpack",
-    "unpack_bytes_from_bytes": "limit_unpack",
-    "pack_file_to_file": "limit_pack",
-    "pack_ndarray_to_file": "limit_pack",
-    "unpack_file_from_file": "limit_unpack",
-    "unpack_ndarray_from_file": "limit_unpack",
-}
-
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = contest.options(__doc__, "pipeline")
+    contest.add_old(parser)
     parser.add_argument("--mib", type=int, default=256, help="size of a data set")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=contest.CPUS)
     parser.add_argument("--data", nargs="*", default=data.NAMES)
     parser.add_argument("--codecs", nargs="*", default=contest.CODECS)
-    parser.add_argument("--actions", nargs="*", default=list(ACTIONS))
-    parser.add_argument("--folder", help="where the files go (default: temporary)")
-    parser.add_argument("--old", default="/tmp/bloscpack-0.16", help="environment")
-    parser.add_argument("--json", default=str(contest.HERE / "results/pipeline.json"))
+    parser.add_argument("--actions", nargs="*", default=list(contest.LIMITS))
     return parser.parse_args()
 
 
 def run(args: argparse.Namespace) -> list[dict]:
     """Return a row for every data set, codec and action."""
-    import sys
-
     new = contest.Contestant("new", sys.executable)
-    old = contest.Contestant("0.16.0", contest.old_python(Path(args.old)))
+    old = contest.Contestant("0.16.0", contest.old_python(args.old))
     rows = []
     for name in args.data:
         for codec in args.codecs:
@@ -59,7 +41,7 @@ def run(args: argparse.Namespace) -> list[dict]:
                     "folder": folder,
                 }
                 for action in args.actions:
-                    limit = ACTIONS[action]
+                    limit = contest.LIMITS[action]
                     entries = [(new, action), (old, action), (new, limit)]
                     if action == "pack_ndarray_to_file" and name == "random":
                         entries.append((new, "save"))
@@ -115,10 +97,7 @@ def main() -> None:
             "%(action)-28s %(against_old)8.2f %(against_limit)8.2f "
             "%(worst_against_old)10.2f" % mean
         )
-    path = Path(args.json)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    result = {"machine": contest.machine(), "rows": rows, "means": means}
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    contest.write(args.json, mib=args.mib, threads=args.threads, rows=rows, means=means)
 
 
 if __name__ == "__main__":

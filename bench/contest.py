@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -11,8 +12,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).absolute().parent
+CPUS = len(os.sched_getaffinity(0))
 CODECS = ("blosclz", "lz4", "zstd")
+# action → the limit that it is compared with
+LIMITS = {
+    "pack_ndarray_to_bytes": "limit_pack",
+    "pack_bytes_to_bytes": "limit_pack",
+    "unpack_ndarray_from_bytes": "limit_unpack",
+    "unpack_bytes_from_bytes": "limit_unpack",
+    "pack_file_to_file": "limit_pack",
+    "pack_ndarray_to_file": "limit_pack",
+    "unpack_file_from_file": "limit_unpack",
+    "unpack_ndarray_from_file": "limit_unpack",
+}
 OLD_REQUIREMENTS = ("bloscpack==0.16.0", "blosc==1.11.4", "numpy")
 # 0.16.0 looks for a class where it was before Python 3.10.
 OLD_SHIM = (
@@ -21,11 +34,38 @@ OLD_SHIM = (
 )
 
 
-def old_python(folder: Path) -> str:
+def options(doc: str | None, name: str, rounds: int = 5) -> argparse.ArgumentParser:
+    """Return a parser with the options that all scripts have."""
+    parser = argparse.ArgumentParser(description=doc)
+    result = str(HERE / "results" / (name + ".json"))
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--folder", help="where the files go (default: temporary)")
+    parser.add_argument("--json", default=result, help="where the figures go")
+    return parser
+
+
+def add_old(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where 0.16.0 is."""
+    parser.add_argument(
+        "--old",
+        default=str(HERE / ".old-env"),
+        help="environment with 0.16.0, made if there is none",
+    )
+
+
+def write(path: str, **figures: object) -> None:
+    """Write figures and what they depend on as JSON."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
+    print("\n%s" % target)
+
+
+def old_python(folder: str) -> str:
     """Return a Python that has the genuine 0.16.0, in a virtual environment."""
-    python = folder / "bin" / "python"
+    python = Path(folder).absolute() / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [str(python), "-m", "pip", "install", "-q", *OLD_REQUIREMENTS]
         subprocess.run(pip, check=True)
         code = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
@@ -37,31 +77,45 @@ def old_python(folder: Path) -> str:
     return str(python)
 
 
-class Contestant:
-    """A process that times actions."""
+def environment(python: str) -> dict[str, str]:
+    """Return the environment for a Python; another one must not find our modules."""
+    same = python == sys.executable
+    return {k: v for k, v in os.environ.items() if same or k != "PYTHONPATH"}
 
-    def __init__(self, name: str, python: str) -> None:
+
+class Contestant:
+    """A process that times actions, with settings of its own if there are any.
+
+    ``packed`` is how many bytes the data set last took when packed.
+    """
+
+    def __init__(self, name: str, python: str, **own: object) -> None:
         self.name = name
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        self.packed = 0
+        self._own = own
         self._process = subprocess.Popen(
             [python, str(HERE / "contestant.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=HERE,
-            env=environment,
+            env=environment(python),
         )
 
     def time(self, action: str, job: dict) -> dict:
         """Return the answer to an action: seconds and more."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({**job, "action": action}) + "\n")
+        self._process.stdin.write(
+            json.dumps(job | self._own | {"action": action}) + "\n"
+        )
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("%s ended while it did %r" % (self.name, action))
-        return json.loads(line)
+        answer = json.loads(line)
+        self.packed = answer["packed"]
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -82,7 +136,7 @@ def machine() -> dict:
         cpu = names[0].partition(":")[2].strip() if names else cpu
     return {
         "cpu": cpu,
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": CPUS,
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": numpy.__version__,

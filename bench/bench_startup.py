@@ -1,0 +1,148 @@
+"""What it costs to start: imports, the command, and a kilobyte there and back.
+
+The times of processes are multiples of ``python -c pass``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import contest
+
+HEAVY = ("numpy", "blosc", "argparse", "json")
+SMALL = ("pack_bytes_to_bytes", "unpack_bytes_from_bytes")
+KIB = 2**10
+BARE = "python -c pass"
+
+
+def parse() -> argparse.Namespace:
+    parser = contest.options(__doc__, "startup", rounds=21)
+    contest.add_old(parser)
+    return parser.parse_args()
+
+
+def commands(python: str, packed: str) -> dict[str, list[str]]:
+    """Return what is started, by name."""
+    blpk = [python, str(Path(python).with_name("blpk"))]
+    return {
+        BARE: [python, "-c", "pass"],
+        "import bloscpack": [python, "-c", "import bloscpack"],
+        "blpk --help": [*blpk, "--help"],
+        "blpk --version": [*blpk, "--version"],
+        "blpk info": [*blpk, "info", packed],
+    }
+
+
+def start(command: list[str], folder: str) -> tuple[float, str]:
+    """Return the seconds that a process takes, and its standard error."""
+    environment = contest.environment(command[0])
+    begin = time.perf_counter()
+    done = subprocess.run(
+        command,
+        check=True,
+        cwd=folder,  # elsewhere the modules of this folder might be found
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return time.perf_counter() - begin, done.stderr
+
+
+def imported(command: list[str], folder: str) -> list[str]:
+    """Return which of the heavy modules a command imports."""
+    _, told = start([command[0], "-X", "importtime", *command[1:]], folder)
+    modules = set(re.findall(r"\| +([\w.]+)$", told, re.MULTILINE))
+    return [name for name in HEAVY if name in modules]
+
+
+def run_processes(pythons: dict[str, str], folder: str, rounds: int) -> list[dict]:
+    """Return a row for every command of every Python, which take turns."""
+    packed = os.path.join(folder, "small.blp")
+    code = "import bloscpack as b, sys; b.pack_bytes_to_file(bytes(%d), sys.argv[1])"
+    start([pythons["new"], "-c", code % KIB, packed], folder)
+    entries = {
+        (side, name): command
+        for side, python in pythons.items()
+        for name, command in commands(python, packed).items()
+    }
+    loaded = {entry: imported(entries[entry], folder) for entry in entries}
+    seconds: dict = {entry: [] for entry in entries}
+    for _ in range(rounds):
+        for entry, command in entries.items():
+            seconds[entry].append(start(command, folder)[0])
+    median = {entry: statistics.median(times) for entry, times in seconds.items()}
+    rows = []
+    for side, name in entries:
+        row = {
+            "side": side,
+            "command": name,
+            "seconds": median[side, name],
+            "times": median[side, name] / median[side, BARE],
+            "imports": loaded[side, name],
+        }
+        rows.append(row)
+        print(
+            "%-7s %-17s %7.1f ms  %5.2f times python -c pass  imports: %s"
+            % (side, name, 1e3 * row["seconds"], row["times"], " ".join(row["imports"]))
+        )
+    return rows
+
+
+def run_small(pythons: dict[str, str], rounds: int) -> list[dict]:
+    """Return a row for packing and one for unpacking a kilobyte."""
+    sides = [contest.Contestant(name, python) for name, python in pythons.items()]
+    new, old = sides
+    job = {
+        "data": "walk",
+        "codec": "blosclz",
+        "nbytes": KIB,
+        "chunk_size": 2**20,
+        "nthreads": contest.CPUS,
+        "folder": None,
+        "repeat": 1000,
+    }
+    rows = []
+    for action in SMALL:
+        times = contest.rounds([(side, action) for side in sides], job, rounds)
+        row = {
+            "action": action,
+            "seconds": times[new, action],
+            "old_seconds": times[old, action],
+            "against_old": times[old, action] / times[new, action],
+        }
+        rows.append(row)
+        print(
+            "1 KB %-24s %6.1f µs  0.16.0: %6.1f µs  %5.2f times as fast"
+            % (
+                action,
+                1e6 * row["seconds"],
+                1e6 * row["old_seconds"],
+                row["against_old"],
+            )
+        )
+    for side in sides:
+        side.close()
+    return rows
+
+
+def main() -> None:
+    """Run, print, write."""
+    args = parse()
+    pythons = {"new": sys.executable, "0.16.0": contest.old_python(args.old)}
+    with contest.scratch(args.folder) as folder:
+        processes = run_processes(pythons, folder, args.rounds)
+    print()
+    small = run_small(pythons, args.rounds)
+    contest.write(args.json, processes=processes, small=small)
+
+
+if __name__ == "__main__":
+    main()

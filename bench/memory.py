@@ -1,0 +1,67 @@
+"""One action in a process of its own: prints the memory that it took, in bytes.
+
+Imports nothing that the action does not need. The line of numbers: the peak of the
+interpreter before any import, what was held before the action, with its modules and
+its input, the peak in the end, and the sizes of the input and of what was returned.
+"""
+
+import sys
+
+
+def held(name: str) -> int:
+    """Return VmRSS, the memory held now, or VmHWM, the most that was ever held."""
+    with open("/proc/self/status") as fp:
+        for line in fp:
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    raise SystemExit("needs a Linux that tells %s" % name)
+
+
+def read_array(path: str, nbytes: int):
+    """Return a file as an array of doubles, read into its place."""
+    import numpy
+
+    array = numpy.empty(nbytes // 8, dtype="f8")
+    with open(path, "rb") as fp:
+        fp.readinto(memoryview(array).cast("B"))
+    return array
+
+
+def read_bytes(path: str) -> bytes:
+    with open(path, "rb") as fp:
+        return fp.read()
+
+
+def main() -> None:
+    """Do the action of the command line."""
+    bare = held("VmHWM")
+    action, source, target, codec, chunk_size, nthreads = sys.argv[1:]
+    import os
+
+    import blosc  # noqa: F401  loads NumPy, whatever the action
+
+    import bloscpack as bp
+
+    function = getattr(bp, action)
+    options: dict = {"nthreads": int(nthreads)}
+    if action.startswith("pack"):
+        options["chunk_size"] = int(chunk_size)
+        options["blosc_args"] = bp.BloscArgs(cname=codec)
+    arguments: list = [source]
+    given = 0
+    if action.startswith("pack_ndarray") or action.endswith("from_bytes"):
+        given = os.path.getsize(source)
+        packs = action.startswith("pack")
+        arguments = [read_array(source, given) if packs else read_bytes(source)]
+    if action.endswith(("to_file", "file_from_file")):
+        arguments.append(target)
+    before = held("VmRSS")
+    result = function(*arguments, **options)
+    returned = 0
+    if result is not None:
+        returned = getattr(result, "nbytes", None) or len(result)
+    print(bare, before, held("VmHWM"), given, returned)
+
+
+if __name__ == "__main__":
+    main()

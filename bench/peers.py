@@ -1,0 +1,189 @@
+"""How others store an array in a file, and how this does: the table of the peers.
+
+Writing takes an array and a new path, reading a path; it returns an array, bytes, or
+the path of a plain file. What is not installed is in the table as the reason why.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import bloscpack as bp
+
+CHUNK = 2**20
+CLEVEL = 7  # of Blosc, everywhere
+
+
+class Peer(NamedTuple):
+    """How to write and how to read; a command reads a plain file."""
+
+    write: Callable[[np.ndarray, Path], Any]
+    read: Callable[[Path], Any]
+    is_command: bool = False
+
+
+def items_of_chunk(array: np.ndarray) -> tuple[int]:
+    return (min(CHUNK // array.itemsize, array.size),)
+
+
+def bloscpack(codec: str) -> Peer:
+    def write(array: np.ndarray, path: Path) -> None:
+        bp.pack_ndarray_to_file(array, path, blosc_args=bp.BloscArgs(cname=codec))
+
+    return Peer(write, bp.unpack_ndarray_from_file)
+
+
+def save() -> Peer:
+    def write(array: np.ndarray, path: Path) -> None:
+        with open(path, "wb") as fp:
+            np.save(fp, array)
+
+    return Peer(write, np.load)
+
+
+def savez() -> Peer:
+    def write(array: np.ndarray, path: Path) -> None:
+        with open(path, "wb") as fp:
+            np.savez_compressed(fp, array)
+
+    def read(path: Path) -> np.ndarray:
+        with np.load(path) as arrays:
+            return arrays["arr_0"]
+
+    return Peer(write, read)
+
+
+def gzip_module() -> Peer:
+    def write(array: np.ndarray, path: Path) -> None:
+        with gzip.open(path, "wb", compresslevel=6) as fp:
+            fp.write(memoryview(array).cast("B"))
+
+    def read(path: Path) -> bytes:
+        with gzip.open(path) as fp:
+            return fp.read()
+
+    return Peer(write, read)
+
+
+def plain_of(path: Path) -> Path:
+    """Return where the plain file for a command lies."""
+    return path.with_suffix(".plain")
+
+
+def command(name: str, *options: str) -> Peer:
+    if shutil.which(name) is None:
+        raise ImportError("no command %r" % name)
+    start = [name, *options, "-q", "-f"]
+    output = ["-o"] if name == "zstd" else []
+
+    def write(array: np.ndarray, path: Path) -> None:
+        subprocess.run([*start, plain_of(path), *output, path], check=True)
+
+    def read(path: Path) -> Path:
+        target = path.with_suffix(".out")
+        done = subprocess.run(
+            [*start, "-d", path, *output, target], stderr=subprocess.PIPE
+        )
+        if done.returncode:
+            raise ValueError("%s: %r" % (name, done.stderr))
+        return target
+
+    return Peer(write, read, is_command=True)
+
+
+def blosc2() -> Peer:
+    import blosc2
+
+    def write(array: np.ndarray, path: Path) -> None:
+        blosc2.asarray(
+            array,
+            urlpath=str(path),
+            mode="w",
+            chunks=items_of_chunk(array),
+            cparams={"codec": blosc2.Codec.LZ4, "clevel": CLEVEL},
+        )
+
+    return Peer(write, lambda path: blosc2.open(str(path), mode="r")[:])
+
+
+def zarr() -> Peer:
+    import zarr
+
+    blosc = zarr.codecs.BloscCodec(cname="lz4", clevel=CLEVEL, shuffle="shuffle")
+
+    def write(array: np.ndarray, path: Path) -> None:
+        zarr.create_array(
+            str(path), data=array, chunks=items_of_chunk(array), compressors=blosc
+        )
+
+    return Peer(write, lambda path: zarr.open_array(str(path), mode="r")[:])
+
+
+def hdf5() -> Peer:
+    import h5py
+    import hdf5plugin
+
+    shuffle = hdf5plugin.Blosc.SHUFFLE
+    blosc = hdf5plugin.Blosc(cname="lz4", clevel=CLEVEL, shuffle=shuffle)
+
+    def write(array: np.ndarray, path: Path) -> None:
+        with h5py.File(path, "w") as fp:
+            fp.create_dataset("a", data=array, chunks=items_of_chunk(array), **blosc)
+
+    def read(path: Path) -> np.ndarray:
+        with h5py.File(path) as fp:
+            return fp["a"][:]
+
+    return Peer(write, read)
+
+
+TABLE: dict[str, Callable[[], Peer]] = {
+    "bloscpack blosclz": lambda: bloscpack("blosclz"),
+    "bloscpack lz4": lambda: bloscpack("lz4"),
+    "bloscpack zstd": lambda: bloscpack("zstd"),
+    "np.save": save,
+    "np.savez_compressed": savez,
+    "gzip.open, level 6": gzip_module,
+    "zstd -T0": lambda: command("zstd", "-T0"),
+    "lz4": lambda: command("lz4"),
+    "blosc2 lz4": blosc2,
+    "zarr 3, Blosc lz4": zarr,
+    "h5py, Blosc lz4": hdf5,
+}
+
+
+def available() -> tuple[dict[str, Peer], dict[str, str]]:
+    """Return the peers that are there, and why the others are not."""
+    there, missing = {}, {}
+    for name, make in TABLE.items():
+        try:
+            there[name] = make()
+        except (ImportError, AttributeError) as error:
+            missing[name] = str(error)
+    return there, missing
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a peer wrote: one, or those in a folder."""
+    found = path.rglob("*") if path.is_dir() else [path]
+    return [file for file in found if file.is_file()]
+
+
+def size_of(path: Path) -> int:
+    return sum(os.path.getsize(file) for file in files_of(path))
+
+
+def remove(path: Path) -> None:
+    """Remove what a peer wrote and read."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    for file in (path, path.with_suffix(".out")):
+        file.unlink(missing_ok=True)

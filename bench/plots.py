@@ -1,0 +1,171 @@
+"""Plots of the figures in results/, as PNG files beside them; needs matplotlib."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).absolute().parent
+# side of a contest → the column with its time in multiples of ours
+SIDES = {"limit": "against_limit", "this": "", "0.16.0": "against_old"}
+MARKERS = "xsv^<>P*Dd"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", default=str(HERE / "results"))
+    parser.add_argument("names", nargs="*", default=list(PLOTS), help="which plots")
+    return parser.parse_args()
+
+
+def panels(rows: int, columns: int, width: float = 4, height: float = 3):
+    """Return a figure and a table of axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # no window
+    from matplotlib import pyplot
+
+    return pyplot.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        figsize=(width * columns, height * rows),
+        layout="constrained",
+    )
+
+
+def unique(rows: list[dict], key: str) -> list:
+    """Return the values of a column, in their order."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def where(rows: list[dict], **values: object) -> list[dict]:
+    """Return the rows that have these values."""
+    return [row for row in rows if all(row[k] == v for k, v in values.items())]
+
+
+def pipeline(result: dict) -> Any:
+    """Draw throughput against the limit: a panel a data set and action."""
+    rows = result["rows"]
+    actions, names = unique(rows, "action"), unique(rows, "data")
+    figure, axes = panels(len(actions), len(names), height=2.2)
+    for i, action in enumerate(actions):
+        for j, name in enumerate(names):
+            mine = where(rows, action=action, data=name)
+            gigabytes = result["mib"] * 2**20 / 1e9
+            axis = axes[i][j]
+            for k, (label, key) in enumerate(SIDES.items()):
+                places = [x + 0.27 * (k - 1) for x in range(len(mine))]
+                seconds = [row["seconds"] * row.get(key, 1) for row in mine]
+                speeds = [gigabytes / each for each in seconds]
+                axis.bar(places, speeds, 0.25, label=label)
+            axis.set_xticks(range(len(mine)), [row["codec"] for row in mine])
+            axis.set_title("%s, %s" % (action, name), fontsize=8)
+            axis.set_ylabel("GB/s")
+    axes[0][0].legend(fontsize=7)
+    return figure
+
+
+def chunk_size(result: dict) -> Any:
+    """Draw speeds and ratio against chunk size: a row of panels a data set."""
+    rows = result["rows"]
+    names, actions = unique(rows, "data"), unique(rows, "action")
+    figure, axes = panels(len(names), len(actions) + 1)
+    for i, name in enumerate(names):
+        for codec in unique(rows, "codec"):
+            for j, action in enumerate(actions):
+                mine = where(rows, data=name, codec=codec, action=action)
+                chunks = [row["chunk"] for row in mine]
+                speeds = [row["speed"] for row in mine]
+                line = axes[i][j].plot(chunks, speeds, "o-", label=codec)[0]
+                axes[i][j].plot(
+                    chunks,
+                    [row["old_speed"] for row in mine],
+                    "x--",
+                    color=line.get_color(),
+                    label=codec + ", 0.16.0",
+                )
+                axes[i][j].set(title="%s, %s" % (action, name), ylabel="MB/s")
+            ratios = [row["ratio"] for row in mine]
+            axes[i][-1].plot(chunks, ratios, "o-", label=codec)
+            axes[i][-1].set(title="ratio, %s" % name, ylim=(0, None))
+        for axis in axes[i]:
+            axis.set_xlabel("chunk size")
+            axis.title.set_fontsize(8)
+    axes[0][0].legend(fontsize=7)
+    return figure
+
+
+def scaling(result: dict) -> Any:
+    """Draw speed over threads beside that of the limit: a panel a data set, action."""
+    rows = result["rows"]
+    names, actions = unique(rows, "data"), unique(rows, "action")
+    figure, axes = panels(len(names), len(actions))
+    for i, name in enumerate(names):
+        for j, action in enumerate(actions):
+            axis = axes[i][j]
+            for codec in unique(rows, "codec"):
+                mine = where(rows, data=name, codec=codec, action=action)
+                threads = [row["threads"] for row in mine]
+                speeds = [row["speed"] for row in mine]
+                limits = [row["speed"] / row["against_limit"] for row in mine]
+                line = axis.plot(threads, speeds, "o-", label=codec)[0]
+                color = line.get_color()
+                axis.plot(threads, limits, ":", color=color, label=codec + ", limit")
+            axis.set_title("%s, %s" % (action, name), fontsize=8)
+            axis.set(xlabel="threads", ylabel="MB/s", xticks=threads)
+    axes[0][0].legend(fontsize=7)
+    return figure
+
+
+def peers(result: dict) -> Any:
+    """Draw ratio against speed: a row of panels for writing, and one for reading."""
+    rows = result["rows"]
+    names = unique(rows, "data")
+    figure, axes = panels(2, len(names), height=3.5)
+    for i, speed in enumerate(("write", "read")):
+        for j, name in enumerate(names):
+            axis = axes[i][j]
+            mine = where(rows, data=name)
+            for k, row in enumerate(mine):
+                ours = row["peer"].startswith("bloscpack")
+                marker = "o" if ours else MARKERS[k % len(MARKERS)]
+                axis.plot(row[speed], row["ratio"], marker, label=row["peer"])
+            top = 1.2 * max(row["ratio"] for row in mine)
+            wide = "log" if top > 10 else "linear"
+            axis.set(xscale="log", yscale=wide, ylim=(0.9, top))
+            axis.set(title=name, xlabel="%s MB/s" % speed, ylabel="ratio")
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("")
+            axis.yaxis.set_minor_formatter("")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right upper")
+    return figure
+
+
+PLOTS: dict[str, Callable[[dict], Any]] = {
+    "pipeline": pipeline,
+    "chunk_size": chunk_size,
+    "scaling": scaling,
+    "peers": peers,
+}
+
+
+def main() -> None:
+    """Draw what there are figures for."""
+    args = parse()
+    for name in args.names:
+        source = Path(args.results) / (name + ".json")
+        if not source.exists():
+            print("skipped: no %s" % source.name)
+            continue
+        figure = PLOTS[name](json.loads(source.read_text()))
+        figure.savefig(source.with_suffix(".png"), dpi=120)
+        print(source.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
