@@ -25,7 +25,7 @@ from .chunks import (
 from .compat import sibling_names
 from .exceptions import StorageError, locating
 from .frames import Frame
-from .headers import BloscpackHeader
+from .headers import BloscpackHeader, check_range
 from .parallel import for_each
 from .pretty import double_pretty_size
 from .ranges import Workspace
@@ -44,6 +44,7 @@ QUICK_CHUNK = 128 * 2**10
 # Chunks from this many bytes on have enough blocks to be shared.
 LARGE_CHUNK = 2 * 2**20
 MAX_BLOSC_THREADS = 256
+MAX_THREADS = 2**16
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -304,7 +305,9 @@ def pack(
 
 def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """Return how many threads to use: no more than there are chunks."""
-    count = available_cpus() if nthreads is None else max(1, nthreads)
+    if nthreads is not None:
+        check_range("nthreads", nthreads, 1, MAX_THREADS)
+    count = available_cpus() if nthreads is None else nthreads
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
 

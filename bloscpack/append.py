@@ -21,7 +21,7 @@ from .chunks import check_digest, compress, decompress, own_settings
 from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
-from .durable import Undo, check_distinct
+from .durable import Undo, check_distinct, read_up_to
 from .exceptions import (
     FormatVersionMismatch,
     NoMetadataFound,
@@ -31,7 +31,6 @@ from .exceptions import (
     UsageError,
     locating,
 )
-from .file_io import read_up_to
 from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
 from .parallel import for_each
@@ -131,7 +130,8 @@ def _new_section(
         raise NoMetadataFound("unable to seek to metadata if it does not exist")
     if old_header is None:
         return None
-    if is_array(beginning.metadata) or is_array(metadata):
+    if "numpy" in (_container(beginning.metadata), _container(metadata)):
+        # Only here, because NumPy takes long to import.
         from .arrays import appended_metadata
 
         nbytes = header.nbytes or 0
@@ -148,9 +148,8 @@ def _new_section(
     return metadata_section.encode_again(metadata, beginning.metadata, old_header)
 
 
-def is_array(metadata: Any) -> bool:
-    """Return whether the metadata are those of an array."""
-    return isinstance(metadata, dict) and metadata.get("container") == "numpy"
+def _container(metadata: Any) -> Any:
+    return metadata.get("container") if isinstance(metadata, dict) else None
 
 
 def append_fp(

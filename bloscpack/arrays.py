@@ -154,11 +154,16 @@ def describe(ndarray: Array) -> dict[str, Any]:
     }
 
 
+def is_array(metadata: Any) -> bool:
+    """Return whether the metadata are those of an array."""
+    return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
+
+
 class Description:
     """The metadata of an array, checked; ``nbytes`` is what shape and dtype need."""
 
     def __init__(self, metadata: Any) -> None:
-        if not isinstance(metadata, dict) or metadata.get("container") != CONTAINER:
+        if not is_array(metadata):
             raise NotANumpyArray(
                 "expected the metadata of an array, found %.200r" % (metadata,),
                 section="metadata",
@@ -225,8 +230,12 @@ def appended_metadata(
     whole rows, and `FormatError` if shape and data disagree.
     """
     if replacement is not None:
-        if isinstance(replacement, dict) and replacement.get("container") == CONTAINER:
-            Description(replacement).check_nbytes(nbytes + new_size)
+        if not is_array(replacement):
+            raise DoesNotFit(
+                "the new metadata do not describe the array that the file holds: they "
+                "need its dtype, shape, order and container"
+            )
+        Description(replacement).check_nbytes(nbytes + new_size)
         return replacement
     old = Description(metadata)
     old.check_nbytes(nbytes)

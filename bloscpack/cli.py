@@ -1,7 +1,8 @@
 """``blpk``: its arguments, its messages and its exit codes.
 
 Exit codes: 0 done; 1 could not (missing, exists, not a Bloscpack file, no space);
-2 wrong usage; 3 damaged data found; 130 interrupted. Errors go to standard error.
+2 wrong usage; 3 damaged data found; 130 interrupted, 143 terminated. Errors go to
+standard error.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from .defaults import (
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
+from .durable import standard_stream
 from .exceptions import (
     BloscpackError,
     FileNotFound,
     FormatError,
+    FormatVersionMismatch,
     NotReadable,
     UsageError,
 )
@@ -45,6 +48,8 @@ EXIT_COULD_NOT = 1
 EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
+# Shells add the number of the signal that ended a program.
+SIGNAL_BASE = 128
 
 MAX_THREADS = 256
 BITSHUFFLE = 2
@@ -56,6 +61,28 @@ class Refusal(BloscpackError):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class Terminated(BaseException):
+    """The process has been asked to end; everything is left as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end the program the way that Ctrl-C does."""
+    import signal
+
+    def terminate(number: int, frame: object) -> NoReturn:
+        raise Terminated(number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        # A program started with nohup goes on.
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, terminate)
 
 
 class BloscPackCustomFormatter(argparse.HelpFormatter):
@@ -380,7 +407,16 @@ def process_compression_args(args: argparse.Namespace) -> tuple[str, str, Any]:
     from .args import BloscArgs
 
     blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
-    return args.in_file, args.out_file or args.in_file + EXTENSION, blosc_args
+    if args.out_file is not None:
+        return args.in_file, args.out_file, blosc_args
+    if os.path.exists(args.in_file) and not (
+        os.path.isfile(args.in_file) or os.path.isdir(args.in_file)
+    ):
+        raise Refusal(
+            "input '%s' is no regular file, so <out_file> must be given" % args.in_file,
+            EXIT_USAGE,
+        )
+    return args.in_file, args.in_file + EXTENSION, blosc_args
 
 
 def process_decompression_args(args: argparse.Namespace) -> tuple[str, str]:
@@ -390,7 +426,9 @@ def process_decompression_args(args: argparse.Namespace) -> tuple[str, str]:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
     _check_extension("input file", args.in_file)
-    return args.in_file, args.out_file or args.in_file[: -len(EXTENSION)]
+    if args.out_file is not None:
+        return args.in_file, args.out_file
+    return args.in_file, args.in_file[: -len(EXTENSION)]
 
 
 def process_append_args(args: argparse.Namespace) -> tuple[str, str]:
@@ -427,6 +465,9 @@ def process_metadata_args(args: argparse.Namespace) -> Any:
 
 def _run(args: argparse.Namespace) -> None:
     """Do what the arguments ask for."""
+    out_file = getattr(args, "out_file", None)
+    if out_file and os.path.exists(out_file) and standard_stream(os.stat(out_file)):
+        log.keep_out_of_output()
     process_nthread_arg(args)
     if args.subcommand in ("compress", "c"):
         log.verbose("getting ready for compression")
@@ -455,15 +496,14 @@ def _exit_code(error: BaseException) -> int:
     return EXIT_COULD_NOT
 
 
-def _message(error: BaseException, args: argparse.Namespace | None) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return "'%s': %s" % (error.filename, error.strerror)
     text = str(error) or type(error).__name__
     if (
-        args is not None
-        and args.subcommand in ("info", "i")
-        and isinstance(error, FormatError)
+        isinstance(error, FormatError)
         and error.section == "header"
+        and not isinstance(error, FormatVersionMismatch)
     ):
         text += "\nThis might not be a bloscpack compressed file."
     return text
@@ -481,14 +521,22 @@ def main(argv: list[str] | None = None) -> None:
         log.set_level(
             log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
         )
+        if argv is None:
+            _end_in_order()
         log.debug("command line argument parsing complete")
         log.debug("command line arguments are: ")
         for name, value in sorted(vars(args).items()):
             log.debug("    %s: %s" % (name, value))
         _run(args)
         log.flush()
+    except BrokenPipeError:
+        # Whoever read what was written has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(EXIT_COULD_NOT)
+    except Terminated as error:
+        log.error("terminated", SIGNAL_BASE + error.number)
     except (BloscpackError, OSError) as error:
-        log.error(_message(error, args), _exit_code(error))
+        log.error(_message(error), _exit_code(error))
     except KeyboardInterrupt:
         log.error("interrupted", EXIT_INTERRUPTED)
 

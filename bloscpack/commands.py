@@ -13,6 +13,7 @@ from . import log
 from .args import BloscArgs, BloscpackArgs
 from .chunks import decode_header as decode_chunk_header
 from .constants import BLOSC_HEADER_LENGTH
+from .durable import standard_stream
 from .exceptions import FileNotFound, FormatError, StorageError, UsageError
 from .headers import BloscpackHeader, decode_blosc_flags, decode_blosc_header
 
@@ -39,7 +40,9 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if not out_file:
         raise UsageError("the name '%s' leaves none for the output" % in_file)
     if os.path.exists(out_file):
-        if stat.S_ISREG(os.stat(out_file).st_mode) and not args.force:
+        status = os.stat(out_file)
+        streamed = not stat.S_ISREG(status.st_mode) or standard_stream(status)
+        if not (streamed or args.force):
             raise StorageError("output file '%s' exists!" % out_file)
         log.verbose("overwriting existing file: '%s'" % out_file)
     log.verbose("input file is: '%s'" % in_file)

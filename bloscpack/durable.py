@@ -7,6 +7,7 @@ changed in place, and puts them back when the change fails.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from .chunks import Buffer
 
     Path = str | os.PathLike[str]
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
@@ -45,12 +49,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     symbolic link is followed; permissions are those of the file replaced, or those
     that any new file gets. What is no regular file, like a pipe, is written directly.
     """
+    name = os.fspath(path)
     try:
-        status = os.stat(path)
+        status = os.stat(name)
     except FileNotFoundError:
         mode = None
     else:
-        descriptor = _standard_stream(status)
+        descriptor = standard_stream(status)
+        if descriptor is not None:
+            descriptor = os.dup(descriptor)
         if descriptor is not None or not stat.S_ISREG(status.st_mode):
             with _open_stream(path if descriptor is None else descriptor) as stream:
                 yield stream
@@ -68,8 +75,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             if mode is not None:
                 os.chmod(temporary, mode)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            error.filename = name
         raise
 
 
@@ -85,15 +94,15 @@ def _open_stream(target: Path | int) -> Stream:
     return Stream(io.FileIO(target, "w"))
 
 
-def _standard_stream(status: os.stat_result) -> int | None:
-    """Return a new descriptor for standard output or error, if that is the target.
+def standard_stream(status: os.stat_result) -> int | None:
+    """Return the descriptor of standard output or error, if that is the target.
 
     It may be a regular file, that the shell has opened and goes on to write to.
     """
     for descriptor in (1, 2):
         try:
             if os.path.samestat(status, os.fstat(descriptor)):
-                return os.dup(descriptor)
+                return descriptor
         except OSError:
             continue  # closed
     return None
@@ -126,6 +135,19 @@ def write_all(fp: Any, data: Buffer) -> None:
             raise StorageError("the output takes no more data")
 
 
+def read_up_to(fp: Any, size: int) -> bytes:
+    """Return `size` bytes of a file object, fewer only at its end."""
+    data: bytes = fp.read(size) or b""
+    if len(data) == size or not data:
+        return data
+    pieces = [data]
+    missing = size - len(data)
+    while missing and (data := fp.read(missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)
+
+
 class Undo:
     """Changes to an open file that are taken back if they can't all be made.
 
@@ -138,6 +160,8 @@ class Undo:
     def __init__(self, fp: Any) -> None:
         self._fp = fp
         self._length = fp.seek(0, os.SEEK_END)
+        # What a buffer could not write it would write later, over what was put back.
+        self._raw = fp.raw if isinstance(fp, io.BufferedRandom) else fp
         # Everything from here on is kept already.
         self._kept_from = self._length
         self._kept: list[tuple[int, bytes]] = []
@@ -145,31 +169,36 @@ class Undo:
     def _keep(self, start: int, stop: int) -> None:
         stop = min(stop, self._kept_from)
         if start < stop:
-            self._fp.seek(start)
-            self._kept.append((start, self._fp.read(stop - start)))
+            self._raw.seek(start)
+            self._kept.append((start, read_up_to(self._raw, stop - start)))
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Write `data` at `offset`."""
         self._keep(offset, offset + len(data))
-        self._fp.seek(offset)
-        write_all(self._fp, data)
+        self._raw.seek(offset)
+        write_all(self._raw, data)
 
     def truncate(self, length: int) -> None:
         """Cut the file at `length`."""
         self._keep(length, self._kept_from)
         self._kept_from = min(self._kept_from, length)
-        self._fp.truncate(length)
+        self._raw.truncate(length)
 
     def __enter__(self) -> Undo:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
-        if error_type is None:
-            self._fp.flush()
-            return
+        if error_type is not None:
+            self._restore()
+        self._raw.flush()
+        # The buffer forgets what it has read.
+        self._fp.seek(0, os.SEEK_END)
+
+    def _restore(self) -> None:
+        if self._raw.seek(0, os.SEEK_END) > self._length:
+            self._raw.truncate(self._length)  # first: this may be what makes room
         # Backwards: where two changes met, the first one kept the oldest bytes.
         for offset, data in reversed(self._kept):
-            self._fp.seek(offset)
-            write_all(self._fp, data)
-        self._fp.truncate(self._length)
-        self._fp.flush()
+            self._raw.seek(offset)
+            write_all(self._raw, data)
+        self._raw.truncate(self._length)

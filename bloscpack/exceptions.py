@@ -59,7 +59,18 @@ class NotReadable(FormatError):
 
 
 class UsageError(BloscpackError, ValueError):
-    """The caller asked for something that can't be done."""
+    """The caller asked for something that can't be done.
+
+    ``filename`` is the file that it can't be done to, if there is one.
+    """
+
+    filename: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.filename is None:
+            return text
+        return "%s (file '%s')" % (text, self.filename)
 
 
 class UsageTypeError(UsageError, TypeError):

@@ -35,7 +35,7 @@ from .chunks import decompress, decompress_into, own_settings, plain_size
 from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import check_distinct, replacing, write_all
+from .durable import check_distinct, read_up_to, replacing, write_all
 from .exceptions import FormatError, StorageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
@@ -302,19 +302,6 @@ def _check_complete(i: int, size: int, found: int) -> None:
             "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
             % (size, i, found)
         )
-
-
-def read_up_to(fp: Any, size: int) -> bytes:
-    """Return `size` bytes of a file object, fewer only at its end."""
-    data: bytes = fp.read(size) or b""
-    if len(data) == size or not data:
-        return data
-    pieces = [data]
-    missing = size - len(data)
-    while missing and (data := fp.read(missing)):
-        pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)
 
 
 class PlainBytesSource(PlainSource):

@@ -105,7 +105,8 @@ def check_options_zero(options: str, indices: Iterable[int]) -> None:
     for index in indices:
         if options[index] != "0":
             raise FormatError(
-                "Element %d was non-zero when attempting to decode options" % index,
+                "Element %d was non-zero when attempting to decode options: '%s'"
+                % (index, options),
                 section="header",
             )
 
@@ -326,7 +327,7 @@ def find_layout(prefix: bytes) -> int:
     Implements "Telling the layouts apart" of docs/format.rst: layout 0 has no
     version byte, so its number of chunks may look like one.
     """
-    if len(prefix) >= 8:
+    if len(prefix) >= len(MAGIC):
         check_magic(prefix)
     if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
         version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(

@@ -16,6 +16,7 @@ VERBOSITY_LEVELS = (NORMAL, VERBOSE, DEBUG)
 _RANKS = {level: rank for rank, level in enumerate(VERBOSITY_LEVELS)}
 
 LEVEL = NORMAL
+OUTPUT_IS_DATA = False
 PREFIX = "bloscpack.py"
 
 
@@ -33,6 +34,12 @@ def set_prefix(prefix: str) -> None:
     """Begin every line with `prefix`."""
     global PREFIX
     PREFIX = prefix
+
+
+def keep_out_of_output() -> None:
+    """Say everything on standard error from now on: standard output is for data."""
+    global OUTPUT_IS_DATA
+    OUTPUT_IS_DATA = True
 
 
 def enabled(level: str) -> bool:
@@ -65,7 +72,7 @@ def verbose(message: str, level: str = VERBOSE) -> None:
             "Desired level '%s' is not one of %s" % (level, VERBOSITY_LEVELS)
         )
     if enabled(level):
-        _write(sys.stdout, message)
+        _write(sys.stderr if OUTPUT_IS_DATA else sys.stdout, message)
 
 
 def debug(message: str, *args: object) -> None:

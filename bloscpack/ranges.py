@@ -13,7 +13,7 @@ import os
 import stat
 import threading
 
-from .exceptions import FormatError
+from .exceptions import FormatError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PIECE = 2**20
 
 
 class opened:
-    """An open file; a `FormatError` in the block gets its name."""
+    """An open file; errors about its content or its use get its name."""
 
     def __init__(self, path: Path, mode: str = "rb") -> None:
         self._path = path
@@ -40,8 +40,10 @@ class opened:
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         self._fp.close()
-        if isinstance(error, FormatError) and error.filename is None:
-            error.filename = os.fspath(self._path)
+        # Not those about an argument, which are no RuntimeError.
+        about_file = isinstance(error, (FormatError, RuntimeError))
+        if about_file and isinstance(error, (FormatError, UsageError)):
+            error.filename = error.filename or os.fspath(self._path)
 
 
 def bytes_left(fp: Any) -> int | None:

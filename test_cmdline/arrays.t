@@ -45,12 +45,12 @@ grow that way.
   $ cp table.blp before
   $ printf 1234 > item
   $ blpk a table.blp item
-  blpk: error: '4' bytes are to be appended to an array of shape (220, 3) and dtype 'int32', whose rows have '12' bytes
+  blpk: error: '4' bytes are to be appended to an array of shape (220, 3) and dtype 'int32', whose rows have '12' bytes (file 'table.blp')
   [1]
   $ cmp table.blp before
   $ cp fortran.blp before
   $ blpk a fortran.blp ones
-  blpk: error: an array of shape (4, 5) and order 'F' can't grow along its first axis
+  blpk: error: an array of shape (4, 5) and order 'F' can't grow along its first axis (file 'fortran.blp')
   [1]
   $ cmp fortran.blp before
 

@@ -49,6 +49,7 @@ Errors and exit codes.
   $ cp numbers text.blp
   $ blpk d text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)
+  blpk: error: This might not be a bloscpack compressed file.
   [1]
   $ blpk i text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)

@@ -50,7 +50,7 @@ What can't be replaced leaves the data alone too.
 
   $ cp numbers.blp before
   $ blpk a -m other numbers.blp numbers
-  blpk: error: you requested to update metadata, but this has not changed
+  blpk: error: you requested to update metadata, but this has not changed (file 'numbers.blp')
   [1]
   $ python3 -c "import json; print(json.dumps([str(i * i) for i in range(2000)]))" > big
   $ blpk a -m big numbers.blp numbers
@@ -60,7 +60,7 @@ What can't be replaced leaves the data alone too.
   $ blpk -f c numbers
   $ cp numbers.blp before
   $ blpk a -m other numbers.blp numbers
-  blpk: error: unable to seek to metadata if it does not exist
+  blpk: error: unable to seek to metadata if it does not exist (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
 

@@ -16,6 +16,7 @@ from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import (
     ChecksumMismatch,
+    DoesNotFit,
     FormatError,
     FormatVersionMismatch,
     MetadataSectionTooSmall,
@@ -676,3 +677,15 @@ def test_failure_names_the_file(tmp_path):
         append(tmp_path / "a.blp", tmp_path / "new")
     assert str(tmp_path / "a.blp") == caught.value.filename
     assert bytes(original) == (tmp_path / "a.blp").read_bytes()
+
+
+def test_metadata_that_do_not_describe_the_array():
+    array = np.arange(30.0).reshape(10, 3)
+    fp = io.BytesIO(bloscpack.pack_ndarray_to_bytes(array))
+    before = fp.getvalue()
+    for metadata in ({"a": 1}, None, [], {"container": "other"}):
+        with pytest.raises(DoesNotFit, match="do not describe the array"):
+            append_fp(fp, io.BytesIO(bytes(24)), 24, metadata=metadata or {})
+        with pytest.raises(DoesNotFit, match="do not describe the array"):
+            rewrite_metadata_fp(fp, metadata or {})
+        assert before == fp.getvalue()

@@ -353,3 +353,77 @@ def test_the_command_needs_no_blosc_to_show_its_errors(tmp_path: Path) -> None:
     )
     assert "1 False False\n" == answer.stdout
     assert "blpk: error: input file 'missing' does not exist!\n" == answer.stderr
+
+
+# What a full disk, a signal or a hasty option must not destroy
+
+
+@posix
+@pytest.mark.parametrize("chunk_size", ["1K", "4K", "64K", "1M"])
+@pytest.mark.parametrize("blocks", [700, 820, 980])
+def test_append_without_room_on_disk(
+    folder: Path, chunk_size: str, blocks: int
+) -> None:
+    plain = os.urandom(300_000)
+    (folder / "random").write_bytes(plain)
+    assert 0 == blpk(folder, "c", "-z", chunk_size, "random").returncode
+    before = (folder / "random.blp").read_bytes()
+    code = 'ulimit -f %d; exec "$@"' % blocks
+    answer = subprocess.run(
+        ["/bin/bash", "-c", code, "sh", *COMMAND, "a", "random.blp", "random"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    if answer.returncode:
+        assert before == (folder / "random.blp").read_bytes()
+    else:
+        assert 0 == blpk(folder, "d", "random.blp", "twice").returncode
+        assert 2 * plain == (folder / "twice").read_bytes()
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_terminated(folder: Path, number: signal.Signals) -> None:
+    os.mkfifo(folder / "pipe")
+    before = names(folder)
+    with subprocess.Popen(
+        [*COMMAND, "-f", "c", "-z", "16K", "pipe", "out"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            with open(folder / "pipe", "wb", buffering=0) as pipe:
+                pipe.write(PLAIN)
+                process.send_signal(number)
+                _, stderr = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert 128 + number == process.returncode
+    assert b"blpk: error: terminated\n" == stderr
+    assert before == names(folder)
+
+
+@posix
+@pytest.mark.parametrize("options", [(), ("-v",)])
+def test_standard_output_is_for_data(folder: Path, options: tuple[str, ...]) -> None:
+    (folder / "m.json").write_text('{"unit": "m"}')
+    assert 0 == blpk(folder, "c", "-m", "m.json", "plain").returncode
+    # Into a pipe, and into a file that the shell has opened.
+    answer = blpk(folder, *options, "d", "plain.blp", "/dev/stdout")
+    assert (0, PLAIN) == (answer.returncode, answer.stdout)
+    with open(folder / "out", "wb") as out:
+        answer = blpk(folder, *options, "d", "plain.blp", "/dev/stdout", stdout=out)
+    assert PLAIN == (folder / "out").read_bytes()
+    assert b"blpk: {'unit': 'm'}\n" in answer.stderr
+
+
+@posix
+def test_pipe_without_a_name_for_the_output(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    answer = blpk(folder, "c", "pipe")
+    assert 2 == answer.returncode
+    assert b"so <out_file> must be given" in answer.stderr
