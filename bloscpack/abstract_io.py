@@ -64,9 +64,12 @@ class Endpoint:
         super().__init_subclass__(**kwargs)
         # A class that defines one of these hooks means it to be called, also where it
         # inherits those that are used instead from an endpoint of ours.
-        defined = cls.__dict__
-        if "concurrent" not in defined and defined.keys() & cls._hooks_of_one_thread:
-            cls.concurrent = False
+        for base in cls.__mro__:
+            if "concurrent" in base.__dict__:
+                return
+            if base.__dict__.keys() & cls._hooks_of_one_thread:
+                cls.concurrent = False
+                return
 
 
 class PlainSource(Endpoint, abc.ABC):
@@ -142,11 +145,12 @@ class CompressedSource(Endpoint, abc.ABC):
         """Yield for each chunk what `load` needs, in the thread of the caller."""
         start = 0
         for number, content in enumerate(self):
-            compressed = content[0]
+            # It may use its buffers again for the next chunk.
+            compressed, digest = map(bytes, content)
             with locating(number, self.chunk_offset):
                 header = decode_header(compressed)
             frame = Frame(number, self.chunk_offset, start, header)
-            frame.content = content
+            frame.content = compressed, digest
             start += header.nbytes
             yield frame
 
@@ -268,6 +272,7 @@ def pack(
     metadata_args = MetadataArgs() if metadata_args is None else metadata_args
     blosc_args.check()
     bloscpack_args.check()
+    effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
         log.debug(blosc_args.pformat())
         log.debug(bloscpack_args.pformat())
@@ -372,9 +377,14 @@ def _compress_all(
     blosc_args: BloscArgs,
     nthreads: int,
 ) -> None:
-    tasks = source.tasks() if source.concurrent else iter(source)
-    load = source.load if source.concurrent else _as_it_is
     compress_func = source.compress_func
+    if source.concurrent:
+        tasks = source.tasks()
+    elif compress_func is compress_chunk:
+        tasks = map(bytes, source)  # it may use its buffer again for the next chunk
+    else:
+        tasks = iter(source)
+    load = source.load if source.concurrent else _as_it_is
     if compress_func is compress_chunk:
         compress_func = compress  # the settings have been entered
     checksum = header.checksum_impl
@@ -417,7 +427,8 @@ def unpack(
         nthreads = share_threads(nthreads, nchunks, chunk_size)
         quick = header is not None and chunk_size < QUICK_CHUNK
         _decompress_all(source, sink, nchunks, nthreads, quick)
-    sink.finalize()
+    if sink.concurrent:
+        sink.finalize()
 
 
 def _decompress_all(
@@ -430,7 +441,8 @@ def _decompress_all(
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     checksum = source.checksum_impl
     workspace = Workspace()
-    sink.start()
+    if sink.concurrent:
+        sink.start()
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
         compressed, digest = source.load(frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import MutableMapping
 
 from .pretty import double_pretty_size
@@ -83,4 +84,4 @@ class MutableMappingObject(Base):
 
     def copy(self: Self) -> Self:
         """Return a new record with the same fields."""
-        return type(self)(**dict(self))
+        return copy.copy(self)

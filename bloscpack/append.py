@@ -9,7 +9,6 @@ table is trusted, and the last chunk's digest is checked before it is written ag
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import contextmanager
 
 from . import log
@@ -21,7 +20,7 @@ from .chunks import check_digest, compress, decompress, own_settings
 from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
-from .durable import Undo, check_distinct, read_up_to
+from .durable import Undo, check_distinct, size_of
 from .exceptions import (
     FormatVersionMismatch,
     NoMetadataFound,
@@ -35,7 +34,7 @@ from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
 from .parallel import for_each
 from .pretty import double_pretty_size
-from .ranges import Cursor, opened
+from .ranges import Cursor, opened, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -83,7 +82,8 @@ def plan_append(
     """
     old = beginning.header
     last_nbytes = old.last_chunk if old.nchunks else 0
-    chunk_size = _grown_chunk_size(old, last_nbytes + new_size)
+    itemsize = _itemsize(beginning.metadata)
+    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
     fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
     sizes = [fill] if old.nchunks else []
     nchunks_new, last_chunk = 0, last_nbytes + fill
@@ -106,7 +106,7 @@ def plan_append(
     return Plan(header, section, 0, ends[0], sizes)
 
 
-def _grown_chunk_size(header: BloscpackHeader, nbytes: int) -> int:
+def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
     """Return the chunk size to go on with, when the file will hold `nbytes`.
 
     A single chunk was cut to the size of its input, which would make many small
@@ -116,9 +116,17 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int) -> int:
     if header.nchunks > 1 or nbytes <= header.chunk_size:
         return header.chunk_size
     default = parse_chunk_size(DEFAULT_CHUNK_SIZE)
-    if header.typesize > 1 and header.metadata:
-        default -= default % header.typesize
+    default = max(default - default % itemsize, itemsize)
     return max(header.chunk_size, min(nbytes, default))
+
+
+def _itemsize(metadata: Any) -> int:
+    """Return the bytes of an item, between which chunks of an array must end."""
+    if _container(metadata) != "numpy":
+        return 1
+    from .arrays import Description
+
+    return max(Description(metadata).dtype.itemsize, 1)
 
 
 def _new_section(
@@ -331,9 +339,9 @@ def append(
 def _sized(path: Path) -> Iterator[tuple[Any, int]]:
     """Open a file for reading and tell its bytes; a pipe is read to its end first."""
     with open(path, "rb") as fp:
-        status = os.fstat(fp.fileno())
-        if stat.S_ISREG(status.st_mode):
-            yield fp, status.st_size
+        size = size_of(fp)
+        if size is not None:
+            yield fp, size
             return
         import shutil
         import tempfile

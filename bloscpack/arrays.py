@@ -34,11 +34,14 @@ CONTAINER = "numpy"
 # A plain dtype as text: `<f8`, `|S5`, `<M8[25s]`, `float64`, and `i4,f8` of them.
 _PLAIN = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_PLAIN, _PLAIN))
-# A long of Python 2 outside of any text, as in `(2L,)`. Whatever begins is taken to
-# its end, so that no text takes more than one look at each character.
-TEXT_OR_LONG = re.compile(
-    r"""('(?:[^'\\]|\\.)*(?:'|\\?$)|"(?:[^"\\]|\\.)*(?:"|\\?$))|(\d+)L?""", re.DOTALL
+# What the repr of a descr is made of. A number may be a long of Python 2, as in
+# `(2L,)`, a text one of its Unicode texts.
+TOKEN = re.compile(
+    r"""\s*(?:[uU]?(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    r"""|(?P<number>[0-9]{1,18})L?|(?P<mark>[()\[\],]))\s*""",
+    re.DOTALL,
 )
+MAX_NESTING = 64
 
 
 # dtype ↔ metadata
@@ -107,17 +110,48 @@ def _no_dtype(stored: Any, why: object) -> FormatError:
 
 def _parse(text: str) -> Any:
     """Return the literal in `text`, or the text itself where it is a plain type."""
-    import ast
-
     if len(text) > DEFAULT_DTYPE_LIMIT:
         raise _no_dtype(text, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
     if PLAIN_DTYPE.fullmatch(text):
         return text
-    text = TEXT_OR_LONG.sub(lambda match: match[1] or match[2], text)
+    # Python's own parser overflows its stack on some texts, so this is a small one.
+    group: list[Any] = []
+    groups: list[tuple[str, list[Any]]] = []
+    position, after_value = 0, False
+    while position < len(text):
+        token = TOKEN.match(text, position)
+        if token is None:
+            raise _no_dtype(text, "not understood from character %d on" % position)
+        position = token.end()
+        mark = token["mark"]
+        if mark == "," and after_value:
+            after_value = False
+        elif mark in ("(", "[") and not after_value and len(groups) < MAX_NESTING:
+            groups.append((mark, group))
+            group = []
+        elif mark in (")", "]") and groups and groups[-1][0] + mark in ("()", "[]"):
+            closed = group if mark == "]" else tuple(group)
+            group = groups.pop()[1]
+            group.append(closed)
+            after_value = True
+        elif mark is None and not after_value:
+            number = token["number"]
+            group.append(int(number) if number else _text_of(token["text"]))
+            after_value = True
+        else:
+            raise _no_dtype(text, "not understood at character %d" % position)
+    if groups or len(group) != 1:
+        raise _no_dtype(text, "one list of fields was expected")
+    return _tupled(group[0])
+
+
+def _text_of(token: str) -> str:
+    import ast
+
     try:
-        return _tupled(ast.literal_eval(text.strip()))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise _no_dtype(text, error) from error
+        return str(ast.literal_eval(token))
+    except (ValueError, SyntaxError) as error:
+        raise _no_dtype(token, error) from error
 
 
 def _tupled(value: Any, in_list: bool = False) -> Any:
@@ -211,7 +245,11 @@ class Description:
     def allocate(self) -> Array:
         """Return a new array; its items have any value."""
         try:
-            return numpy.empty(self.shape, dtype=self.dtype, order=self.order)
+            array = numpy.empty(self.shape, dtype=self.dtype, order=self.order)
+            if array.nbytes != self.nbytes:
+                # NumPy gives texts of no bytes one, which no chunk will fill.
+                array = numpy.zeros(self.shape, dtype=self.dtype, order=self.order)
+            return array
         except (MemoryError, ValueError, OverflowError) as error:
             raise FormatError(
                 "an array of shape %s and dtype '%s' can't be made: %s"
@@ -235,7 +273,10 @@ def appended_metadata(
                 "the new metadata do not describe the array that the file holds: they "
                 "need its dtype, shape, order and container"
             )
-        Description(replacement).check_nbytes(nbytes + new_size)
+        try:
+            Description(replacement).check_nbytes(nbytes + new_size)
+        except FormatError as error:
+            raise DoesNotFit(error.message) from error
         return replacement
     old = Description(metadata)
     old.check_nbytes(nbytes)

@@ -68,20 +68,25 @@ class _OwnSettings:
                 )
                 if blocksize:
                     blosc.set_blocksize(0)
+            elif self.disordered:
+                blosc.set_nthreads(1)  # meant for the other, who was alone
             self._inside += 1
 
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
-            self._inside -= 1
+            # A child of fork may leave what its parent has entered.
+            self._inside = max(self._inside - 1, 0)
             if self._inside == 0:
                 self._restore()
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
-        """Let Blosc share the blocks of a chunk among threads, until the last exits."""
+        """Let Blosc share a chunk among threads, if nobody else is inside."""
         import blosc
 
-        self.disordered = True  # first: whoever compresses now looks afterwards
-        blosc.set_nthreads(nthreads)
+        with self._lock:
+            if self._inside == 1:
+                self.disordered = True
+                blosc.set_nthreads(nthreads)
 
     def _restore(self) -> None:
         import blosc

@@ -466,7 +466,11 @@ def process_metadata_args(args: argparse.Namespace) -> Any:
 def _run(args: argparse.Namespace) -> None:
     """Do what the arguments ask for."""
     out_file = getattr(args, "out_file", None)
-    if out_file and os.path.exists(out_file) and standard_stream(os.stat(out_file)):
+    if (
+        out_file
+        and os.path.exists(out_file)
+        and standard_stream(os.stat(out_file)) == 1
+    ):
         log.keep_out_of_output()
     process_nthread_arg(args)
     if args.subcommand in ("compress", "c"):

@@ -11,9 +11,10 @@ import errno
 import io
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .exceptions import StorageError, UsageError
+from .ranges import read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
                 os.chmod(temporary, mode)
         os.replace(temporary, target)
     except BaseException as error:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):  # Ctrl-C just after it was renamed
+            os.unlink(temporary)
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             error.filename = name
         raise
@@ -126,6 +128,8 @@ def _create_beside(target: str, mode: int) -> tuple[str, int]:
 def write_all(fp: Any, data: Buffer) -> None:
     """Write all of `data`; raw files and pipes may take a part at a time."""
     written = fp.write(data)
+    if written is None and isinstance(fp, io.RawIOBase):
+        raise StorageError("the output takes no data now: it must wait for room")
     if written is None or written >= len(data):
         return
     rest = memoryview(data)
@@ -135,17 +139,17 @@ def write_all(fp: Any, data: Buffer) -> None:
             raise StorageError("the output takes no more data")
 
 
-def read_up_to(fp: Any, size: int) -> bytes:
-    """Return `size` bytes of a file object, fewer only at its end."""
-    data: bytes = fp.read(size) or b""
-    if len(data) == size or not data:
-        return data
-    pieces = [data]
-    missing = size - len(data)
-    while missing and (data := fp.read(missing)):
-        pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)
+def size_of(fp: BinaryIO) -> int | None:
+    """Return the bytes of an open file, None where only reading it will tell.
+
+    Pipes have no size, and files that the system makes up as they are read say 0.
+    """
+    status = os.fstat(fp.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    if status.st_size == 0 and fp.peek(1):  # type: ignore[attr-defined]
+        return None
+    return status.st_size
 
 
 class Undo:

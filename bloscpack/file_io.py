@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 
 from . import log
 from . import metadata as metadata_section
@@ -35,12 +34,20 @@ from .chunks import decompress, decompress_into, own_settings, plain_size
 from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import check_distinct, read_up_to, replacing, write_all
+from .durable import check_distinct, replacing, size_of, write_all
 from .exceptions import FormatError, StorageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
 from .pretty import double_pretty_size, pretty_size
-from .ranges import Cursor, FileRange, MemoryCursor, Workspace, as_bytes_view, opened
+from .ranges import (
+    Cursor,
+    FileRange,
+    MemoryCursor,
+    Workspace,
+    as_bytes_view,
+    opened,
+    read_up_to,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -280,7 +287,7 @@ class PlainFPSource(PlainSource):
             yield from self
             return
         self._workspace = Workspace()
-        begin = stop = self.input_fp.tell()
+        begin, stop = self.input_fp.tell(), 0
         for i, (start, stop) in enumerate(self.spans()):
             yield i, begin + start, stop - start
         self.input_fp.seek(begin + stop)
@@ -334,7 +341,7 @@ class PlainFPSink(PlainSink):
 
     def start(self) -> None:
         self._range = FileRange.over(self.output_fp)
-        self.random_access = self._range is not None
+        self.random_access = self.concurrent and self._range is not None
         self._ends = [0]
         if self._range is not None:
             self._begin = self.output_fp.tell()
@@ -416,13 +423,12 @@ def pack_file_to_file(
     to its end and stored without an offset table.
 
     Raises `UsageError` for arguments that can't be and `StorageError` if the input
-    changes while it is read.
+    gets shorter while it is read; what is added to it meanwhile is not stored.
     """
     check_distinct(in_file, out_file)
     with open(in_file, "rb") as in_fp, replacing(out_file) as out_fp:
-        status = os.fstat(in_fp.fileno())
-        if stat.S_ISREG(status.st_mode):
-            size = status.st_size
+        size = size_of(in_fp)
+        if size is not None:
             log.verbose("input file size: %s" % double_pretty_size(size))
             cut = calculate_nchunks(size, chunk_size)
         else:
@@ -586,7 +592,14 @@ def _unpack_bytes(
     nbytes = source.bloscpack_header.nbytes
     sink: PlainBytesSink | PlainFPSink
     if nbytes is not None:
-        sink = PlainBytesSink(nbytes)
+        try:
+            sink = PlainBytesSink(nbytes)
+        except MemoryError as error:
+            raise FormatError(
+                "the header announces '%d' bytes, for which there is no memory"
+                % nbytes,
+                section="header",
+            ) from error
         unpack(source, sink, nthreads=nthreads)
         return sink.getvalue(), source.metadata
     with io.BytesIO() as out_fp:

@@ -36,11 +36,13 @@ if CPYTHON:
     _release.argtypes = [ctypes.c_void_p]
 
 
-def memory_at(address: int, nbytes: int) -> memoryview:
-    """Return the memory at an address as writable bytes; its owner must outlive it."""
+def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
+    """Return the memory at an address as writable bytes; `owner` lives as long."""
     if not nbytes:
         return memoryview(bytearray())
-    return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+    memory = (ctypes.c_char * nbytes).from_address(address)
+    memory.owner = owner  # type: ignore[attr-defined]
+    return memoryview(memory).cast("B")
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
@@ -66,7 +68,7 @@ class BytesUnderConstruction:
             pointer = _new(None, nbytes)
             self._owner = ctypes.c_void_p(pointer)
             advise_huge_pages(pointer + BYTES_HEADER, nbytes)
-            self.view = memory_at(pointer + BYTES_HEADER, nbytes)
+            self.view = memory_at(pointer + BYTES_HEADER, nbytes, None)
         else:
             self._owner = bytearray(nbytes)
             self.view = memoryview(self._owner)
@@ -78,11 +80,9 @@ class BytesUnderConstruction:
             self._owner[:] = self._owner[:nbytes].ljust(nbytes, b"\0")
             self.view = memoryview(self._owner)
             return
-        if _resize(ctypes.byref(self._owner), nbytes):
-            self._owner = ctypes.c_void_p()
-            raise MemoryError("no memory for '%d' bytes" % nbytes)
+        _resize(ctypes.byref(self._owner), nbytes)
         pointer = self._owner.value or 0
-        self.view = memory_at(pointer + BYTES_HEADER, nbytes)
+        self.view = memory_at(pointer + BYTES_HEADER, nbytes, None)
 
     def finish(self) -> bytes:
         """Return the bytes."""

@@ -71,7 +71,7 @@ class PlainNumpySource(PlainSource):
         self.ptr = _address(ndarray)
 
     def __iter__(self) -> Iterator[memoryview]:
-        memory = memory_at(self.ptr, self.size)
+        memory = memory_at(self.ptr, self.size, self.ndarray)
         return (memory[start:stop] for start, stop in self.spans(self.size))
 
 
@@ -104,7 +104,7 @@ class PlainNumpySink(PlainSink):
         self._description = Description(metadata)
         self.ndarray = self._description.allocate()
         self.ptr = _address(self.ndarray)
-        self._memory = memory_at(self.ptr, self.ndarray.nbytes)
+        self._memory = memory_at(self.ptr, self._description.nbytes, self.ndarray)
         self._ends = [0]
 
     def put(self, compressed: bytes) -> int:

@@ -160,6 +160,12 @@ class _Line:
             pass
         for _ in self._helpers:
             self._todo.put(None)
+        interruption = None
         for helper in self._helpers:
-            if helper.ident is not None:
-                helper.join()
+            while helper.is_alive():
+                try:
+                    helper.join()
+                except BaseException as error:  # Ctrl-C again: first let them end
+                    interruption = error
+        if interruption is not None:
+            raise interruption

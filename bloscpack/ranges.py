@@ -13,10 +13,11 @@ import os
 import stat
 import threading
 
-from .exceptions import FormatError, UsageError
+from .exceptions import FormatError, StorageError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Path = str | os.PathLike[str]
@@ -60,6 +61,38 @@ def bytes_left(fp: Any) -> int | None:
     return max(0, end - position)
 
 
+def single_read(fp: Any) -> Callable[[int], bytes | None]:
+    """Return the method of a file object that reads once, if it has one.
+
+    Between two reads Python looks for Ctrl-C; a buffer over a pipe that reads until
+    it has enough does not.
+    """
+    if (
+        type(fp) is io.BufferedReader
+        and type(fp.raw) is io.FileIO
+        and os.get_blocking(fp.fileno())
+    ):
+        return fp.read1
+    read: Callable[[int], bytes | None] = fp.read
+    return read
+
+
+def read_up_to(fp: Any, size: int) -> bytes:
+    """Return `size` bytes of a file object, fewer only at its end."""
+    pieces = []
+    missing = size
+    read = single_read(fp)
+    while missing:
+        data: bytes | None = read(missing)
+        if data is None:
+            raise StorageError("the input gives no data now: it must wait for them")
+        if not data:
+            break
+        pieces.append(data)
+        missing -= len(data)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 class Cursor:
     """Reads a file object forward, from where it stands."""
 
@@ -75,17 +108,13 @@ class Cursor:
 
     def _fetch(self, size: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
-        data: bytes = self.fp.read(min(size, PIECE) if self._left is None else size)
-        if data is None:
-            raise FormatError("the file gives no data now: it is in non-blocking mode")
-        if len(data) >= size or not data:
-            return data
-        pieces = [data]
-        missing = size - len(data)
-        while missing and (data := self.fp.read(min(missing, PIECE))):
-            pieces.append(data)
-            missing -= len(data)
-        return b"".join(pieces)
+        if self._left is not None:
+            return read_up_to(self.fp, size)
+        # What is not there must not cost memory either.
+        pieces = [read_up_to(self.fp, min(size, PIECE))]
+        while len(pieces[-1]) == PIECE and (size := size - PIECE):
+            pieces.append(read_up_to(self.fp, min(size, PIECE)))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def peek(self, size: int) -> Buffer:
         """Return the next `size` bytes, fewer at the end, and stay where we are."""

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Deeper values could be read, but neither shown nor compared.
+MAX_NESTING = 100
+
+
 class Serializer:
     """A metadata format: its name on disk and its two functions."""
 
@@ -48,11 +52,31 @@ def _load_json(data: bytes | str) -> Any:
     import json
 
     try:
-        return json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
+        value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as error:
         raise FormatError(
             "the metadata are no valid JSON: %s" % error, section="metadata"
         ) from error
+    _check_nesting(value)
+    return value
+
+
+def _check_nesting(value: Any) -> None:
+    """Raise `FormatError` for a value that is nested too deeply to be worked with."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise FormatError(
+        "the metadata are nested more than '%d' levels deep" % MAX_NESTING,
+        section="metadata",
+    )
 
 
 SERIALIZERS = [Serializer(b"JSON", _dump_json, _load_json)]

@@ -567,7 +567,7 @@ def test_array_gets_the_shape_that_the_caller_wants():
     wanted = {**metadata, "shape": [4, 2]}
     file_bytes = appended(original, bytes(8), metadata=wanted)
     assert (4, 2) == bloscpack.unpack_ndarray_from_bytes(file_bytes).shape
-    refused(original, bytes(8), FormatError, metadata={**metadata, "shape": [5, 2]})
+    refused(original, bytes(8), DoesNotFit, metadata={**metadata, "shape": [5, 2]})
 
 
 # Failures half way

@@ -1332,3 +1332,66 @@ def test_any_error_ends_everything(kind, nthreads):
         threads = threading.active_count()
         assert Stop is type(raised_by(work))
         assert threads == threading.active_count()
+
+
+# What reviews have found
+
+
+class ReusesItsBuffer(PlainSource):
+    """A source in the style of 0.16 that reads every chunk into the same memory."""
+
+    def __iter__(self):
+        buffer = bytearray(self.chunk_size)
+        for i in range(self.nchunks):
+            buffer[:] = bytes([i]) * self.chunk_size
+            yield memoryview(buffer)
+
+
+@pytest.mark.parametrize("nthreads", [1, 4])
+def test_source_that_reuses_its_buffer(nthreads):
+    fp = io.BytesIO()
+    size, count = 300_000, 9
+    pack(ReusesItsBuffer(), CompressedFPSink(fp), count, size, size, nthreads=nthreads)
+    plain = b"".join(bytes([i]) * size for i in range(count))
+    assert (plain, None) == bloscpack.unpack_bytes_from_bytes(fp.getvalue())
+
+
+def test_hook_of_a_mixin_is_called():
+    class Counting:
+        calls = 0
+
+        def put(self, compressed):
+            self.calls += 1
+            return super().put(compressed)
+
+    class Sink(Counting, PlainFPSink):
+        pass
+
+    packed = bloscpack.pack_bytes_to_bytes(bytes(1000), chunk_size=100)
+    sink = Sink(io.BytesIO())
+    unpack(CompressedFPSource(io.BytesIO(packed)), sink)
+    assert 10 == sink.calls
+    assert bytes(1000) == sink.output_fp.getvalue()
+
+
+def test_sink_whose_attributes_have_the_names_of_hooks():
+    class Sink(PlainSink):
+        def __init__(self):
+            self.start = self.finalize = 0
+            self.kept = []
+
+        def put(self, compressed):
+            self.kept.append(compressed)
+
+    packed = bloscpack.pack_bytes_to_bytes(bytes(1000), chunk_size=100)
+    sink = Sink()
+    unpack(CompressedFPSource(io.BytesIO(packed)), sink)
+    assert 10 == len(sink.kept)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="needs /proc")
+def test_file_that_states_no_size(tmp_path):
+    bloscpack.pack_file_to_file("/proc/version", tmp_path / "x.blp")
+    with open("/proc/version", "rb") as fp:
+        expected = fp.read()
+    assert (expected, None) == bloscpack.unpack_bytes_from_file(tmp_path / "x.blp")

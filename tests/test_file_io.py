@@ -464,7 +464,8 @@ def test_read_up_to_of_a_file_that_gives_nothing():
         def read(self, size):
             return None
 
-    assert b"" == read_up_to(Nothing(), 5)
+    with pytest.raises(StorageError, match="gives no data now"):
+        read_up_to(Nothing(), 5)
 
 
 # Names kept from 0.16

@@ -37,6 +37,7 @@ NEIGHBOURS = {
     "headers": {"abstract_objects"},
     "numpy_io": {"file_io"},
     "cli": {"commands"},
+    "durable": {"ranges"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
 PRINTERS = {"log", "commands", "cli"}

@@ -781,3 +781,34 @@ def test_pipe_like_input():
     array = np.arange(1000)
     source = bloscpack.file_io.CompressedFPSource(Pipe(pack(array)))
     same_array(array, numpy_io.unpack_ndarray(source))
+
+
+# What reviews have found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1+" * 400_000 + "1", "a" + ".a" * 400_000, "()" * 500_000, "[0]" * 300_000],
+    ids=["sums", "attributes", "calls", "subscripts"],
+)
+def test_text_that_is_too_much_for_a_parser(text):
+    with pytest.raises(FormatError):
+        decode_dtype(text)
+
+
+def test_chunks_outlive_their_source():
+    array = np.arange(300_000)
+    expected = array.tobytes()
+    source = numpy_io.PlainNumpySource(array)
+    source.configure(800_000, 800_000, 3)
+    chunks = list(source)
+    del source, array
+    assert expected == b"".join(chunks)
+
+
+@pytest.mark.parametrize("dtype", ["'|S0'", "'<U0'"])
+def test_texts_of_no_bytes_show_no_memory(dtype):
+    metadata = {"dtype": dtype, "shape": [50], "order": "C", "container": "numpy"}
+    packed = bloscpack.pack_bytes_to_bytes(b"", metadata=metadata)
+    array = bloscpack.unpack_ndarray_from_bytes(packed)
+    assert not any(array.tobytes())

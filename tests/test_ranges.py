@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from bloscpack.exceptions import FormatError
+from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.ranges import (
     PIECE,
     Cursor,
@@ -204,7 +204,7 @@ def test_non_blocking_file():
     os.set_blocking(reading, False)
     with open(reading, "rb", buffering=0) as fp, open(writing, "wb"):
         cursor = Cursor(fp)
-        with pytest.raises(FormatError, match="it is in non-blocking mode"):
+        with pytest.raises(StorageError, match="gives no data now"):
             cursor.read(1)
 
 
