@@ -475,8 +475,8 @@ def _run(args: argparse.Namespace) -> None:
     process_nthread_arg(args)
     if args.subcommand in ("compress", "c"):
         log.verbose("getting ready for compression")
-        in_file, out_file, _ = process_compression_args(args)
-        commands.compress(args, in_file, out_file, process_metadata_args(args))
+        files_and_blosc_args = process_compression_args(args)
+        commands.compress(args, *files_and_blosc_args, process_metadata_args(args))
     elif args.subcommand in ("decompress", "d"):
         log.verbose("getting ready for decompression")
         commands.decompress(args, *process_decompression_args(args))

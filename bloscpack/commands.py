@@ -71,7 +71,13 @@ def _sorted_repr(value: Any) -> str:
     return repr(value)
 
 
-def compress(args: Namespace, in_file: str, out_file: str, metadata: Any) -> None:
+def compress(
+    args: Namespace,
+    in_file: str,
+    out_file: str,
+    blosc_args: BloscArgs,
+    metadata: Any,
+) -> None:
     """Compress a file."""
     from .file_io import pack_file_to_file
 
@@ -81,7 +87,7 @@ def compress(args: Namespace, in_file: str, out_file: str, metadata: Any) -> Non
         out_file,
         chunk_size=args.chunk_size,
         metadata=metadata,
-        blosc_args=BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname),
+        blosc_args=blosc_args,
         bloscpack_args=BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
         nthreads=args.nthreads,
     )

@@ -405,6 +405,14 @@ def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:
 # The functions on files and bytes
 
 
+def _tell_ratio(in_size: int, out_file: Path) -> None:
+    """Show what packing `in_size` bytes has come to."""
+    if log.enabled(log.VERBOSE):
+        out_size = os.path.getsize(out_file)
+        log.verbose("output file size: %s" % double_pretty_size(out_size))
+        log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+
+
 def pack_file_to_file(
     in_file: Path,
     out_file: Path,
@@ -444,9 +452,7 @@ def pack_file_to_file(
             nthreads=nthreads,
         )
         in_size = in_fp.tell() if in_fp.seekable() else 0
-    out_size = os.path.getsize(out_file)
-    log.verbose("output file size: %s" % double_pretty_size(out_size))
-    log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+    _tell_ratio(in_size, out_file)
 
 
 def unpack_file_from_file(
@@ -501,9 +507,7 @@ def pack_bytes_to_file(
             nthreads,
             new=True,
         )
-    out_size = os.path.getsize(out_file)
-    log.verbose("output file size: %s" % double_pretty_size(out_size))
-    log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+    _tell_ratio(in_size, out_file)
 
 
 def pack_bytes_to_bytes(
