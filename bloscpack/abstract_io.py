@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 
 from . import log
-from .args import BloscArgs, BloscpackArgs, MetadataArgs, available_cpus
+from .args import BloscArgs, BloscpackArgs, MetadataArgs
 from .chunks import (
     check_digest,
     compress,
@@ -23,12 +23,13 @@ from .chunks import (
     plain_size,
 )
 from .compat import sibling_names
-from .exceptions import StorageError, locating
+from .constants import MAX_THREADS
+from .defaults import available_cpus
+from .exceptions import FormatError, StorageError
 from .frames import Frame
 from .headers import BloscpackHeader, check_range
-from .parallel import for_each
+from .parallel import Workspace, for_each
 from .pretty import double_pretty_size
-from .ranges import Workspace
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -40,11 +41,9 @@ if TYPE_CHECKING:
 
 
 # Chunks below this many bytes may be done before another thread has woken up.
-QUICK_CHUNK = 128 * 2**10
+QUICK_CHUNK = 64 * 2**10
 # Chunks from this many bytes on have enough blocks to be shared.
 LARGE_CHUNK = 2 * 2**20
-MAX_BLOSC_THREADS = 256
-MAX_THREADS = 2**16
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -147,8 +146,11 @@ class CompressedSource(Endpoint, abc.ABC):
         for number, content in enumerate(self):
             # It may use its buffers again for the next chunk.
             compressed, digest = map(bytes, content)
-            with locating(number, self.chunk_offset):
+            try:
                 header = decode_header(compressed)
+            except FormatError as error:
+                error.locate(number, self.chunk_offset)
+                raise
             frame = Frame(number, self.chunk_offset, start, header)
             frame.content = compressed, digest
             start += header.nbytes
@@ -312,7 +314,7 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """Return how many threads to use: no more than there are chunks."""
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
-    count = available_cpus() if nthreads is None else nthreads
+    count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
 
@@ -325,7 +327,7 @@ def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) ->
     wanted = effective_nthreads(nthreads, None)
     count = effective_nthreads(nthreads, nchunks)
     if wanted >= 2 * count and chunk_size >= LARGE_CHUNK:
-        own_settings.use_threads_of_blosc(min(wanted // count, MAX_BLOSC_THREADS))
+        own_settings.use_threads_of_blosc(min(wanted // count, MAX_THREADS))
     return count
 
 
@@ -441,26 +443,31 @@ def _decompress_all(
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     checksum = source.checksum_impl
     workspace = Workspace()
+    telling = log.enabled(log.DEBUG)
     if sink.concurrent:
         sink.start()
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
         compressed, digest = source.load(frame)
-        with locating(frame.number, frame.offset):
+        header = frame.header
+        try:
             if checksum is not None:
                 check_digest(compressed, digest, checksum)
-            if log.enabled(log.DEBUG):
+            if telling:
                 _tell(frame.number, compressed, digest, checksum, nchunks)
             if not sink.concurrent:
                 return frame, bytes(compressed)
             if not sink.random_access:
-                return frame, decompress(compressed, frame.header)
-            room = sink.room(frame.start, frame.nbytes)
+                return frame, decompress(compressed, header)
+            room = sink.room(frame.start, header.nbytes)
             if room is not None:
-                decompress_into(compressed, room, frame.header)
+                decompress_into(compressed, room, header)
                 return frame, None
-            plain = workspace.view(frame.nbytes)
-            decompress_into(compressed, plain, frame.header)
+            plain = workspace.view(header.nbytes)
+            decompress_into(compressed, plain, header)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
         sink.store_at(frame.start, plain)
         return frame, None
 
@@ -471,8 +478,11 @@ def _decompress_all(
         if sink.concurrent:
             sink.store(chunk)
         else:
-            with locating(frame.number, frame.offset):
+            try:
                 sink.put(bytes(chunk))
+            except FormatError as error:
+                error.locate(frame.number, frame.offset)
+                raise
 
     for_each(tasks, work, deliver, nthreads, quick)
 

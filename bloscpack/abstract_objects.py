@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import MutableMapping
 
 from .pretty import double_pretty_size
@@ -84,4 +83,6 @@ class MutableMappingObject(Base):
 
     def copy(self: Self) -> Self:
         """Return a new record with the same fields."""
+        import copy
+
         return copy.copy(self)

@@ -22,13 +22,13 @@ from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
 from .durable import Undo, check_distinct, size_of
 from .exceptions import (
+    FormatError,
     FormatVersionMismatch,
     NoMetadataFound,
     NotEnoughSpace,
     OffsetsRequired,
     StorageError,
     UsageError,
-    locating,
 )
 from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
@@ -243,9 +243,13 @@ def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes
     checksum = header.checksum_impl
     digest_at = len(frame) - checksum.size
     compressed, digest = frame[:digest_at], frame[digest_at:]
-    with locating(header.nchunks - 1, start), own_settings:
-        check_digest(compressed, digest, checksum)
-        return decompress(compressed)
+    try:
+        with own_settings:
+            check_digest(compressed, digest, checksum)
+            return decompress(compressed)
+    except FormatError as error:
+        error.locate(header.nchunks - 1, start)
+        raise
 
 
 def _write_chunks(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from . import log
 from .abstract_objects import MutableMappingObject
 from .checksums import check_valid_checksum
@@ -201,13 +199,6 @@ class MetadataArgs(MutableMappingObject):
         check_range("max_meta_size", room, 0, MAX_META_SIZE)
         log.debug("max meta size is deemed to be: %d" % room)
         return room
-
-
-def available_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def parse_chunk_size(chunk_size: int | str) -> int:

@@ -140,9 +140,9 @@ def decode_header(head: Buffer) -> ChunkHeader:
             % (BLOSC_HEADER_LENGTH, len(head)),
             section="chunks",
         )
-    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = (
-        BLOSC_HEADER.unpack_from(head)
-    )
+    raw = bytes(head[:BLOSC_HEADER_LENGTH])
+    fields = BLOSC_HEADER.unpack(raw)
+    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = fields
     problem: tuple[str, object, int] | None = None
     if version != BLOSC_VERSION_FORMAT:
         problem = "version", BLOSC_VERSION_FORMAT, version
@@ -170,7 +170,7 @@ def decode_header(head: Buffer) -> ChunkHeader:
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    return ChunkHeader(nbytes, ctbytes, bytes(head[:BLOSC_HEADER_LENGTH]))
+    return ChunkHeader(nbytes, ctbytes, raw)
 
 
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:

@@ -10,22 +10,30 @@ import os
 import stat
 
 from . import log
-from .args import BloscArgs, BloscpackArgs
-from .chunks import decode_header as decode_chunk_header
 from .constants import BLOSC_HEADER_LENGTH
-from .durable import standard_stream
 from .exceptions import FileNotFound, FormatError, StorageError, UsageError
-from .headers import BloscpackHeader, decode_blosc_flags, decode_blosc_header
+from .outcomes import EXIT_COULD_NOT, Refusal
+from .version import __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+    from .args import BloscArgs
     from .frames import Beginning
+    from .headers import BloscpackHeader
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
+
+
+def keep_out_of_output(out_file: str) -> None:
+    """Say everything on standard error if standard output is the output file."""
+    from .durable import standard_stream
+
+    if os.path.exists(out_file) and standard_stream(os.stat(out_file)) == 1:
+        log.keep_out_of_output()
 
 
 def check_exists(role: str, path: str) -> None:
@@ -40,6 +48,8 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if not out_file:
         raise UsageError("the name '%s' leaves none for the output" % in_file)
     if os.path.exists(out_file):
+        from .durable import standard_stream
+
         status = os.stat(out_file)
         streamed = not stat.S_ISREG(status.st_mode) or standard_stream(status)
         if not (streamed or args.force):
@@ -79,6 +89,7 @@ def compress(
     metadata: Any,
 ) -> None:
     """Compress a file."""
+    from .args import BloscpackArgs
     from .file_io import pack_file_to_file
 
     check_files(in_file, out_file, args)
@@ -106,6 +117,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
     """Append the content of a file to a compressed file."""
     from .append import UNCHANGED, append
+    from .args import BloscArgs
 
     check_exists("original file", original_file)
     check_exists("new file", new_file)
@@ -120,13 +132,47 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     )
 
 
-def info(args: Namespace) -> None:
+def version() -> None:
+    """Show the versions of Bloscpack, python-blosc and Blosc."""
+    log.flush()
+    print(
+        "bloscpack: '%s' python-blosc: '%s' blosc: '%s'"
+        % (__version__, *_blosc_versions())
+    )
+
+
+def _blosc_versions() -> tuple[str, str]:
+    """Return the versions of python-blosc and Blosc.
+
+    Importing python-blosc as a whole takes longer than everything else in
+    ``blpk --version``, so only its two modules that know are loaded.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("blosc")
+    if package is None or not package.submodule_search_locations:
+        raise Refusal("python-blosc is not installed", EXIT_COULD_NOT)
+    versions = []
+    for module, name in (
+        ("version", "__version__"),
+        ("blosc_extension", "BLOSC_VERSION_STRING"),
+    ):
+        spec = PathFinder.find_spec(module, list(package.submodule_search_locations))
+        assert spec is not None
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)  # type: ignore[union-attr]
+        versions.append(str(getattr(loaded, name)))
+    return versions[0], versions[1]
+
+
+def info(file_: str) -> None:
     """Show what the sections in front of the chunks and the first chunk say."""
     from .frames import read_beginning
     from .ranges import Cursor, opened
 
-    check_exists("file", args.file_)
-    with opened(args.file_) as fp:
+    check_exists("file", file_)
+    with opened(file_) as fp:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         head = _first_chunk_header(cursor, beginning.header)
@@ -137,11 +183,13 @@ def info(args: Namespace) -> None:
 
 def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
     """Return the header of the first chunk, checked; nothing if there is no chunk."""
+    from .chunks import decode_header
+
     head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
     if header.nchunks == 0 or (header.nchunks == -1 and not head):
         return b""
     try:
-        decode_chunk_header(head)
+        decode_header(head)
     except FormatError as error:
         error.chunk, error.offset = 0, cursor.position
         raise
@@ -160,6 +208,8 @@ def _log_beginning(beginning: Beginning) -> None:
 
 
 def _log_chunk_header(head: bytes) -> None:
+    from .headers import decode_blosc_flags, decode_blosc_header
+
     fields = decode_blosc_header(head)
     # The repr of an OrderedDict is another in every other Python.
     log.normal("First chunk blosc header:")

@@ -7,9 +7,6 @@ when they are asked for.
 
 from __future__ import annotations
 
-import warnings
-from importlib import import_module
-
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +61,7 @@ SIBLINGS = {
         "FormatVersionMismatch",
         "file_io": "pack_file_to_file unpack_file_from_file",
         "headers": "decode_blosc_flags",
+        "parser": "BloscPackCustomFormatter create_parser",
         "pretty": "join_with_eol reverse_pretty",
     },
     "file_io": {
@@ -107,17 +105,16 @@ SIBLINGS = {
 
 def sibling_names(module: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module that 0.16 had."""
-    homes = {
-        name: home
-        for home, names in SIBLINGS[module.rpartition(".")[2]].items()
-        for name in names.split()
-    }
+    siblings = SIBLINGS[module.rpartition(".")[2]]
 
     def find(name: str) -> Any:
+        from importlib import import_module
+
         if name == "log":  # the module
             return import_module("bloscpack.log")
-        if name in homes:
-            return getattr(import_module("bloscpack." + homes[name]), name)
+        for home, names in siblings.items():
+            if name in names.split():
+                return getattr(import_module("bloscpack." + home), name)
         raise AttributeError("module %r has no attribute %r" % (module, name))
 
     return find
@@ -127,6 +124,8 @@ def deprecated_alias(old_name: str, function: Callable[..., Any]) -> Callable[..
     """Return `function` under a name that warns of its age."""
 
     def alias(*args: Any, **kwargs: Any) -> Any:
+        import warnings
+
         warnings.warn(
             "'%s' is deprecated since version 0.16.0, use '%s' instead"
             % (old_name, function.__name__),

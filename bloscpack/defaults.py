@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 DEFAULT_TYPESIZE = 8
 DEFAULT_CLEVEL = 7
 DEFAULT_SHUFFLE = True
@@ -29,3 +31,10 @@ def DEFAULT_MAX_APP_CHUNKS(x: int) -> int:
 def DEFAULT_MAX_META_SIZE(x: int) -> int:
     """Return how many bytes to reserve for metadata of `x` bytes."""
     return 10 * x
+
+
+def available_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -36,6 +36,12 @@ class FormatError(BloscpackError, ValueError):
         self.chunk = chunk
         self.filename = filename
 
+    def locate(self, chunk: int, offset: int | None) -> None:
+        """Take the number and the file position of a chunk, unless they are known."""
+        if self.chunk is None:
+            self.chunk = chunk
+            self.offset = offset if self.offset is None else self.offset
+
     def __str__(self) -> str:
         place = []
         if self.filename is not None:
@@ -79,22 +85,6 @@ class UsageTypeError(UsageError, TypeError):
 
 class StorageError(BloscpackError, OSError):
     """A file, pipe or disk did not do what was needed."""
-
-
-class locating:
-    """Give a `FormatError` that passes the number and place of its chunk."""
-
-    def __init__(self, chunk: int, offset: int | None) -> None:
-        self.chunk = chunk
-        self.offset = offset
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
-        if isinstance(error, FormatError) and error.chunk is None:
-            error.chunk = self.chunk
-            error.offset = self.offset if error.offset is None else error.offset
 
 
 class DoesNotFit(UsageError, RuntimeError):

@@ -38,12 +38,12 @@ from .durable import check_distinct, replacing, size_of, write_all
 from .exceptions import FormatError, StorageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
+from .parallel import Workspace
 from .pretty import double_pretty_size, pretty_size
 from .ranges import (
     Cursor,
     FileRange,
     MemoryCursor,
-    Workspace,
     as_bytes_view,
     opened,
     read_up_to,
@@ -110,7 +110,7 @@ class CompressedFPSource(CompressedSource):
         if frame.content is not None:
             return frame.content
         assert self._range is not None
-        size = frame.ctbytes + self.bloscpack_header.checksum_impl.size
+        size = frame.header.ctbytes + self.bloscpack_header.checksum_impl.size
         view = self._workspace.view(size)
         offset = self._range_start + (frame.offset or 0)
         found = self._range.read_into(view, offset)
@@ -122,7 +122,7 @@ class CompressedFPSource(CompressedSource):
                 chunk=frame.number,
                 offset=frame.offset,
             )
-        return view[: frame.ctbytes], view[frame.ctbytes :]
+        return view[: frame.header.ctbytes], view[frame.header.ctbytes :]
 
 
 class CompressedBytesSource(CompressedFPSource):

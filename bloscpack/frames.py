@@ -7,7 +7,6 @@ the file. Every error names the section, the chunk and the file position.
 from __future__ import annotations
 
 from . import log
-from . import metadata as metadata_section
 from . import offsets as offset_table
 from .checksums import CHECKSUMS_LOOKUP
 from .chunks import decode_header as decode_chunk_header
@@ -17,7 +16,7 @@ from .constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from .exceptions import FormatError, locating
+from .exceptions import FormatError
 from .headers import HEADER_LENGTHS, BloscpackHeader, MetadataHeader, decode_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -75,6 +74,8 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
 
 def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
     """Read the metadata section."""
+    from . import metadata as metadata_section  # most files have none
+
     start = cursor.position
     raw = bytes(
         cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
@@ -136,12 +137,11 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader) -> None:
 class Frame:
     """A chunk and the digest behind it, as its header tells of them.
 
-    ``number`` counts from 0; ``offset`` is where it lies in the file, ``ctbytes`` how
-    long it is without digest; ``start`` and ``nbytes`` are where its plain bytes belong
-    and how many they are. ``content`` is chunk and digest, if they have been read.
+    ``number`` counts from 0; ``offset`` is where it lies in the file, ``start`` where
+    its plain bytes belong. ``content`` is chunk and digest, if they have been read.
     """
 
-    __slots__ = ("content", "ctbytes", "header", "nbytes", "number", "offset", "start")
+    __slots__ = ("content", "header", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: ChunkHeader
@@ -150,8 +150,6 @@ class Frame:
         self.offset = offset
         self.start = start
         self.header = header
-        self.nbytes = header.nbytes
-        self.ctbytes = header.ctbytes
         self.content: tuple[Buffer, Buffer] | None = None
 
 
@@ -163,37 +161,62 @@ def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
     number = start = 0
     nbytes = None
     while number != header.nchunks:
-        if header.nchunks == -1:
-            with locating(max(number - 1, 0), None):
-                if not cursor.peek(1):
-                    _check_last(header, nbytes)
-                    return
-                if nbytes is not None:
-                    _check_full(header, nbytes)
-        with locating(number, cursor.position):
+        if header.nchunks == -1 and _ends(cursor, header, number, nbytes):
+            return
+        try:
             chunk = _read_chunk_header(cursor, header, number)
-        nbytes = chunk.nbytes
+        except FormatError as error:
+            error.locate(number, cursor.position)
+            raise
         yield Frame(number, cursor.position, start, chunk)
+        nbytes = chunk.nbytes
         number += 1
         start += nbytes
 
 
+def _ends(
+    cursor: Cursor, header: BloscpackHeader, number: int, nbytes: int | None
+) -> bool:
+    """Return whether a file of unknown length ends here, as chunk `number` would start.
+
+    `nbytes` are the plain bytes of the chunk before. Raises `FormatError` if that can't
+    be the last one, or has to be.
+    """
+    try:
+        if not cursor.peek(1):
+            _check_last(header, nbytes)
+            return True
+        if nbytes is not None:
+            _check_full(header, nbytes)
+    except FormatError as error:
+        error.locate(max(number - 1, 0), None)
+        raise
+    return False
+
+
 def skip_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
     """Yield all frames, in order, without reading more than their headers."""
+    size = header.checksum_impl.size
     for frame in find_frames(cursor, header):
-        with locating(frame.number, frame.offset):
-            cursor.skip(frame.ctbytes, "a chunk", "chunks")
-            cursor.skip(header.checksum_impl.size, "a digest", "chunks")
+        try:
+            cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
+            cursor.skip(size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
         yield frame
 
 
 def read_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
     """Yield all frames, in order, with their content; the digests are not checked."""
+    size = header.checksum_impl.size
     for frame in find_frames(cursor, header):
-        with locating(frame.number, frame.offset):
-            compressed = cursor.read_exactly(frame.ctbytes, "a chunk", "chunks")
-            size = header.checksum_impl.size
+        try:
+            compressed = cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks")
             digest = cursor.read_exactly(size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
         frame.content = compressed, digest
         yield frame
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 # How many items may be on their way, per thread: taken, but not delivered.
 WINDOW = 3
 # Handing an item to another thread takes longer than work that is done in less
-# time, in seconds. Of two slow ones in a row at most one was just interrupted.
-WORTH_A_THREAD = 50e-6
-SLOW_IN_A_ROW = 2
+# time, in seconds. One that is slow may have been interrupted, or be the first to touch
+# its memory.
+WORTH_A_THREAD = 100e-6
+SLOW_IN_A_ROW = 4
 
 
 def for_each(
@@ -169,3 +170,16 @@ class _Line:
                     interruption = error
         if interruption is not None:
             raise interruption
+
+
+class Workspace(threading.local):
+    """Memory that each thread uses again and again, so that it stays in its cache."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def view(self, size: int) -> memoryview:
+        """Return `size` bytes of any value; they are void after the next call."""
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        return memoryview(self._buffer)[:size]

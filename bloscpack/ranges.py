@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import threading
 
 from .exceptions import FormatError, StorageError, UsageError
 
@@ -189,6 +188,13 @@ class MemoryCursor(Cursor):
         self.position += len(data)
         return data
 
+    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
+        start, end = self.position, self.position + size
+        if end > self._view.nbytes:
+            raise self._short(size, self._view.nbytes - start, what, section)
+        self.position = end
+        return self._view[start:end]
+
     def skip(self, size: int, what: str, section: str) -> None:
         self.read_exactly(size, what, section)
 
@@ -204,19 +210,6 @@ def as_bytes_view(buffer: Any) -> memoryview:
     if not view.c_contiguous:
         view = memoryview(view.tobytes())
     return view.cast("B")
-
-
-class Workspace(threading.local):
-    """Memory that each thread uses again and again, so that it stays in its cache."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def view(self, size: int) -> memoryview:
-        """Return `size` bytes of any value; they are void after the next call."""
-        if len(self._buffer) < size:
-            self._buffer = bytearray(size)
-        return memoryview(self._buffer)[:size]
 
 
 class FileRange:

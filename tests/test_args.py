@@ -1,7 +1,5 @@
 """The settings of the pack functions, and how an input is cut into chunks."""
 
-import os
-
 import pytest
 
 from bloscpack import args
@@ -9,7 +7,6 @@ from bloscpack.args import (
     BloscArgs,
     BloscpackArgs,
     MetadataArgs,
-    available_cpus,
     calculate_nchunks,
 )
 from bloscpack.exceptions import (
@@ -97,17 +94,6 @@ def test_calculate_nchunks_refuses(message, size, chunk_size):
 def test_chunk_size_of_the_wrong_type():
     with pytest.raises(TypeError, match="'chunk_size' must be of type 'int'"):
         calculate_nchunks(100, 1.5)
-
-
-def test_available_cpus():
-    assert 1 <= available_cpus() <= (os.cpu_count() or 1)
-
-
-@pytest.mark.parametrize(("expected", "count"), [(5, 5), (1, None)])
-def test_available_cpus_where_nobody_tells(monkeypatch, expected, count):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: count)
-    assert expected == available_cpus()
 
 
 # The records

@@ -432,12 +432,12 @@ def test_tiers_have_every_module_once():
 
 
 def test_exit_codes_are_those_of_the_command():
-    from bloscpack import cli
+    from bloscpack import outcomes
 
     text = (DOCS / "cli.rst").read_text("utf-8")
     table = text.partition(":name: exit-codes")[2].partition("\n.. code-block")[0]
     assert {
-        value for name, value in vars(cli).items() if name.startswith("EXIT_")
+        value for name, value in vars(outcomes).items() if name.startswith("EXIT_")
     } == set(map(int, re.findall(r"^   \* - (\d+)$", table, re.M)))
 
 

@@ -82,13 +82,6 @@ def test_format_error_tells_its_place(expected, place):
         ((1, None), FormatError("no", chunk=1)),
     ],
 )
-def test_locating(expected, error):
-    with pytest.raises(FormatError), exceptions.locating(3, 140):
-        raise error
+def test_place_of_a_chunk_that_is_not_known_yet(expected, error):
+    error.locate(3, 140)
     assert expected == (error.chunk, error.offset)
-
-
-def test_locating_leaves_other_errors_alone():
-    with pytest.raises(UsageError) as raised, exceptions.locating(3, 140):
-        raise UsageError("no")
-    assert "no" == str(raised.value)

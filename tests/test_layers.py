@@ -27,7 +27,7 @@ TIERS = {
     "ends": "file_io memory_io numpy_io stream_io reader",
     "acts": "append verify recover",
     "datasets": "dataset",
-    "shell": "commands cli",
+    "shell": "outcomes commands parser cli",
     "front": "__init__",
 }
 # Within a tier: who may import whom.
@@ -36,11 +36,13 @@ NEIGHBOURS = {
     "args": {"abstract_objects", "headers"},
     "headers": {"abstract_objects"},
     "numpy_io": {"file_io"},
-    "cli": {"commands"},
+    "cli": {"commands", "outcomes", "parser"},
+    "commands": {"outcomes"},
+    "parser": {"commands", "outcomes"},
     "durable": {"ranges"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
-PRINTERS = {"log", "commands", "cli"}
+PRINTERS = {"log", "commands", "parser", "cli"}
 
 
 def sources():

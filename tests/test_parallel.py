@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bloscpack.parallel import WINDOW, for_each
+from bloscpack.parallel import WINDOW, Workspace, for_each
 
 
 def double(number):
@@ -324,3 +324,33 @@ def test_child_of_fork():
         finally:
             os._exit(0 if good else 1)
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# Memory of each thread
+
+
+def test_workspace_is_used_again():
+    workspace = Workspace()
+    first = workspace.view(10)
+    assert 10 == len(first)
+    first[:3] = b"abc"
+    assert b"abc" == workspace.view(3)
+    assert 20 == len(workspace.view(20))
+    assert 0 == len(workspace.view(0))
+
+
+def test_workspace_of_every_thread():
+    workspace = Workspace()
+    workspace.view(3)[:] = b"own"
+    seen = []
+
+    def work():
+        view = workspace.view(3)
+        view[:] = b"new"
+        seen.append(bytes(view))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert [b"new"] == seen
+    assert b"own" == workspace.view(3)

@@ -4,7 +4,6 @@ import array
 import gzip
 import io
 import os
-import threading
 
 import pytest
 
@@ -14,7 +13,6 @@ from bloscpack.ranges import (
     Cursor,
     FileRange,
     MemoryCursor,
-    Workspace,
     as_bytes_view,
     bytes_left,
     opened,
@@ -341,33 +339,6 @@ def test_reserved_room_changes_nothing_that_is_there(tmp_path):
         assert DATA == fp.read(100)
         fp.truncate(100)
     assert DATA == (tmp_path / "file").read_bytes()
-
-
-def test_workspace_is_used_again():
-    workspace = Workspace()
-    first = workspace.view(10)
-    assert 10 == len(first)
-    first[:3] = b"abc"
-    assert b"abc" == workspace.view(3)
-    assert 20 == len(workspace.view(20))
-    assert 0 == len(workspace.view(0))
-
-
-def test_workspace_of_every_thread():
-    workspace = Workspace()
-    workspace.view(3)[:] = b"own"
-    seen = []
-
-    def work():
-        view = workspace.view(3)
-        view[:] = b"new"
-        seen.append(bytes(view))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert [b"new"] == seen
-    assert b"own" == workspace.view(3)
 
 
 # The name in the error
