@@ -128,6 +128,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 def main() -> None:
     """Run, print, write."""
     args = parse()
+    contest.touch_memory()
     if args.damage:
         print(damage(args.damage, Path(args.folder)))
         return

@@ -138,6 +138,7 @@ def run_caller(args: argparse.Namespace) -> list[dict]:
 def main() -> None:
     """Run, print, write."""
     args = parse()
+    contest.touch_memory()
     rows = run(args)
     print()
     caller = run_caller(args)

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 # Chunks below this many bytes may be done before another thread has woken up.
 QUICK_CHUNK = 64 * 2**10
+# Consecutive chunks go to the same thread, so many bytes of them, where none need be
+# held: the system gives out memory in huge pages, and two threads that are the first
+# to touch the same one wait for each other.
+RUN = 8 * 2**20
+# Threads that have many runs each end at about the same time.
+RUNS_PER_THREAD = 4
 # Chunks from this many bytes on have enough blocks to be shared.
 LARGE_CHUNK = 2 * 2**20
 
@@ -133,6 +139,8 @@ class CompressedSource(Endpoint, abc.ABC):
 
     _hooks_of_one_thread = ("__iter__",)
 
+    #: Whether `load` fetches the chunks, so that tasks hold none.
+    random_access = False
     checksum_impl: Hash | None = None
     chunk_offset: int | None = None
 
@@ -406,7 +414,7 @@ def _compress_all(
             sink.put(i, compressed)
 
     quick = header.chunk_size < QUICK_CHUNK
-    for_each(tasks, work, deliver, nthreads, quick)
+    for_each(tasks, work, deliver, nthreads, quick=quick)
     announced.finish()
 
 
@@ -427,8 +435,7 @@ def unpack(
     chunk_size = header.chunk_size if header is not None else -1
     with own_settings:
         nthreads = share_threads(nthreads, nchunks, chunk_size)
-        quick = header is not None and chunk_size < QUICK_CHUNK
-        _decompress_all(source, sink, nchunks, nthreads, quick)
+        _decompress_all(source, sink, nchunks, chunk_size, nthreads)
     if sink.concurrent:
         sink.finalize()
 
@@ -437,12 +444,15 @@ def _decompress_all(
     source: CompressedSource,
     sink: PlainSink,
     nchunks: int | None,
+    chunk_size: int,
     nthreads: int,
-    quick: bool,
 ) -> None:
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     checksum = source.checksum_impl
     workspace = Workspace()
+    run = 1
+    if source.concurrent and source.random_access and sink.random_access:
+        run = _run_length(nchunks or 0, chunk_size, nthreads)
     telling = log.enabled(log.DEBUG)
     if sink.concurrent:
         sink.start()
@@ -484,7 +494,14 @@ def _decompress_all(
                 error.locate(frame.number, frame.offset)
                 raise
 
-    for_each(tasks, work, deliver, nthreads, quick)
+    quick = 0 < chunk_size < QUICK_CHUNK
+    for_each(tasks, work, deliver, nthreads, run, quick)
+
+
+def _run_length(nchunks: int, chunk_size: int, nthreads: int) -> int:
+    """Return how many consecutive chunks a thread gets; sizes below 1 are unknown."""
+    fair = nchunks // (nthreads * RUNS_PER_THREAD)
+    return max(1, min(RUN // chunk_size, fair)) if chunk_size > 0 else 1
 
 
 def _tell(

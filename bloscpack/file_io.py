@@ -83,6 +83,7 @@ class CompressedFPSource(CompressedSource):
     def __init__(self, input_fp: Any) -> None:
         self.input_fp = input_fp
         self._range = FileRange.over(input_fp)
+        self.random_access = self._range is not None
         self._range_start = input_fp.tell() if self._range else 0
         self._workspace = Workspace()
         self._begin(Cursor(input_fp))
@@ -132,6 +133,7 @@ class CompressedBytesSource(CompressedFPSource):
 
     def __init__(self, buffer: Any) -> None:
         self._range = None
+        self.random_access = True
         self._begin(MemoryCursor(buffer))
 
 

@@ -9,12 +9,16 @@ them. Memory is bounded by a window, and no thread outlives the call.
 from __future__ import annotations
 
 import threading
+from itertools import islice
 from time import perf_counter
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import Any
+
+    # What has come of a batch, up to what ended it.
+    _Results = tuple[list[Any], BaseException | None]
 
 # How many items may be on their way, per thread: taken, but not delivered.
 WINDOW = 3
@@ -30,44 +34,70 @@ def for_each(
     work: Callable[[Any], Any],
     deliver: Callable[[Any], None],
     nthreads: int,
+    batch: int = 1,
     quick: bool = False,
 ) -> None:
     """Call ``deliver(work(item))`` for each item, `work` on `nthreads` threads.
 
     Items are taken and results delivered in order, by the thread of the caller. The
     first item, in that order, whose taking, work or delivery raises ends everything,
-    and its error is raised. `quick` says that the work may be too little to be worth
-    a thread; then that is found out first.
+    and its error is raised. Threads get `batch` items at a time. `quick` says that
+    the work on an item may be too little for threads to help; that is found out first.
     """
     if nthreads <= 1:
         for item in items:
             deliver(work(item))
         return
-    iterator = iter(items)
-    if quick and _do_while_quick(iterator, work, deliver):
+    taken = _Batches(items, batch)
+    if quick and _do_while_quick(taken, work, deliver):
         return
     line = _Line(work, nthreads)
     try:
-        line.run(iterator, deliver)
+        line.run(taken, deliver)
     finally:
         line.close()
 
 
+class _Batches:
+    """Items, a list at a time; ``error`` is what ended them before their time."""
+
+    def __init__(self, items: Iterable[Any], size: int) -> None:
+        self._items = iter(items)
+        self._size = size
+        self.ended = False
+        self.error: Exception | None = None
+
+    def take(self) -> list[Any]:
+        """Return the next items; once there are less than wanted, it has ended."""
+        taken: list[Any] = []
+        try:
+            # Not list(islice()), which would lose those in front of an error.
+            taken.extend(islice(self._items, self._size))
+        except Exception as error:
+            self.error = error
+        self.ended = len(taken) < self._size
+        return taken
+
+
 def _do_while_quick(
-    items: Iterator[Any],
+    batches: _Batches,
     work: Callable[[Any], Any],
     deliver: Callable[[Any], None],
 ) -> bool:
     """Do what is not worth a thread here; return whether that was everything."""
     slow = 0
-    for item in items:
+    while not batches.ended:
+        items = batches.take()
         start = perf_counter()
-        result = work(item)
-        slow = slow + 1 if perf_counter() - start > WORTH_A_THREAD else 0
-        deliver(result)
+        for item in items:
+            deliver(work(item))
+        enough = perf_counter() - start > WORTH_A_THREAD * len(items)
+        slow = slow + 1 if enough else 0
         if slow == SLOW_IN_A_ROW:
-            return False
-    return True
+            break
+    if batches.error is not None:
+        raise batches.error
+    return batches.ended
 
 
 class _Line:
@@ -78,8 +108,8 @@ class _Line:
 
         self._work = work
         self._window = WINDOW * nthreads
-        self._todo: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+        self._todo: SimpleQueue[tuple[int, list[Any]] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int, _Results]] = SimpleQueue()
         self._helpers: list[threading.Thread] = []
         self._nhelpers = nthreads - 1
 
@@ -88,17 +118,19 @@ class _Line:
             try:
                 self._do(*job)
             except BaseException as error:
-                self._done.put((job[0], None, error))
+                self._done.put((job[0], ([], error)))
 
-    def _do(self, number: int, item: Any) -> None:
+    def _do(self, number: int, items: list[Any]) -> None:
+        results: list[Any] = []
+        failure = None
         try:
-            result = self._work(item)
+            for item in items:
+                results.append(self._work(item))
         except Exception as error:
-            self._done.put((number, None, error))
-        else:
-            self._done.put((number, result, None))
+            failure = error
+        self._done.put((number, (results, failure)))
 
-    def _take_job(self) -> tuple[int, Any] | None:
+    def _take_job(self) -> tuple[int, list[Any]] | None:
         """Return a job that no helper has taken yet, if there is one."""
         from queue import Empty
 
@@ -107,41 +139,34 @@ class _Line:
         except Empty:
             return None
 
-    def run(self, iterator: Iterator[Any], deliver: Callable[[Any], None]) -> None:
+    def run(self, batches: _Batches, deliver: Callable[[Any], None]) -> None:
         """Take, work and deliver until there are no more items."""
-        ended = False
         taken = delivered = 0
-        waiting: dict[int, tuple[Any, BaseException | None]] = {}
-        while not ended or delivered < taken:
-            if not ended and taken - delivered < self._window:
-                try:
-                    item = next(iterator)
-                except StopIteration:
-                    ended = True
-                    continue
-                except Exception as error:
-                    # Its turn comes when everything before it has been delivered.
-                    ended = True
-                    waiting[taken] = None, error
-                else:
-                    self._todo.put((taken, item))
-                    self._start_helper()
+        waiting: dict[int, _Results] = {}
+        while not batches.ended or delivered < taken:
+            if not batches.ended and taken - delivered < self._window:
+                self._todo.put((taken, batches.take()))
+                self._start_helper()
                 taken += 1
             elif delivered not in waiting:
                 job = self._take_job() if self._done.empty() else None
                 if job is not None:
                     self._do(*job)
-                number, result, error_found = self._done.get()
-                waiting[number] = result, error_found
+                number, found = self._done.get()
+                waiting[number] = found
             while delivered in waiting:
-                result, error_found = waiting.pop(delivered)
-                if error_found is not None:
-                    raise error_found
-                deliver(result)
+                results, failure = waiting.pop(delivered)
+                for result in results:
+                    deliver(result)
+                if failure is not None:
+                    raise failure
                 delivered += 1
             while not self._done.empty():
-                number, result, error_found = self._done.get()
-                waiting[number] = result, error_found
+                number, found = self._done.get()
+                waiting[number] = found
+        # Its turn comes when everything before it has been delivered.
+        if batches.error is not None:
+            raise batches.error
 
     def _start_helper(self) -> None:
         if len(self._helpers) < self._nhelpers:
