@@ -20,7 +20,7 @@ from .chunks import check_digest, compress, decompress, own_settings
 from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
-from .durable import Undo, check_distinct, size_of
+from .durable import check_distinct, size_of
 from .exceptions import (
     FormatError,
     FormatVersionMismatch,
@@ -32,17 +32,19 @@ from .exceptions import (
 )
 from .frames import read_beginning, walk_chunks
 from .headers import BloscpackHeader
+from .inplace import Borrowed, claimed
 from .parallel import for_each
 from .pretty import double_pretty_size
-from .ranges import Cursor, opened, read_up_to
+from .ranges import Cursor, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .durable import Path
     from .frames import Beginning
+    from .inplace import Change, Claim
+    from .ranges import Path
 
 # The default of `metadata`: None is a value that metadata may have.
 UNCHANGED: Any = object()
@@ -54,7 +56,8 @@ class Plan:
     ``header`` is the new file header and ``section`` the new metadata section, None
     if it stays. The chunks from number ``first`` on are written from ``write_at`` on;
     each takes as many bytes of the new data as ``sizes`` says, the first of them
-    behind the plain bytes of the old last chunk.
+    behind the plain bytes of the old last chunk. ``table_at`` is where the entries of
+    the ``nchunks_new`` that the file has more go.
     """
 
     def __init__(
@@ -64,12 +67,22 @@ class Plan:
         first: int,
         write_at: int,
         sizes: list[int],
+        table_at: int,
+        nchunks_new: int,
     ) -> None:
         self.header = header
         self.section = section
         self.first = first
         self.write_at = write_at
         self.sizes = sizes
+        self.table_at = table_at
+        self.nchunks_new = nchunks_new
+
+    def extents(self, file_size: int) -> list[tuple[int, int]]:
+        """Return (start, stop) of all that may be written over, the header first."""
+        head = BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
+        table_end = self.table_at + OFFSET_LENGTH * self.nchunks_new
+        return [(0, head), (self.table_at, table_end), (self.write_at, file_size)]
 
 
 def plan_append(
@@ -101,9 +114,9 @@ def plan_append(
     header.nchunks = old.nchunks + nchunks_new
     header.max_app_chunks = old.max_app_chunks - nchunks_new
     section = _new_section(beginning, header, new_size, metadata)
-    if old.nchunks:
-        return Plan(header, section, old.nchunks - 1, ends[-2], sizes)
-    return Plan(header, section, 0, ends[0], sizes)
+    first, write_at = (old.nchunks - 1, ends[-2]) if old.nchunks else (0, ends[0])
+    table_at = ends[0] - OFFSET_LENGTH * old.max_app_chunks
+    return Plan(header, section, first, write_at, sizes, table_at, nchunks_new)
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
@@ -183,6 +196,19 @@ def append_fp(
     is damaged, `UsageError` if there is no room, no offset table, or the new
     bytes do not fit the array, `StorageError` if the new content is too short.
     """
+    target = Borrowed(original_fp)
+    return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
+
+
+def _append(
+    target: Borrowed | Claim,
+    new_content_fp: Any,
+    new_size: int,
+    blosc_args: BloscArgs | None,
+    metadata: Any,
+    nthreads: int | None,
+) -> int:
+    original_fp = target.fp
     original_fp.seek(0)
     cursor = Cursor(original_fp)
     beginning = read_beginning(cursor)
@@ -199,22 +225,22 @@ def append_fp(
         original_fp.seek(0, os.SEEK_END)
         return 0
     kept = _read_last_chunk(original_fp, header, ends) if header.nchunks else b""
-    with Undo(original_fp) as undo:
+    encoded = plan.header.encode()
+    extents = plan.extents(original_fp.seek(0, os.SEEK_END))
+    with target.change(extents, encoded, (ends[0], plan.write_at)) as change:
         if plan.section is not None:
-            undo.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
+            change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
         if new_size:
             offsets = ends[: plan.first] + _write_chunks(
-                undo, plan, kept, new_content_fp, blosc_args, nthreads
+                change, plan, kept, new_content_fp, blosc_args, nthreads
             )
-            encoded = plan.header.encode()
             log.debug("raw_bloscpack_header: %r", encoded)
-            undo.overwrite(0, encoded)
+            change.overwrite(0, encoded)
             log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
-            table_at = ends[0] - OFFSET_LENGTH * (header.total_prospective_chunks or 0)
             table = offset_table.encode(offsets[header.nchunks :])
-            undo.overwrite(table_at + OFFSET_LENGTH * header.nchunks, table)
+            change.overwrite(plan.table_at, table)
     original_fp.seek(0, os.SEEK_END)
-    return plan.header.nchunks - header.nchunks
+    return plan.nchunks_new
 
 
 def _check_appendable(header: BloscpackHeader) -> None:
@@ -253,7 +279,7 @@ def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes
 
 
 def _write_chunks(
-    undo: Undo,
+    change: Change,
     plan: Plan,
     kept: bytes,
     new_content_fp: Any,
@@ -288,15 +314,15 @@ def _write_chunks(
         log.debug("Handle chunk '%d' %s", len(offsets), last)
         tell_digest(checksum, digest)
         offsets.append(end)
-        undo.overwrite(end, compressed)
-        undo.overwrite(end + len(compressed), digest)
+        change.overwrite(end, compressed)
+        change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
 
     with own_settings:
         nthreads = effective_nthreads(nthreads, len(plan.sizes))
         for_each(plain_chunks(), work, deliver, nthreads)
     # The new chunks may be shorter than what they replace: nothing of it stays.
-    undo.truncate(end)
+    change.truncate(end)
     return offsets
 
 
@@ -307,12 +333,30 @@ def rewrite_metadata_fp(fp: Any, metadata: Any) -> None:
     `NoChangeInMetadata` or `MetadataSectionTooSmall`, and `FormatError` for a new
     shape of an array that is not that of its data.
     """
-    fp.seek(0)
-    beginning = read_beginning(Cursor(fp))
+    _rewrite_metadata(Borrowed(fp), metadata)
+
+
+def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
+    """Replace the metadata of a file, in the room they have.
+
+    Whatever happens meanwhile, the file has the old metadata or the new ones (see
+    docs/durability.rst). Raises what `rewrite_metadata_fp` raises.
+    """
+    with claimed(path, sync) as claim:
+        _rewrite_metadata(claim, metadata)
+
+
+def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
+    target.fp.seek(0)
+    beginning = read_beginning(Cursor(target.fp))
     section = _new_section(beginning, beginning.header, 0, metadata)
-    with Undo(fp) as undo:
-        if section is not None:
-            undo.overwrite(BLOSCPACK_HEADER_LENGTH, section)
+    if section is None:
+        return
+    section_end = BLOSCPACK_HEADER_LENGTH + len(section)
+    unchanged = section_end, target.fp.seek(0, os.SEEK_END)
+    head = beginning.header.encode()
+    with target.change([(0, section_end)], head, unchanged) as change:
+        change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 
 
 def append(
@@ -322,17 +366,20 @@ def append(
     *,
     metadata: Any = UNCHANGED,
     nthreads: int | None = None,
+    sync: bool = True,
 ) -> None:
     """Append the bytes of the file `new_file` to the compressed file `orig_file`.
 
-    See `append_fp`. If anything fails, `orig_file` stays as it was.
+    See `append_fp`. Whatever happens meanwhile, `orig_file` is what it was, or has all
+    of the new bytes (see docs/durability.rst); with `sync` that holds for the end of
+    the machine too. Raises `StorageError` if another writer is changing it.
     """
     check_distinct(new_file, orig_file)
-    with opened(orig_file, "r+b") as fp, _sized(new_file) as (new_fp, size):
-        old_size = os.fstat(fp.fileno()).st_size
+    with claimed(orig_file, sync) as claim, _sized(new_file) as (new_fp, size):
+        old_size = os.fstat(claim.fp.fileno()).st_size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(size))
-        append_fp(fp, new_fp, size, blosc_args, metadata=metadata, nthreads=nthreads)
+        _append(claim, new_fp, size, blosc_args, metadata, nthreads)
     now = os.path.getsize(orig_file)
     log.verbose("orig file size after append: %s" % double_pretty_size(now))
     ratio = (now - old_size) / max(size, 1)

@@ -25,11 +25,12 @@ from .defaults import (
     DEFAULT_META_CHECKSUM,
     DEFAULT_META_CODEC,
     DEFAULT_META_LEVEL,
+    DEFAULT_METADATA_LIMIT,
     DEFAULT_OFFSETS,
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
-from .exceptions import NoSuchCodec, UsageError, UsageTypeError
+from .exceptions import NoSuchCodec, NotReadable, UsageError, UsageTypeError
 from .headers import check_range
 from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
 from .pretty import double_pretty_size, reverse_pretty
@@ -48,6 +49,7 @@ METADATA_ARGS = (
     "meta_level",
     "max_meta_size",
 )
+LIMITS = ("metadata", "nbytes")
 
 
 class BloscArgs(MutableMappingObject):
@@ -199,6 +201,48 @@ class MetadataArgs(MutableMappingObject):
         check_range("max_meta_size", room, 0, MAX_META_SIZE)
         log.debug("max meta size is deemed to be: %d" % room)
         return room
+
+
+class Limits(MutableMappingObject):
+    """What a file may ask of those who read it, in bytes; more is refused.
+
+    ``metadata`` is what the metadata may take when decompressed, or a function of the
+    bytes that they are stored in that returns it; ``nbytes`` is what all chunks may
+    hold together, None for as much as there is memory or room on disk.
+
+    >>> Limits(nbytes=10**9)["nbytes"]
+    1000000000
+    """
+
+    _attributes = LIMITS
+
+    def __init__(
+        self,
+        metadata: int | Callable[[int], int] = DEFAULT_METADATA_LIMIT,
+        nbytes: int | None = None,
+    ) -> None:
+        self.metadata = metadata
+        self.nbytes = nbytes
+
+    def check(self) -> None:
+        """Raise `UsageError` for limits that can't be."""
+        self.effective_metadata(0)
+        if self.nbytes is not None:
+            check_range("nbytes", self.nbytes, 0, MAX_CHUNKS)
+
+    def effective_metadata(self, stored_size: int) -> int:
+        """Return the limit for metadata that are stored in `stored_size` bytes."""
+        limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
+        check_range("metadata", limit, 0, MAX_CHUNKS)
+        return limit
+
+    def check_nbytes(self, nbytes: int) -> None:
+        """Raise `NotReadable`, a `FormatError`, if a file has more plain bytes."""
+        if self.nbytes is not None and nbytes > self.nbytes:
+            raise NotReadable(
+                "the file holds '%d' plain bytes or more, but the limit is '%d'"
+                % (nbytes, self.nbytes)
+            )
 
 
 def parse_chunk_size(chunk_size: int | str) -> int:

@@ -42,6 +42,9 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 MAX_NESTING = 64
+# What NumPy can have, on any platform.
+MAX_NDIM = 64
+MAX_NBYTES = 2**63 - 1
 
 
 # dtype ↔ metadata
@@ -204,7 +207,7 @@ class Description:
             )
         if "dtype" not in metadata or "shape" not in metadata:
             raise FormatError(
-                "expected 'dtype' and 'shape' in the metadata of an array, found %s"
+                "expected 'dtype' and 'shape' in the metadata of an array, found %.200s"
                 % sorted(metadata),
                 section="metadata",
             )
@@ -218,14 +221,21 @@ class Description:
                 section="metadata",
             )
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if self.nbytes > MAX_NBYTES:
+            # Not shown: Python refuses to write numbers of thousands of digits.
+            raise FormatError(
+                "an array of shape %.200s and dtype '%.200s' is larger than any memory"
+                % (self.shape, self.dtype),
+                section="metadata",
+            )
 
     @staticmethod
     def _decode_shape(stored: Any) -> tuple[int, ...]:
         shape = [stored] if type(stored) is int else stored
         if (
             not isinstance(shape, (list, tuple))
-            or any(type(length) is not int or length < 0 for length in shape)
-            or len(shape) > 64
+            or len(shape) > MAX_NDIM
+            or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
             raise FormatError(
                 "expected a shape in the metadata, found %.200r" % (stored,),

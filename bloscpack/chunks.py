@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 BLOSC_VERSION_FORMAT = 2
 BLOSC_VERSION_CODEC = 1
+# The most plain bytes that one byte of each codec's streams can stand for, by its
+# number: lengths of 255 a byte; 64 in three bytes; 258 in two bits; 128 KiB in four.
+MAX_RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 2**15}
 # One four-byte block start in the chunk for every block.
 BLOCK_START_LENGTH = 4
 
@@ -165,6 +168,10 @@ def decode_header(head: Buffer) -> ChunkHeader:
         smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
         if not smallest <= ctbytes <= largest:
             problem = "ctbytes", "%d to %d" % (smallest, largest), ctbytes
+        elif nbytes > MAX_RATIOS[flags >> 5] * ctbytes:
+            # Before memory is asked for: no codec can make so much of so little.
+            most = MAX_RATIOS[flags >> 5] * ctbytes
+            problem = "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
     if problem:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,

@@ -166,7 +166,7 @@ def _parse(arguments: list[str]) -> Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command; the exit code is that of SystemExit, 0 if it returns."""
-    log.set_prefix("blpk")
+    log.set_prefix(log.COMMAND)
     args = None
     try:
         arguments = sys.argv[1:] if argv is None else argv

@@ -101,6 +101,7 @@ def compress(
         blosc_args=blosc_args,
         bloscpack_args=BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
         nthreads=args.nthreads,
+        sync=args.sync,
     )
 
 
@@ -109,7 +110,9 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     from .file_io import unpack_file_from_file
 
     check_files(in_file, out_file, args)
-    metadata = unpack_file_from_file(in_file, out_file, nthreads=args.nthreads)
+    metadata = unpack_file_from_file(
+        in_file, out_file, nthreads=args.nthreads, sync=args.sync
+    )
     if metadata:
         log_metadata(metadata)
 
@@ -129,6 +132,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
         BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname),
         metadata=UNCHANGED if metadata is None else metadata,
         nthreads=args.nthreads,
+        sync=args.sync is not False,
     )
 
 
@@ -168,17 +172,25 @@ def _blosc_versions() -> tuple[str, str]:
 
 def info(file_: str) -> None:
     """Show what the sections in front of the chunks and the first chunk say."""
-    from .frames import read_beginning
-    from .ranges import Cursor, opened
+    from .steady import read_steadily
 
     check_exists("file", file_)
-    with opened(file_) as fp:
-        cursor = Cursor(fp)
-        beginning = read_beginning(cursor)
-        head = _first_chunk_header(cursor, beginning.header)
+    beginning, head = read_steadily(file_, _read_info)
     _log_beginning(beginning)
     if head:
         _log_chunk_header(head)
+
+
+def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
+    """Return what lies in front of the chunks, and the header of the first chunk."""
+    from .frames import read_beginning
+    from .ranges import Cursor
+
+    cursor = Cursor(fp)
+    beginning = read_beginning(cursor)
+    head = _first_chunk_header(cursor, beginning.header)
+    check(beginning.header)
+    return beginning, head
 
 
 def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:

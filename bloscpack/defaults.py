@@ -19,8 +19,17 @@ DEFAULT_META_CODEC = "zlib"
 DEFAULT_META_LEVEL = 6
 
 # Limits on what a file may make a reader allocate, in bytes.
-DEFAULT_METADATA_LIMIT = 16 * 2**20
+METADATA_ALWAYS = 16 * 2**20
+METADATA_RATIO = 32
 DEFAULT_DTYPE_LIMIT = 2**20
+
+
+def DEFAULT_METADATA_LIMIT(x: int) -> int:
+    """Return how large metadata may get that are stored in `x` bytes.
+
+    Some megabytes always; beyond, what text reaches and a bomb would not bother with.
+    """
+    return max(METADATA_ALWAYS, METADATA_RATIO * x)
 
 
 def DEFAULT_MAX_APP_CHUNKS(x: int) -> int:

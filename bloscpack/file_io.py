@@ -34,7 +34,7 @@ from .chunks import decompress, decompress_into, own_settings, plain_size
 from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import check_distinct, replacing, size_of, write_all
+from .durable import check_distinct, is_stream, replacing, size_of
 from .exceptions import FormatError, StorageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
@@ -45,9 +45,10 @@ from .ranges import (
     FileRange,
     MemoryCursor,
     as_bytes_view,
-    opened,
     read_up_to,
+    write_all,
 )
+from .steady import ATTEMPTS, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .chunks import Buffer
-    from .durable import Path
     from .frames import Frame
     from .headers import BloscpackHeader, MetadataHeader
+    from .ranges import Path
 
 
 # Room on disk is asked for in such steps, in bytes.
@@ -425,18 +426,20 @@ def pack_file_to_file(
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    sync: bool | None = None,
 ) -> None:
     """Compress the file `in_file` into `out_file`, which appears when it is complete.
 
     `chunk_size` is bytes or text like ``'1M'`` or ``'max'``; `metadata` is any value
     that JSON can hold, None for none. What is no regular file, like a pipe, is read
-    to its end and stored without an offset table.
+    to its end and stored without an offset table. With `sync` the file is on the disk
+    when this returns; by default that is so if it replaces another one.
 
     Raises `UsageError` for arguments that can't be and `StorageError` if the input
     gets shorter while it is read; what is added to it meanwhile is not stored.
     """
     check_distinct(in_file, out_file)
-    with open(in_file, "rb") as in_fp, replacing(out_file) as out_fp:
+    with open(in_file, "rb") as in_fp, replacing(out_file, sync) as out_fp:
         size = size_of(in_fp)
         if size is not None:
             log.verbose("input file size: %s" % double_pretty_size(size))
@@ -458,27 +461,38 @@ def pack_file_to_file(
 
 
 def unpack_file_from_file(
-    in_file: Path, out_file: Path, *, nthreads: int | None = None
+    in_file: Path,
+    out_file: Path,
+    *,
+    nthreads: int | None = None,
+    sync: bool | None = None,
 ) -> Any:
     """Decompress `in_file` into `out_file`, which appears when it is complete.
 
     Returns the metadata, None if there are none. Raises `FormatError` if the file
-    is damaged; then `out_file` is as it was.
+    is damaged; then `out_file` is as it was. `sync` is that of `pack_file_to_file`.
     """
     check_distinct(in_file, out_file)
-    with opened(in_file) as in_fp, replacing(out_file) as out_fp:
-        in_size = os.fstat(in_fp.fileno()).st_size
-        log.verbose("input file size: %s" % pretty_size(in_size))
-        source = CompressedFPSource(in_fp)
-        # What a header announces is believed as far as its chunks could hold it.
-        nbytes = source.bloscpack_header.nbytes or 0
-        reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
-        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
-        unpack(source, sink, nthreads=nthreads)
+    in_size = os.path.getsize(in_file)
+    log.verbose("input file size: %s" % pretty_size(in_size))
+
+    def read(in_fp: Any, check: Any) -> Any:
+        with replacing(out_file, sync) as out_fp:
+            source = CompressedFPSource(in_fp)
+            check(source.bloscpack_header)
+            # What a header announces is believed as far as its chunks could hold it.
+            nbytes = source.bloscpack_header.nbytes or 0
+            reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
+            sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+            unpack(source, sink, nthreads=nthreads)
+        return source.metadata
+
+    # What a stream has been given can't be taken back.
+    metadata = read_steadily(in_file, read, 1 if is_stream(out_file) else ATTEMPTS)
     out_size = os.path.getsize(out_file)
     log.verbose("output file size: %s" % pretty_size(out_size))
     log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
-    return source.metadata
+    return metadata
 
 
 def pack_bytes_to_file(
@@ -491,13 +505,14 @@ def pack_bytes_to_file(
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    sync: bool | None = None,
 ) -> None:
     """Compress any buffer into `out_file`, which appears when it is complete.
 
     All bytes of the buffer are stored, whatever the size of its items. The other
     arguments are those of `pack_file_to_file`.
     """
-    with replacing(out_file) as out_fp:
+    with replacing(out_file, sync) as out_fp:
         in_size = _pack_bytes(
             bytes_,
             out_fp,
@@ -578,8 +593,13 @@ def unpack_bytes_from_file(
 
     Raises `FormatError` if the file is damaged.
     """
-    with opened(compressed_file) as fp:
-        return _unpack_bytes(CompressedFPSource(fp), nthreads)
+
+    def read(fp: Any, check: Any) -> tuple[bytes, Any]:
+        source = CompressedFPSource(fp)
+        check(source.bloscpack_header)
+        return _unpack_bytes(source, nthreads)
+
+    return read_steadily(compressed_file, read)
 
 
 def unpack_bytes_from_bytes(

@@ -567,22 +567,30 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
 
 def decode_uint8(byte: bytes | int) -> int:
     """Return the number in one byte, or the number that indexing bytes gives."""
-    return byte if isinstance(byte, int) else int(_UINT8.unpack(byte)[0])
+    return byte if isinstance(byte, int) else _decode(_UINT8, byte)
 
 
 def decode_uint32(fourbyte: bytes) -> int:
     """Return the unsigned number in four bytes."""
-    return int(_UINT32.unpack(fourbyte)[0])
+    return _decode(_UINT32, fourbyte)
 
 
 def decode_int32(fourbyte: bytes) -> int:
     """Return the signed number in four bytes."""
-    return int(_INT32.unpack(fourbyte)[0])
+    return _decode(_INT32, fourbyte)
 
 
 def decode_int64(eightbyte: bytes) -> int:
     """Return the signed number in eight bytes."""
-    return int(_INT64.unpack(eightbyte)[0])
+    return _decode(_INT64, eightbyte)
+
+
+def _decode(record: struct.Struct, data: bytes) -> int:
+    if len(data) != record.size:
+        raise FormatError(
+            "expected a number of '%d' bytes, found '%d'" % (record.size, len(data))
+        )
+    return int(record.unpack(data)[0])
 
 
 def decode_bitfield(byte: int) -> str:

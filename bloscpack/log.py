@@ -18,6 +18,8 @@ _RANKS = {level: rank for rank, level in enumerate(VERBOSITY_LEVELS)}
 LEVEL = NORMAL
 OUTPUT_IS_DATA = False
 PREFIX = "bloscpack.py"
+# The prefix of the command, which speaks to a person.
+COMMAND = "blpk"
 
 
 def set_level(level: str) -> None:
@@ -84,6 +86,20 @@ def debug(message: str, *args: object) -> None:
 def normal(message: str) -> None:
     """Show `message` always."""
     verbose(message, level=NORMAL)
+
+
+def notice(message: str) -> None:
+    """Tell what nobody asked for but has to know.
+
+    The command says it on standard error; elsewhere it is a RuntimeWarning.
+    """
+    if PREFIX == COMMAND:
+        flush()
+        _write(sys.stderr, message)
+        return
+    import warnings
+
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def error(message: str, exit_code: int = 1) -> None:

@@ -27,21 +27,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-LIKELY_RATIO = 32
-
-
 def section_size(header: MetadataHeader) -> int:
     """Return the bytes that the whole section takes."""
     digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
-
-
-def limit_for(stored_size: int) -> int:
-    """Return how large metadata may get that are stored in `stored_size` bytes.
-
-    Some megabytes always; beyond, what text reaches and a bomb would not bother with.
-    """
-    return max(DEFAULT_METADATA_LIMIT, LIKELY_RATIO * stored_size)
 
 
 def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
@@ -57,7 +46,7 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
     meta_codec, stored = "None", text
     if args.should_compress:
         compressed = args.meta_codec_impl.compress(text, args.meta_level)
-        if len(text) > limit_for(len(compressed)):
+        if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)):
             log.debug("the metadata compress so well that readers would refuse them")
         elif len(compressed) <= len(text):
             meta_codec, stored = args.meta_codec, compressed
@@ -98,8 +87,12 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
     return section
 
 
-def check_header(header: MetadataHeader) -> None:
-    """Raise `FormatError` for a header that no section can have."""
+def check_header(header: MetadataHeader, limit: int | None = None) -> None:
+    """Raise `FormatError` for a header that no section can have.
+
+    `limit` is how many bytes the metadata may take when decompressed, by default
+    `DEFAULT_METADATA_LIMIT` of the bytes they are stored in.
+    """
     if header.magic_format not in SERIALIZERS_LOOKUP:
         expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
         raise FormatError(
@@ -123,6 +116,14 @@ def check_header(header: MetadataHeader) -> None:
             % (header.meta_comp_size, header.max_meta_size),
             section="metadata",
         )
+    limit = DEFAULT_METADATA_LIMIT(header.meta_comp_size) if limit is None else limit
+    nbytes = max(header.meta_size, header.meta_comp_size)
+    if nbytes > limit:
+        raise FormatError(
+            "the metadata decompress to more than '%d' bytes: their header says '%d'"
+            % (limit, nbytes),
+            section="metadata",
+        )
 
 
 def decode(
@@ -134,9 +135,9 @@ def decode(
     """Return the value of the text `stored`, its digest checked first.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text is not what
-    the header says or takes more than `limit` bytes, by default those of `limit_for`.
+    the header says or takes more than `limit` bytes, as in `check_header`.
     """
-    check_header(header)
+    check_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(
@@ -145,7 +146,7 @@ def decode(
             section="metadata",
         )
     log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
-    limit = limit_for(len(stored)) if limit is None else limit
+    limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
         raise FormatError(

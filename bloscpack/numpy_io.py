@@ -36,7 +36,7 @@ from .file_io import (
 )
 from .memory import memory_at
 from .pretty import double_pretty_size
-from .ranges import opened
+from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from .abstract_io import CompressedSink, CompressedSource
     from .arrays import Array, DType
-    from .durable import Path
+    from .ranges import Path
 
 
 def _address(ndarray: Array) -> int:
@@ -202,12 +202,14 @@ def pack_ndarray_to_file(
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    sync: bool | None = None,
 ) -> None:
     """Compress an array into a file, which appears when it is complete.
 
-    The arguments are those of `pack_ndarray`.
+    The arguments are those of `pack_ndarray`. With `sync` the file is on the disk when
+    this returns; by default that is so if it replaces another one.
     """
-    with replacing(filename) as fp:
+    with replacing(filename, sync) as fp:
         pack_ndarray(
             ndarray,
             CompressedFPSink(fp, new=True),
@@ -267,8 +269,13 @@ def unpack_ndarray(source: CompressedSource, *, nthreads: int | None = None) -> 
 
 def unpack_ndarray_from_file(filename: Path, *, nthreads: int | None = None) -> Array:
     """Return the array in a file. Raises what `unpack_ndarray` raises."""
-    with opened(filename) as fp:
-        return unpack_ndarray(CompressedFPSource(fp), nthreads=nthreads)
+
+    def read(fp: Any, check: Any) -> Array:
+        source = CompressedFPSource(fp)
+        check(source.bloscpack_header)
+        return unpack_ndarray(source, nthreads=nthreads)
+
+    return read_steadily(filename, read)
 
 
 def unpack_ndarray_from_bytes(bytes_: Any, *, nthreads: int | None = None) -> Array:

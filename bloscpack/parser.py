@@ -283,6 +283,20 @@ def create_parser() -> argparse.ArgumentParser:
         default=min(available_cpus(), MAX_THREADS),
         help="set number of threads, (default: %(default)s (ncores))",
     )
+    syncing = group.add_mutually_exclusive_group()
+    syncing.add_argument(
+        "--sync",
+        action="store_true",
+        default=None,
+        help="return only when the output is on the disk (default: where an existing\n"
+        "file is replaced or changed)",
+    )
+    syncing.add_argument(
+        "--no-sync",
+        action="store_false",
+        dest="sync",
+        help="leave it to the system when the output gets to the disk",
+    )
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=Verb
     )

@@ -12,6 +12,7 @@ import io
 import os
 import stat
 
+from .disk import disk
 from .exceptions import FormatError, StorageError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -35,7 +36,7 @@ class opened:
         self._mode = mode
 
     def __enter__(self) -> Any:
-        self._fp = open(self._path, self._mode)
+        self._fp = disk.open(self._path, self._mode)
         return self._fp
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
@@ -90,6 +91,20 @@ def read_up_to(fp: Any, size: int) -> bytes:
         pieces.append(data)
         missing -= len(data)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def write_all(fp: Any, data: Buffer) -> None:
+    """Write all of `data`; raw files and pipes may take a part at a time."""
+    written = fp.write(data)
+    if written is None and isinstance(fp, io.RawIOBase):
+        raise StorageError("the output takes no data now: it must wait for room")
+    if written is None or written >= len(data):
+        return
+    rest = memoryview(data)
+    while rest := rest[written:]:
+        written = fp.write(rest)
+        if not written:
+            raise StorageError("the output takes no more data")
 
 
 class Cursor:

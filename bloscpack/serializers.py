@@ -53,11 +53,18 @@ def _load_json(data: bytes | str) -> Any:
 
     try:
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
+        _check_nesting(value)
+    except FormatError:
+        raise
+    except MemoryError as error:
+        raise FormatError(
+            "there is no memory for the metadata of '%d' bytes" % len(data),
+            section="metadata",
+        ) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(
             "the metadata are no valid JSON: %s" % error, section="metadata"
         ) from error
-    _check_nesting(value)
     return value
 
 

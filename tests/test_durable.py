@@ -9,7 +9,9 @@ import threading
 
 import pytest
 
-from bloscpack.durable import Undo, check_distinct, replacing, write_all
+from bloscpack.durable import check_distinct, replacing
+from bloscpack.inplace import Change
+from bloscpack.ranges import write_all
 from bloscpack.exceptions import StorageError, UsageError
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes")

@@ -1,0 +1,75 @@
+"""What is asked of the system to make, keep and remove files.
+
+Everything that decides whether data survive a crash passes through `disk`, so that a
+test can put another in its place, and stop the world after every step.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .ranges import Path
+
+NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+# What systems say whose folders can't be synced, or need not be.
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
+
+
+class Disk:
+    """The file system."""
+
+    def open(self, path: Path | int, mode: str) -> Any:
+        """Return a file object over a path or a descriptor."""
+        return open(path, mode)
+
+    def create(self, name: str, mode: int) -> int:
+        """Return the descriptor of a new file; it must not exist."""
+        return os.open(name, NEW_FILE, mode)
+
+    def create_beside(self, target: str, mode: int) -> tuple[str, int]:
+        """Return name and descriptor of a new, hidden file beside `target`."""
+        folder, name = os.path.split(target)
+        number = 0
+        while True:
+            # Cut so that the new name isn't too long where the target's isn't.
+            beside = ".%s.%d-%d.tmp" % (name[:50], os.getpid(), number)
+            temporary = os.path.join(folder, beside)
+            try:
+                return temporary, self.create(temporary, mode)
+            except FileExistsError:
+                number += 1
+
+    def sync(self, fp: Any) -> None:
+        """Return once everything in the file object `fp` is on the disk."""
+        fp.flush()
+        os.fsync(fp.fileno())
+
+    def sync_folder(self, path: str) -> None:
+        """Return once the names in the folder of `path` are on the disk."""
+        if os.name == "nt":  # where folders can't be opened
+            return
+        try:
+            folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            if error.errno not in NO_FOLDER_SYNC:
+                raise
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of the file that has it."""
+        os.replace(old, new)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(name)
+
+
+disk = Disk()

@@ -1,0 +1,233 @@
+"""Changing a file in place: all changes are made, or none.
+
+`claimed` opens a file for one writer at a time and first puts back what a change that
+was interrupted has left. A `Change` keeps the bytes that it writes over until the last
+write has been done: in the journal where the file has a name, so that neither the end
+of the process nor of the machine does any harm; in memory for a mere file object.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from contextlib import contextmanager
+
+from . import journal, log
+from .disk import disk
+from .exceptions import StorageError
+from .ranges import opened, read_up_to, write_all
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from .chunks import Buffer
+    from .journal import Extent
+    from .ranges import Path
+
+LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+
+
+class Change:
+    """What a block does to a file object: it stays if the block ends well.
+
+    All of it goes through `overwrite` and `truncate`. `extents` are the (start, stop)
+    that they may write over; what lies behind the old end is free.
+    """
+
+    def __init__(self, fp: Any, extents: Iterable[Extent]) -> None:
+        self._fp = fp
+        # What a buffer could not write it would write later, over what was put back.
+        self._raw = fp.raw if isinstance(fp, io.BufferedRandom) else fp
+        self._length = self._raw.seek(0, os.SEEK_END)
+        self._extents = [
+            (start, min(stop, self._length))
+            for start, stop in extents
+            if start < self._length
+        ]
+
+    def overwrite(self, offset: int, data: Buffer) -> None:
+        """Write `data` at `offset`."""
+        self._raw.seek(offset)
+        write_all(self._raw, data)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file at `length`."""
+        self._raw.truncate(length)
+
+    def __enter__(self) -> Change:
+        self._keep()
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        if error_type is None:
+            self._commit()
+        else:
+            self._put_back()
+        # The buffer forgets what it has read.
+        self._fp.seek(0, os.SEEK_END)
+
+    def _keep(self) -> None:
+        self._kept = []
+        for start, stop in self._extents:
+            self._raw.seek(start)
+            self._kept.append((start, read_up_to(self._raw, stop - start)))
+
+    def _commit(self) -> None:
+        self._raw.flush()
+
+    def _put_back(self) -> None:
+        put_back(self._raw, self._length, self._kept)
+        self._raw.flush()
+
+
+def put_back(raw: Any, length: int, pieces: Iterable[tuple[int, Buffer]]) -> None:
+    """Give a file its old length, and its old bytes in the places that had changed."""
+    if raw.seek(0, os.SEEK_END) > length:
+        raw.truncate(length)  # first: this may be what makes room
+    for offset, data in pieces:
+        raw.seek(offset)
+        write_all(raw, data)
+    raw.truncate(length)
+
+
+class JournaledChange(Change):
+    """A change to a file with a name, which survives whatever ends the process.
+
+    `new_head` is what the start of the first extent will become, `unchanged` an extent
+    that stays; the file is known again by them. Without `sync` a crash of the machine,
+    unlike one of the process, may lose the journal before the change.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        extents: Iterable[Extent],
+        new_head: bytes,
+        unchanged: Extent,
+    ) -> None:
+        super().__init__(claim.fp, extents)
+        self._claim = claim
+        self._new_head = new_head
+        self._unchanged = unchanged
+
+    def _keep(self) -> None:
+        claim = self._claim
+        descriptor = disk.create(claim.journal_name, 0o600)
+        try:
+            with disk.open(descriptor, "wb") as fp:
+                for piece in journal.encode(
+                    self._raw, self._extents, self._new_head, self._unchanged
+                ):
+                    fp.write(piece)
+                if claim.sync:
+                    disk.sync(fp)
+            if claim.sync:
+                disk.sync_folder(claim.journal_name)
+        except BaseException:
+            disk.remove(claim.journal_name)
+            raise
+
+    def _commit(self) -> None:
+        if self._claim.sync:
+            disk.sync(self._raw)
+        self._claim.drop_journal()
+
+    def _put_back(self) -> None:
+        self._claim.roll_back()
+
+
+class Claim:
+    """A file that is open for changes, and for this writer alone."""
+
+    def __init__(self, path: Path, fp: Any, sync: bool) -> None:
+        self.path = path
+        self.fp = fp
+        self.sync = sync
+        self.journal_name = journal.name_for(os.fspath(path))
+
+    def change(
+        self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
+    ) -> Change:
+        """Return the change, to be entered, of `JournaledChange`."""
+        return JournaledChange(self, extents, new_head, unchanged)
+
+    def roll_back(self) -> bool:
+        """Make the file what its journal says; return whether there was one."""
+        kept = journal.load(self.journal_name)
+        if kept is None:
+            # Never completed, so nothing has been changed.
+            if os.path.lexists(self.journal_name):
+                disk.remove(self.journal_name)
+            return False
+        raw = getattr(self.fp, "raw", self.fp)
+        kept.check_belongs_to(raw)
+        put_back(raw, kept.length, kept.pieces)
+        disk.sync(raw)  # always: the journal is the only copy
+        self.drop_journal()
+        return True
+
+    def drop_journal(self) -> None:
+        """Remove the journal: from here on the file is what it is."""
+        disk.remove(self.journal_name)
+        if self.sync:
+            disk.sync_folder(self.journal_name)
+
+
+class Borrowed:
+    """A file object of somebody else's, whose changes are kept in memory."""
+
+    def __init__(self, fp: Any) -> None:
+        self.fp = fp
+
+    def change(
+        self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
+    ) -> Change:
+        """Return the change, to be entered."""
+        return Change(self.fp, extents)
+
+
+@contextmanager
+def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]:
+    """Open an existing file for changes by this writer alone.
+
+    What a change that was interrupted has left is put right first. With another `mode`
+    the file is only kept from others. Raises `StorageError` if there is another writer.
+    """
+    interrupted = os.path.lexists(journal.name_for(os.fspath(path)))
+    with _open_locked(path, "r+b" if interrupted else mode) as fp:
+        claim = Claim(path, fp, sync)
+        if interrupted and claim.roll_back():
+            log.notice(
+                "'%s': a change was interrupted; the file has been put back to what it "
+                "was before" % os.fspath(path)
+            )
+        yield claim
+
+
+@contextmanager
+def _open_locked(path: Path, mode: str) -> Iterator[Any]:
+    while True:
+        with opened(path, mode) as fp:
+            _lock(fp, path)
+            # Whoever had the lock may have put another file in its place.
+            if os.path.samestat(os.fstat(fp.fileno()), os.stat(path)):
+                yield fp
+                return
+
+
+def _lock(fp: Any, path: Path) -> None:
+    """Claim a file until it is closed, where the system and its disk can do that."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(fp.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in LOCKED:
+            raise StorageError(
+                errno.EAGAIN, "another writer is changing this file", os.fspath(path)
+            ) from error

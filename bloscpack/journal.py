@@ -1,0 +1,170 @@
+"""The journal: what a file was before it is changed in place (docs/durability.rst).
+
+``NAME.journal`` holds the old length of NAME and the old bytes of every extent that
+will be written over, closed by a digest. It is complete before the first change, and
+removing it is what commits them. Until then the file is what the journal makes of it: a
+writer puts the old bytes back, a reader lays them over what it reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from .exceptions import StorageError
+from .ranges import read_up_to
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from .chunks import Buffer
+
+    Extent = tuple[int, int]
+
+SUFFIX = ".journal"
+MAGIC = b"blpkjrnl"
+VERSION = 1
+HEAD = struct.Struct("<8sB7xqQqqq32s")
+EXTENT = struct.Struct("<qq")
+DIGEST_LENGTH = 32
+# How many of the bytes that stay are enough to know the file by.
+WITNESS = 64 * 2**10
+
+
+def _digest(data: Buffer) -> bytes:
+    import hashlib
+
+    return hashlib.sha256(data).digest()
+
+
+def name_for(path: str) -> str:
+    """Return the name of the journal of a file, which may be a symbolic link."""
+    return os.path.realpath(path) + SUFFIX
+
+
+def encode(
+    fp: Any, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
+) -> Iterator[bytes]:
+    """Yield a journal for changes to the file object `fp`, piece by piece.
+
+    `extents` are the (start, stop) that will be written over, none beyond the end of
+    the file, the first with what its start will become, `new_head`. `unchanged` is the
+    extent in front of the last of them that stays.
+    """
+    import hashlib
+
+    start = max(unchanged[0], unchanged[1] - WITNESS)
+    status = os.fstat(fp.fileno())
+    head = HEAD.pack(
+        MAGIC,
+        VERSION,
+        status.st_size,
+        status.st_ino,
+        len(extents),
+        start,
+        unchanged[1] - start,
+        _digest(_read(fp, start, unchanged[1] - start)),
+    )
+    table = b"".join(EXTENT.pack(start, stop) for start, stop in extents)
+    digest = hashlib.sha256()
+    for piece in (head, table, struct.pack("<q", len(new_head)), new_head):
+        digest.update(piece)
+        yield piece
+    for start, stop in extents:
+        piece = _read(fp, start, stop - start)
+        digest.update(piece)
+        yield piece
+    yield digest.digest()
+
+
+def _read(fp: Any, start: int, size: int) -> bytes:
+    fp.seek(start)
+    return read_up_to(fp, size)
+
+
+class Journal:
+    """A complete journal: the old ``length`` in bytes, and the old ``pieces``."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.name = name
+        fields = HEAD.unpack_from(content)
+        _, _, self.length, self._inode, count, *self._witness, digest = fields
+        self._witness_digest = digest
+        position = HEAD.size
+        extents = []
+        for _ in range(count):
+            extents.append(EXTENT.unpack_from(content, position))
+            position += EXTENT.size
+        (size,) = struct.unpack_from("<q", content, position)
+        position += 8
+        self._new_head = content[position : position + size]
+        position += size
+        view = memoryview(content)
+        self.pieces: list[tuple[int, memoryview]] = []
+        for start, stop in extents:
+            self.pieces.append((start, view[position : position + stop - start]))
+            position += stop - start
+
+    def check_belongs_to(self, fp: Any) -> None:
+        """Raise `StorageError` if it was not written for what is in `fp`.
+
+        Someone may have put another file under the name since.
+        """
+        start, size = self._witness
+        same_file = os.fstat(fp.fileno()).st_ino == self._inode
+        new = self._new_head
+        old = bytes(self.pieces[0][1][: len(new)])
+        head = _read(fp, self.pieces[0][0], len(new))
+        fits = (
+            (size or same_file)
+            and self._witness_digest == _digest(_read(fp, start, size))
+            # Where the change was interrupted, part of the head may be new.
+            and all(is_ in both for is_, *both in zip(head, old, new, strict=False))
+        )
+        if not fits:
+            raise StorageError(
+                "the journal '%s' was not written for this file: it has been copied or "
+                "replaced since. Remove the journal if the file is whole" % self.name
+            )
+
+    def overlay(self, offset: int, view: memoryview) -> None:
+        """Lay the old bytes over `view`, which was read at `offset`."""
+        for start, piece in self.pieces:
+            first = max(start, offset)
+            last = min(start + len(piece), offset + len(view))
+            if first < last:
+                part = piece[first - start : last - start]
+                view[first - offset : last - offset] = part
+
+
+def load(name: str) -> Journal | None:
+    """Return the journal `name`; None if there is none or it was never completed.
+
+    An incomplete one means that nothing has been changed yet. Raises `StorageError`
+    if the file is something else.
+    """
+    try:
+        with open(name, "rb") as fp:
+            content = fp.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
+    start = content[: len(MAGIC)]
+    # What was never synced may be missing, or be zero.
+    if not MAGIC.startswith(start) and any(start):
+        raise StorageError("'%s' has the name of a journal, but is none" % name)
+    complete = len(content) >= HEAD.size + DIGEST_LENGTH
+    if not complete or content[-DIGEST_LENGTH:] != _digest(content[:-DIGEST_LENGTH]):
+        return None
+    if content[len(MAGIC)] != VERSION:
+        raise StorageError(
+            "the journal '%s' has version %d, which is not known"
+            % (name, content[len(MAGIC)])
+        )
+    return Journal(name, content)

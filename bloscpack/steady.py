@@ -1,0 +1,143 @@
+"""Reading a file that a writer may be changing: the state before, or the one after.
+
+Where there is a journal, it is laid over the file, which then reads as it was before
+the change. A change that begins or ends meanwhile shows in the file's status; what was
+read is then thrown away and read anew, unless its digests prove it to be of one piece.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+
+from . import journal, log
+from .exceptions import FormatError, StorageError
+from .ranges import opened
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from .headers import BloscpackHeader
+    from .ranges import Path
+
+    Result = TypeVar("Result")
+
+ATTEMPTS = 10
+
+
+class Changed(Exception):
+    """The file is no longer what it was when it was opened."""
+
+
+class Patched(io.RawIOBase):
+    """A file as its journal says that it was."""
+
+    def __init__(self, fp: Any, kept: journal.Journal) -> None:
+        self._fp = fp
+        self._kept = kept
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file as it is now."""
+        descriptor: int = self._fp.fileno()
+        return descriptor
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to another position."""
+        bases = {os.SEEK_CUR: self._position, os.SEEK_END: self._kept.length}
+        self._position = offset + bases.get(whence, 0)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`, less at the end of the file as it was."""
+        left = max(0, self._kept.length - self._position)
+        view = memoryview(buffer).cast("B")[:left]
+        self._fp.seek(self._position)
+        found = self._fp.readinto(view)
+        # What has been cut off lies in the journal.
+        view[found:] = bytes(len(view) - found)
+        self._kept.overlay(self._position, view)
+        self._position += len(view)
+        return len(view)
+
+
+class Snapshot:
+    """An open file and the state that it was in."""
+
+    def __init__(self, path: Path, fp: Any) -> None:
+        self._journal_name = journal.name_for(os.fspath(path))
+        self._real_fp = fp
+        self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
+        self._state = self._now()
+        self.fp = fp
+        #: Whether digests have told what belongs together.
+        self.digested = False
+        kept = journal.load(self._journal_name) if self._regular else None
+        if kept is not None:
+            log.verbose("a change is under way: reading what was before")
+            kept.check_belongs_to(fp)
+            self.fp = io.BufferedReader(Patched(fp, kept))
+        elif self._regular:
+            fp.seek(0)
+
+    def _now(self) -> Any:
+        if not self._regular:
+            return None
+        status = os.fstat(self._real_fp.fileno())
+        state: tuple[int, ...] = status.st_size, status.st_mtime_ns
+        try:
+            status = os.stat(self._journal_name)
+        except OSError:
+            return state
+        return *state, status.st_ino, status.st_mtime_ns, status.st_size
+
+    def is_current(self) -> bool:
+        """Return whether nobody has changed the file since."""
+        return bool(self._state == self._now())
+
+    def check(self, header: BloscpackHeader) -> None:
+        """Accept what lies in front of the chunks; raises `Changed` if it is mixed."""
+        self.digested = bool(header.checksum_impl.size)
+        if not self.is_current():
+            raise Changed
+
+
+def read_steadily(
+    path: Path,
+    read: Callable[[Any, Callable[[BloscpackHeader], None]], Result],
+    attempts: int = ATTEMPTS,
+) -> Result:
+    """Return what ``read(fp, check)`` returns for a file, before or after a change.
+
+    It is called again if the file was changed meanwhile, so it must leave nothing
+    behind when it raises; it calls `check` with the header once it has read all that
+    lies in front of the chunks.
+    """
+    for _ in range(attempts):
+        with opened(path) as fp:
+            snapshot = Snapshot(path, fp)
+            try:
+                result = read(snapshot.fp, snapshot.check)
+            except Changed:
+                continue
+            except (FormatError, StorageError):
+                if snapshot.is_current():
+                    raise
+                continue
+            if snapshot.digested or snapshot.is_current():
+                return result
+    raise StorageError(
+        errno.EAGAIN, "the file was changed each time it was read", os.fspath(path)
+    )
