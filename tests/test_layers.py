@@ -21,7 +21,7 @@ TIERS = {
     "tables": "constants checksums metacodecs serializers pretty",
     "records": "abstract_objects headers args",
     "sections": "metadata offsets chunks arrays",
-    "bytes": "ranges memory durable parallel",
+    "bytes": "disk ranges memory journal inplace durable steady parallel",
     "walk": "frames",
     "loop": "abstract_io",
     "ends": "file_io memory_io numpy_io stream_io reader",
@@ -39,7 +39,11 @@ NEIGHBOURS = {
     "cli": {"commands", "outcomes", "parser"},
     "commands": {"outcomes"},
     "parser": {"commands", "outcomes"},
-    "durable": {"ranges"},
+    "ranges": {"disk"},
+    "journal": {"ranges"},
+    "inplace": {"disk", "journal", "ranges"},
+    "durable": {"disk", "inplace", "ranges"},
+    "steady": {"journal", "ranges"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
 PRINTERS = {"log", "commands", "parser", "cli"}

@@ -1,0 +1,159 @@
+"""Random access: any part, from the chunks that hold it and no others."""
+
+import io
+
+import numpy as np
+import pytest
+
+import bloscpack
+from bloscpack import BloscpackArgs, FormatError, UsageError
+from bloscpack.headers import BloscpackHeader
+from bloscpack.reader import Reader
+
+PLAIN = bytes(range(256)) * 5 + b"tail"
+CHUNK_SIZE = 100
+
+
+class Counting(io.BytesIO):
+    """Remembers which bytes were read."""
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.bytes_read = 0
+
+    def read(self, size=-1):
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+def packed(checksum="adler32", offsets=True, plain=PLAIN):
+    args = BloscpackArgs(checksum=checksum, offsets=offsets)
+    return bloscpack.pack_bytes_to_bytes(plain, CHUNK_SIZE, bloscpack_args=args)
+
+
+def with_unknown_length(data):
+    """Return a file without offsets whose header does not tell how long it is."""
+    header = BloscpackHeader(chunk_size=CHUNK_SIZE, checksum="adler32", typesize=8)
+    return header.encode() + data[32:]
+
+
+def opened_as(kind, data, tmp_path):
+    if kind == "memory":
+        return io.BytesIO(data)
+    path = tmp_path / "file.blp"
+    path.write_bytes(data)
+    return open(path, "rb")
+
+
+SPANS = [
+    (0, 0),
+    (0, 1),
+    (0, 100),
+    (99, 101),
+    (100, 200),
+    (150, 1050),
+    (0, None),
+    (-4, None),
+    (-1000, -900),
+    (7, 3),
+    (len(PLAIN), None),
+    (10**9, 10**10),
+]
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+@pytest.mark.parametrize("nthreads", [1, 3])
+@pytest.mark.parametrize("checksum", ["None", "adler32", "sha256"])
+@pytest.mark.parametrize("offsets", [True, False])
+def test_any_span(offsets, checksum, nthreads, kind, tmp_path):
+    with opened_as(kind, packed(checksum, offsets), tmp_path) as fp:
+        reader = Reader(fp)
+        assert len(PLAIN) == reader.nbytes
+        for start, stop in SPANS:
+            assert PLAIN[start:stop] == reader.read(start, stop, nthreads=nthreads)
+
+
+def test_file_of_unknown_length():
+    reader = Reader(io.BytesIO(with_unknown_length(packed(offsets=False))))
+    assert len(PLAIN) == reader.nbytes
+    assert PLAIN[150:1050] == reader.read(150, 1050)
+
+
+def test_empty_file():
+    reader = Reader(io.BytesIO(packed(plain=b"")))
+    assert 0 == reader.nbytes
+    assert b"" == reader.read(0, None)
+
+
+def test_only_the_chunks_needed_are_read():
+    noise = np.random.default_rng(1).bytes(100 * CHUNK_SIZE)
+    fp = Counting(packed(plain=noise))
+    reader = Reader(fp)
+    fp.bytes_read = 0
+    assert noise[5010:5020] == reader.read(5010, 5020)
+    assert fp.bytes_read < 2 * CHUNK_SIZE
+
+
+def test_damage_elsewhere_does_no_harm():
+    data = bytearray(packed())
+    data[-10] ^= 1
+    reader = Reader(io.BytesIO(data))
+    assert PLAIN[:500] == reader.read(0, 500)
+    with pytest.raises(FormatError, match=r"Checksum mismatch.*chunk 12"):
+        reader.read(-1, None)
+
+
+def test_table_that_lies():
+    data = bytearray(packed(checksum="None"))
+    first, second = slice(32, 40), slice(40, 48)
+    data[second] = data[first]
+    assert PLAIN[:300] == Reader(io.BytesIO(data)).read(0, 300)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        slice(None),
+        slice(3, 7),
+        slice(-2, None),
+        slice(1, 50, 7),
+        slice(None, None, 49),
+        slice(5, 5),
+        slice(9, 2),
+        slice(40, 400),
+    ],
+)
+@pytest.mark.parametrize("shape", [(50,), (50, 3), (50, 2, 0), (50, 1, 7)])
+def test_rows(shape, rows):
+    array = np.arange(np.prod(shape), dtype="f8").reshape(shape)
+    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array, 24)))
+    found = reader.read_rows(rows)
+    assert array[rows].shape == found.shape
+    assert (array[rows] == found).all()
+
+
+def test_rows_of_a_structure():
+    array = np.zeros(10, dtype=[("a", "i4"), ("b", "S3")])
+    array["a"] = range(10)
+    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
+    assert array[2:8:2].tolist() == reader.read_rows(slice(2, 8, 2)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("message", "array", "rows"),
+    [
+        (r"shape \(\) and order 'C'", np.array(1.0), slice(None)),
+        (r"shape \(2, 3\) and order 'F'", np.ones((2, 3), order="F"), slice(None)),
+        ("at least 1, not -1", np.ones(3), slice(None, None, -1)),
+    ],
+)
+def test_rows_that_can_not_be_read(message, array, rows):
+    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
+    with pytest.raises(UsageError, match=message):
+        list(reader.row_spans(rows))
+
+
+def test_rows_of_no_array():
+    with pytest.raises(FormatError, match="metadata of an array"):
+        Reader(io.BytesIO(packed())).read_rows(slice(1))
