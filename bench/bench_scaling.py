@@ -88,7 +88,7 @@ class Watch:
         self._for_each = for_each
         self.seconds = 0.0
 
-    def __call__(self, items, work, *rest) -> None:
+    def __call__(self, items, work, *rest, **options) -> None:
         caller = threading.get_ident()
 
         def watched(item):
@@ -100,7 +100,7 @@ class Watch:
             finally:
                 self.seconds += time.thread_time() - start
 
-        self._for_each(items, watched, *rest)
+        self._for_each(items, watched, *rest, **options)
 
 
 def run_caller(args: argparse.Namespace) -> list[dict]:

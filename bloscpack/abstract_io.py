@@ -322,6 +322,8 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """Return how many threads to use: no more than there are chunks."""
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
+    if nchunks == 1:
+        return 1
     count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
@@ -332,10 +334,11 @@ def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) ->
     Where there are fewer chunks than threads, and they are large, Blosc gets the
     other threads, to share the blocks of a chunk among them.
     """
-    wanted = effective_nthreads(nthreads, None)
     count = effective_nthreads(nthreads, nchunks)
-    if wanted >= 2 * count and chunk_size >= LARGE_CHUNK:
-        own_settings.use_threads_of_blosc(min(wanted // count, MAX_THREADS))
+    if chunk_size >= LARGE_CHUNK:
+        wanted = effective_nthreads(nthreads, None)
+        if wanted >= 2 * count:
+            own_settings.use_threads_of_blosc(wanted // count)
     return count
 
 
@@ -412,6 +415,8 @@ def _compress_all(
             sink.put_digested(i, compressed, digest)
         else:
             sink.put(i, compressed)
+        if log.PROGRESS is not None:
+            log.PROGRESS(plain_size(compressed))
 
     quick = header.chunk_size < QUICK_CHUNK
     for_each(tasks, work, deliver, nthreads, quick=quick)
@@ -483,6 +488,8 @@ def _decompress_all(
 
     def deliver(result: tuple[Frame, Buffer | None]) -> None:
         frame, chunk = result
+        if log.PROGRESS is not None:
+            log.PROGRESS(frame.header.nbytes)
         if chunk is None:
             return
         if sink.concurrent:

@@ -16,7 +16,7 @@ from . import metadata as metadata_section
 from . import offsets as offset_table
 from .abstract_io import effective_nthreads, tell_digest
 from .args import BloscArgs, calculate_nchunks, parse_chunk_size
-from .chunks import check_digest, compress, decompress, own_settings
+from .chunks import check_digest, compress, decompress, own_settings, plain_size
 from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
@@ -35,11 +35,11 @@ from .headers import BloscpackHeader
 from .inplace import Borrowed, claimed
 from .parallel import for_each
 from .pretty import double_pretty_size
-from .ranges import Cursor, read_up_to
+from .ranges import Cursor, named, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .frames import Beginning
@@ -317,6 +317,8 @@ def _write_chunks(
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
+        if log.PROGRESS is not None:
+            log.PROGRESS(plain_size(compressed))
 
     with own_settings:
         nthreads = effective_nthreads(nthreads, len(plan.sizes))
@@ -342,13 +344,34 @@ def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
     Whatever happens meanwhile, the file has the old metadata or the new ones (see
     docs/durability.rst). Raises what `rewrite_metadata_fp` raises.
     """
-    with claimed(path, sync) as claim:
+    with named(path), claimed(path, sync) as claim:
         _rewrite_metadata(claim, metadata)
 
 
-def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
+def change_metadata(
+    path: Path, change: Callable[[Any], Any], *, sync: bool = True
+) -> None:
+    """Replace the metadata of a file by what `change` returns for those it has.
+
+    Nobody else changes them meanwhile. `change` may raise; UNCHANGED leaves them as
+    they are. The rest is as in `rewrite_metadata`.
+    """
+    with named(path), claimed(path, sync) as claim:
+        beginning = _read_beginning(claim)
+        if beginning.metadata_header is None:
+            raise NoMetadataFound("the file has no metadata section")
+        metadata = change(beginning.metadata)
+        if metadata is not UNCHANGED:
+            _rewrite_metadata(claim, metadata)
+
+
+def _read_beginning(target: Borrowed | Claim) -> Beginning:
     target.fp.seek(0)
-    beginning = read_beginning(Cursor(target.fp))
+    return read_beginning(Cursor(target.fp))
+
+
+def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
+    beginning = _read_beginning(target)
     section = _new_section(beginning, beginning.header, 0, metadata)
     if section is None:
         return
@@ -375,33 +398,62 @@ def append(
     the machine too. Raises `StorageError` if another writer is changing it.
     """
     check_distinct(new_file, orig_file)
-    with claimed(orig_file, sync) as claim, _sized(new_file) as (new_fp, size):
+    with open(new_file, "rb") as fp, sized(fp) as (new_fp, size):
+        append_from(
+            orig_file,
+            new_fp,
+            size,
+            blosc_args,
+            metadata=metadata,
+            nthreads=nthreads,
+            sync=sync,
+        )
+
+
+def append_from(
+    orig_file: Path,
+    new_content_fp: Any,
+    new_size: int,
+    blosc_args: BloscArgs | None = None,
+    *,
+    metadata: Any = UNCHANGED,
+    accept: Callable[[Any], None] | None = None,
+    nthreads: int | None = None,
+    sync: bool = True,
+) -> None:
+    """Append the next `new_size` bytes of a file object to the file `orig_file`.
+
+    `accept`, if given, gets the metadata of the file before anything is changed, and
+    raises if it does not want to go on. The rest is as in `append`.
+    """
+    with named(orig_file), claimed(orig_file, sync) as claim:
+        if accept is not None:
+            accept(_read_beginning(claim).metadata)
         old_size = os.fstat(claim.fp.fileno()).st_size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
-        log.verbose("new file size: %s" % double_pretty_size(size))
-        _append(claim, new_fp, size, blosc_args, metadata, nthreads)
+        log.verbose("new file size: %s" % double_pretty_size(new_size))
+        _append(claim, new_content_fp, new_size, blosc_args, metadata, nthreads)
     now = os.path.getsize(orig_file)
     log.verbose("orig file size after append: %s" % double_pretty_size(now))
-    ratio = (now - old_size) / max(size, 1)
+    ratio = (now - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
 
 
 @contextmanager
-def _sized(path: Path) -> Iterator[tuple[Any, int]]:
-    """Open a file for reading and tell its bytes; a pipe is read to its end first."""
-    with open(path, "rb") as fp:
-        size = size_of(fp)
-        if size is not None:
-            yield fp, size
-            return
-        import shutil
-        import tempfile
+def sized(fp: Any) -> Iterator[tuple[Any, int]]:
+    """Tell the bytes of an open file; a pipe is read to its end first."""
+    size = size_of(fp)
+    if size is not None:
+        yield fp, size
+        return
+    import shutil
+    import tempfile
 
-        with tempfile.TemporaryFile() as spool:
-            shutil.copyfileobj(fp, spool)
-            size = spool.tell()
-            spool.seek(0)
-            yield spool, size
+    with tempfile.TemporaryFile() as spool:
+        shutil.copyfileobj(fp, spool)
+        size = spool.tell()
+        spool.seek(0)
+        yield spool, size
 
 
 # Names kept from 0.16

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 
 import numpy
 
@@ -81,6 +82,7 @@ def decode_dtype(stored: Any) -> DType:
     Nothing is evaluated but literals. Raises `ObjectDtypeFound` for objects and
     another `FormatError` for what is no dtype.
     """
+    _check_size(stored)
     descr = _parse(stored) if isinstance(stored, str) else _tupled(stored)
     match descr:
         case [("", plain)]:  # 0.4.0 wrote a list also where there are no fields
@@ -94,7 +96,7 @@ def decode_dtype(stored: Any) -> DType:
             raise TypeError("neither a type nor a list of fields")
         if holds_objects(dtype):
             raise ObjectDtypeFound(
-                "arrays of Python objects (dtype %r) can't be read" % (stored,),
+                "arrays of Python objects (dtype %s) can't be read" % _shown(stored),
                 section="metadata",
             )
     except ObjectDtypeFound:
@@ -106,15 +108,33 @@ def decode_dtype(stored: Any) -> DType:
 
 def _no_dtype(stored: Any, why: object) -> FormatError:
     return FormatError(
-        "expected a dtype in the metadata, found %.200r: %.200s" % (stored, why),
+        "expected a dtype in the metadata, found %s: %.200s" % (_shown(stored), why),
         section="metadata",
     )
 
 
+def _shown(value: Any) -> str:
+    """Return the repr of a value from a file, cut off without making all of it."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 200
+    short.maxlist = short.maxtuple = short.maxdict = 20
+    return short.repr(value)[:200]
+
+
+def _check_size(stored: Any) -> None:
+    """Raise `FormatError` for more text and fields than any dtype has."""
+    size, todo = 0, [stored]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, (list, tuple)):
+            todo.extend(value)
+        size += len(value) if isinstance(value, (list, tuple, str)) else 1
+        if size > DEFAULT_DTYPE_LIMIT:
+            raise _no_dtype(stored, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
+
+
 def _parse(text: str) -> Any:
     """Return the literal in `text`, or the text itself where it is a plain type."""
-    if len(text) > DEFAULT_DTYPE_LIMIT:
-        raise _no_dtype(text, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
     if PLAIN_DTYPE.fullmatch(text):
         return text
     # Python's own parser overflows its stack on some texts, so this is a small one.
@@ -202,13 +222,13 @@ class Description:
     def __init__(self, metadata: Any) -> None:
         if not is_array(metadata):
             raise NotANumpyArray(
-                "expected the metadata of an array, found %.200r" % (metadata,),
+                "expected the metadata of an array, found %s" % _shown(metadata),
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
             raise FormatError(
-                "expected 'dtype' and 'shape' in the metadata of an array, found %.200s"
-                % sorted(metadata),
+                "expected 'dtype' and 'shape' in the metadata of an array, found %s"
+                % _shown(sorted(metadata)),
                 section="metadata",
             )
         self.dtype = decode_dtype(metadata["dtype"])
@@ -216,8 +236,8 @@ class Description:
         self.order = metadata.get("order", "C")
         if self.order not in ("C", "F"):
             raise FormatError(
-                "expected the order 'C' or 'F' in the metadata, found %.200r"
-                % (self.order,),
+                "expected the order 'C' or 'F' in the metadata, found %s"
+                % _shown(self.order),
                 section="metadata",
             )
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
@@ -238,7 +258,7 @@ class Description:
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
             raise FormatError(
-                "expected a shape in the metadata, found %.200r" % (stored,),
+                "expected a shape in the metadata, found %s" % _shown(stored),
                 section="metadata",
             )
         return tuple(shape)

@@ -276,6 +276,11 @@ def _failure(error: Exception, header: ChunkHeader) -> FormatError:
             % (header.codec, ", ".join(CNAME_AVAIL)),
             section="chunks",
         )
+    if isinstance(error, MemoryError):
+        return FormatError(
+            "there is no memory for the chunk's '%d' plain bytes" % header.nbytes,
+            section="chunks",
+        )
     return FormatError("Blosc can't decompress the chunk: %s" % error, section="chunks")
 
 

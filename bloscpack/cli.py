@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import sys
 
-from . import commands, log
+from . import commands, jobs, log
 from .compat import sibling_names
-from .constants import EXTENSION, MAX_THREADS
+from .constants import MAX_THREADS
 from .exceptions import BloscpackError, FileNotFound, UsageError
 from .outcomes import (
     EXIT_COULD_NOT,
     EXIT_INTERRUPTED,
-    EXIT_USAGE,
+    EXIT_OK,
     SIGNAL_BASE,
     Refusal,
     exit_code,
@@ -25,6 +25,7 @@ from .outcomes import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 
@@ -64,14 +65,7 @@ def process_compression_args(args: Namespace) -> tuple[str, str, Any]:
     blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
     if args.out_file is not None:
         return args.in_file, args.out_file, blosc_args
-    if os.path.exists(args.in_file) and not (
-        os.path.isfile(args.in_file) or os.path.isdir(args.in_file)
-    ):
-        raise Refusal(
-            "input '%s' is no regular file, so <out_file> must be given" % args.in_file,
-            EXIT_USAGE,
-        )
-    return args.in_file, args.in_file + EXTENSION, blosc_args
+    return args.in_file, jobs.compressed_name(args.in_file), blosc_args
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:
@@ -80,24 +74,17 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
-    _check_extension("input file", args.in_file)
+    jobs.check_extension("input file", args.in_file)
     if args.out_file is not None:
         return args.in_file, args.out_file
-    return args.in_file, args.in_file[: -len(EXTENSION)]
+    return args.in_file, jobs.plain_name(args.in_file)
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:
     """Return original file and new file of append."""
     if not args.no_check_extension:
-        _check_extension("original file", args.original_file)
+        jobs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
-
-
-def _check_extension(role: str, name: str) -> None:
-    if not name.endswith(EXTENSION):
-        raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, name, EXTENSION), EXIT_COULD_NOT
-        )
 
 
 def process_metadata_args(args: Namespace) -> Any:
@@ -118,25 +105,94 @@ def process_metadata_args(args: Namespace) -> Any:
             ) from error
 
 
-def _run(args: Namespace) -> None:
-    """Do what the arguments ask for."""
-    if getattr(args, "out_file", None):
-        commands.keep_out_of_output(args.out_file)
+def _run(args: Namespace) -> int:
+    """Do what the arguments ask for; return the exit code."""
+    from .parser import VERBS_OF_LETTERS
+
+    if hasattr(args, "out_file"):
+        _keep_out_of_output(args)
     process_nthread_arg(args)
-    if args.subcommand in ("compress", "c"):
+    name = VERBS_OF_LETTERS.get(args.subcommand, args.subcommand)
+    code = EXIT_OK
+    if name == "compress":
         log.verbose("getting ready for compression")
-        files_and_blosc_args = process_compression_args(args)
-        commands.compress(args, *files_and_blosc_args, process_metadata_args(args))
-    elif args.subcommand in ("decompress", "d"):
+        code = _compress(args)
+    elif name == "decompress":
         log.verbose("getting ready for decompression")
-        commands.decompress(args, *process_decompression_args(args))
-    elif args.subcommand in ("append", "a"):
+        code = _decompress(args)
+    elif name == "append":
         log.verbose("getting ready for append")
         files = process_append_args(args)
         commands.append(args, *files, process_metadata_args(args))
-    else:
+    elif name == "info":
         commands.info(args.file_)
+    else:
+        from importlib import import_module
+
+        code = import_module(".verbs." + name, __package__).run(args) or EXIT_OK
     log.verbose("done")
+    return code
+
+
+def _keep_out_of_output(args: Namespace) -> None:
+    """Leave standard output to the data, if that is where they go."""
+    from .streams import keep_out_of_output
+
+    out_file = args.out_file if args.output is None else args.output
+    if out_file is None and args.in_file == jobs.STREAM:
+        out_file = jobs.STREAM
+    if out_file is not None:
+        keep_out_of_output(out_file)
+
+
+def _compress(args: Namespace) -> int:
+    from .args import BloscArgs
+
+    if jobs.is_classic(args):
+        in_file, out_file, blosc_args = process_compression_args(args)
+        todo = [(in_file, out_file)]
+    else:
+        blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
+        todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
+    metadata = process_metadata_args(args)
+
+    def one(in_file: str, out_file: str) -> None:
+        commands.compress(args, in_file, out_file, blosc_args, metadata)
+
+    return _each(todo, one)
+
+
+def _decompress(args: Namespace) -> int:
+    if jobs.is_classic(args):
+        todo = [process_decompression_args(args)]
+    else:
+        todo = jobs.plan(args, lambda name: jobs.plain_name(name, args.suffix))
+    return _each(todo, lambda *files: commands.decompress(args, *files))
+
+
+def _each(todo: list[tuple[str, str]], do: Callable[[str, str], None]) -> int:
+    """Do the same for every (input, output); a failure does not stop the others.
+
+    Return the worst exit code: damaged data, then wrong usage, then everything else.
+    """
+    if len(todo) == 1:
+        in_file, out_file = todo[0]
+        do(in_file, out_file)
+        return EXIT_OK
+    worst = EXIT_OK
+    for in_file, out_file in todo:
+        try:
+            do(in_file, out_file)
+        except BrokenPipeError:
+            raise
+        except (BloscpackError, OSError) as error:
+            log.report(_with_name(message_of(error), in_file))
+            worst = max(worst, exit_code(error))
+    return worst
+
+
+def _with_name(message: str, name: str) -> str:
+    return message if name in message else "'%s': %s" % (name, message)
 
 
 def _done_unparsed(arguments: list[str]) -> bool:
@@ -154,26 +210,20 @@ def _done_unparsed(arguments: list[str]) -> bool:
     return True
 
 
-def _parse(arguments: list[str]) -> Namespace:
-    from .parser import create_parser
-
-    parser = create_parser()
-    args = parser.parse_args(arguments)
-    if args.subcommand is None:
-        parser.error("too few arguments")
-    return args
-
-
 def main(argv: list[str] | None = None) -> None:
     """Run the command; the exit code is that of SystemExit, 0 if it returns."""
     log.set_prefix(log.COMMAND)
-    args = None
+    code = EXIT_OK
     try:
         arguments = sys.argv[1:] if argv is None else argv
         if _done_unparsed(arguments):
             log.flush()
             return
-        args = _parse(arguments)
+        from .parser import parse  # not needed by what is done unparsed
+
+        args = parse(arguments)
+        if args.quiet:
+            log.be_quiet()
         log.set_level(
             log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
         )
@@ -183,7 +233,7 @@ def main(argv: list[str] | None = None) -> None:
         log.debug("command line arguments are: ")
         for name, value in sorted(vars(args).items()):
             log.debug("    %s: %s" % (name, value))
-        _run(args)
+        code = _run(args)
         log.flush()
     except BrokenPipeError:
         # Whoever read what was written has seen enough.
@@ -195,6 +245,8 @@ def main(argv: list[str] | None = None) -> None:
         log.error(message_of(error), exit_code(error))
     except KeyboardInterrupt:
         log.error("interrupted", EXIT_INTERRUPTED)
+    if code:
+        sys.exit(code)
 
 
 # Names kept from 0.16

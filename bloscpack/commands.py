@@ -7,12 +7,13 @@ and become a message and an exit code in `cli`.
 from __future__ import annotations
 
 import os
-import stat
+import sys
 
 from . import log
 from .constants import BLOSC_HEADER_LENGTH
-from .exceptions import FileNotFound, FormatError, StorageError, UsageError
-from .outcomes import EXIT_COULD_NOT, Refusal
+from .exceptions import FormatError, StorageError
+from .jobs import STREAM, check_exists
+from .outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .version import __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -20,43 +21,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from .args import BloscArgs
+    from .args import BloscArgs, MetadataArgs
     from .frames import Beginning
     from .headers import BloscpackHeader
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
-
-
-def keep_out_of_output(out_file: str) -> None:
-    """Say everything on standard error if standard output is the output file."""
-    from .durable import standard_stream
-
-    if os.path.exists(out_file) and standard_stream(os.stat(out_file)) == 1:
-        log.keep_out_of_output()
-
-
-def check_exists(role: str, path: str) -> None:
-    """Raise `FileNotFound` unless `path` exists."""
-    if not os.path.exists(path):
-        raise FileNotFound("%s '%s' does not exist!" % (role, path))
-
-
-def check_files(in_file: str, out_file: str, args: Namespace) -> None:
-    """Raise unless the input exists and the output may be written."""
-    check_exists("input file", in_file)
-    if not out_file:
-        raise UsageError("the name '%s' leaves none for the output" % in_file)
-    if os.path.exists(out_file):
-        from .durable import standard_stream
-
-        status = os.stat(out_file)
-        streamed = not stat.S_ISREG(status.st_mode) or standard_stream(status)
-        if not (streamed or args.force):
-            raise StorageError("output file '%s' exists!" % out_file)
-        log.verbose("overwriting existing file: '%s'" % out_file)
-    log.verbose("input file is: '%s'" % in_file)
-    log.verbose("output file is: '%s'" % out_file)
 
 
 def log_metadata(metadata: Any) -> None:
@@ -90,31 +60,119 @@ def compress(
 ) -> None:
     """Compress a file."""
     from .args import BloscpackArgs
-    from .file_io import pack_file_to_file
+    from .file_io import pack_fp_to_fp, tell_packed
+    from .progress import shown
+    from .streams import (
+        Clock,
+        check_files,
+        descriptor_of,
+        opened_input,
+        opened_output,
+        remove_input,
+    )
 
     check_files(in_file, out_file, args)
-    pack_file_to_file(
-        in_file,
-        out_file,
-        chunk_size=args.chunk_size,
-        metadata=metadata,
-        blosc_args=blosc_args,
-        bloscpack_args=BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
-        nthreads=args.nthreads,
-        sync=args.sync,
+    descriptor = descriptor_of(out_file)
+    if descriptor is not None and os.isatty(descriptor) and not args.force:
+        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+    clock = Clock()
+    with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
+        size = os.fstat(in_fp.fileno()).st_size
+        with shown(in_file, size or None, args.progress):
+            pack_fp_to_fp(
+                in_fp,
+                out_fp,
+                args.chunk_size,
+                metadata,
+                blosc_args,
+                BloscpackArgs(
+                    offsets=args.offsets,
+                    checksum=args.checksum,
+                    **_given(max_app_chunks=args.max_app_chunks),
+                ),
+                _metadata_args(args),
+                nthreads=args.nthreads,
+            )
+        in_size = in_fp.tell() if in_fp.seekable() else 0
+    if descriptor is None:
+        tell_packed(in_size, out_file)
+    clock.tell(in_size)
+    remove_input(in_file, args)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return those that are not None: the others keep their defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _metadata_args(args: Namespace) -> MetadataArgs:
+    from .args import MetadataArgs
+
+    return MetadataArgs(
+        **_given(
+            meta_checksum=args.meta_checksum,
+            meta_codec=args.meta_codec,
+            max_meta_size=args.max_meta_size,
+        )
     )
 
 
 def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     """Decompress a file."""
-    from .file_io import unpack_file_from_file
+    from .durable import is_stream
+    from .file_io import tell_unpacked, unpack_fp_to_fp
+    from .pretty import pretty_size
+    from .progress import shown
+    from .steady import ATTEMPTS, read_steadily
+    from .streams import Clock, check_files, opened_output, remove_input
 
     check_files(in_file, out_file, args)
-    metadata = unpack_file_from_file(
-        in_file, out_file, nthreads=args.nthreads, sync=args.sync
-    )
-    if metadata:
-        log_metadata(metadata)
+    clock = Clock()
+    nbytes: int | None = None
+
+    def read(in_fp: Any, check: Any) -> Any:
+        def begin(header: BloscpackHeader) -> None:
+            nonlocal nbytes
+            nbytes = header.nbytes
+            check(header)
+
+        output = opened_output(in_fp, out_file, args)
+        with output as out_fp, shown(in_file, None, args.progress):
+            return unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+
+    if in_file == STREAM:
+        metadata = read(sys.stdin.buffer, lambda header: None)
+    else:
+        in_size = os.path.getsize(in_file)
+        log.verbose("input file size: %s" % pretty_size(in_size))
+        # What a stream has been given can't be taken back.
+        streamed = out_file == STREAM or is_stream(out_file)
+        metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
+        if not streamed:
+            tell_unpacked(in_size, out_file)
+    clock.tell(nbytes or 0)
+    _keep_metadata(metadata, args)
+    remove_input(in_file, args)
+
+
+def _keep_metadata(metadata: Any, args: Namespace) -> None:
+    """Show the metadata, or write them to the file that is wanted."""
+    if args.metadata_to is None:
+        if metadata:
+            log_metadata(metadata)
+        return
+    import json
+
+    text = json.dumps(metadata, indent=1) + "\n"
+    if args.metadata_to == STREAM:
+        sys.stdout.write(text)
+        return
+    from .durable import replacing
+
+    if os.path.exists(args.metadata_to) and not args.force:
+        raise StorageError("output file '%s' exists!" % args.metadata_to)
+    with replacing(args.metadata_to, args.sync) as fp:
+        fp.write(text.encode("ascii"))
 
 
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
@@ -122,6 +180,8 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     from .append import UNCHANGED, append
     from .args import BloscArgs
 
+    if original_file == STREAM:
+        raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
     check_exists("original file", original_file)
     check_exists("new file", new_file)
     log.verbose("original file is: '%s'" % original_file)
@@ -175,7 +235,10 @@ def info(file_: str) -> None:
     from .steady import read_steadily
 
     check_exists("file", file_)
-    beginning, head = read_steadily(file_, _read_info)
+    if file_ == STREAM:
+        beginning, head = _read_info(sys.stdin.buffer, lambda header: None)
+    else:
+        beginning, head = read_steadily(file_, _read_info)
     _log_beginning(beginning)
     if head:
         _log_chunk_header(head)

@@ -54,7 +54,7 @@ SIBLINGS = {
         "append": "append",
         "args": "BloscArgs BloscpackArgs MetadataArgs",
         "checksums": "CHECKSUMS_AVAIL",
-        "commands": "check_files log_metadata",
+        "commands": "log_metadata",
         "constants": "CNAME_AVAIL EXTENSION MAX_CLEVEL MIN_CLEVEL SUFFIXES",
         "defaults": _DEFAULTS,
         "exceptions": "ChecksumMismatch ChunkingException FileNotFound "
@@ -63,6 +63,7 @@ SIBLINGS = {
         "headers": "decode_blosc_flags",
         "parser": "BloscPackCustomFormatter create_parser",
         "pretty": "join_with_eol reverse_pretty",
+        "streams": "check_files",
     },
     "file_io": {
         "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from .ranges import Path
 
-NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 # What systems say whose folders can't be synced, or need not be.
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
 
@@ -23,26 +23,37 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.
 class Disk:
     """The file system."""
 
-    def open(self, path: Path | int, mode: str) -> Any:
-        """Return a file object over a path or a descriptor."""
+    def open(self, path: Path, mode: str) -> Any:
+        """Return a file object."""
         return open(path, mode)
 
-    def create(self, name: str, mode: int) -> int:
-        """Return the descriptor of a new file; it must not exist."""
-        return os.open(name, NEW_FILE, mode)
+    def create(self, name: str, mode: int) -> Any:
+        """Return a file object to write a new file; the name must be free."""
 
-    def create_beside(self, target: str, mode: int) -> tuple[str, int]:
-        """Return name and descriptor of a new, hidden file beside `target`."""
+        def opener(path: str, flags: int) -> int:
+            return os.open(path, flags, mode)
+
+        return open(name, "xb", opener=opener)
+
+    def create_beside(self, target: str, mode: int) -> tuple[str, Any]:
+        """Return the name of a new, hidden file beside `target`, and what writes it."""
         folder, name = os.path.split(target)
         number = 0
         while True:
             # Cut so that the new name isn't too long where the target's isn't.
             beside = ".%s.%d-%d.tmp" % (name[:50], os.getpid(), number)
             temporary = os.path.join(folder, beside)
+            number += 1
+            if os.path.lexists(temporary):
+                continue
             try:
                 return temporary, self.create(temporary, mode)
             except FileExistsError:
-                number += 1
+                continue
+            except BaseException:  # Ctrl-C just after it was made
+                with suppress(OSError):
+                    self.remove(temporary)
+                raise
 
     def sync(self, fp: Any) -> None:
         """Return once everything in the file object `fp` is on the disk."""

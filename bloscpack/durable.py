@@ -7,7 +7,6 @@ change it meanwhile. An old file is only given up for one that is safely on the 
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
@@ -15,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from .disk import disk
 from .exceptions import UsageError
-from .inplace import claimed
+from .inplace import NO_ROOM, claimed
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from .ranges import Path
-
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
@@ -42,18 +38,21 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, sync: bool | None = None) -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, sync: bool | None = None, like: os.stat_result | None = None
+) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends well.
 
     If the block raises, the new file is removed and `path` stays as it was. A
     symbolic link is followed; permissions are those of the file replaced, or those
     that any new file gets. What is no regular file, like a pipe, is written directly.
     With `sync` the file is on the disk when this returns; None means that it is if it
-    replaces another one, which would otherwise be lost without it.
+    replaces another one, which would otherwise be lost without it. `like` is the status
+    of a file whose times, and permissions where it replaces none, the new one takes.
     """
     name = os.fspath(path)
     if not os.path.exists(name):
-        with _new_file(name, None, bool(sync)) as fp:
+        with _new_file(name, None, bool(sync), like) as fp:
             yield fp
         return
     status = os.stat(name)
@@ -61,12 +60,12 @@ def replacing(path: Path, sync: bool | None = None) -> Iterator[BinaryIO]:
         # What can't be read, nobody can append to.
         readable = os.access(name, os.R_OK)
         claim = claimed(name, mode="rb") if readable else nullcontext()
-        with claim, _new_file(name, status, sync is not False) as fp:
+        with claim, _new_file(name, status, sync is not False, like) as fp:
             yield fp
         return
     descriptor = standard_stream(status)
     target = name if descriptor is None else os.dup(descriptor)
-    with _open_stream(target) as stream:
+    with open_stream(target) as stream:
         yield stream
 
 
@@ -81,22 +80,29 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def _new_file(
-    name: str, replaced: os.stat_result | None, sync: bool
+    name: str,
+    replaced: os.stat_result | None,
+    sync: bool,
+    like: os.stat_result | None,
 ) -> Iterator[BinaryIO]:
     target = os.path.realpath(name)
     try:
-        temporary, descriptor = disk.create_beside(
-            target, 0o666 if replaced is None else 0o600
+        temporary, fp = disk.create_beside(
+            target, 0o666 if replaced is like is None else 0o600
         )
     except OSError as error:
         error.filename = name  # one that the caller knows
         raise
     try:
-        with disk.open(descriptor, "wb") as fp:
+        with fp:
             yield fp
             fp.flush()
             if replaced is not None:
                 _take_over(temporary, replaced)
+            elif like is not None:
+                os.chmod(temporary, like.st_mode & 0o777)
+            if like is not None:
+                os.utime(temporary, ns=(like.st_atime_ns, like.st_mtime_ns))
             if sync:
                 disk.sync(fp)
         disk.rename(temporary, target)
@@ -126,7 +132,8 @@ class Stream(io.BufferedWriter):
         return False
 
 
-def _open_stream(target: Path | int) -> Stream:
+def open_stream(target: Path | int) -> Stream:
+    """Open what is there, a path or a descriptor, to write to it as it is."""
     return Stream(io.FileIO(target, "w"))
 
 
@@ -145,7 +152,7 @@ def standard_stream(status: os.stat_result) -> int | None:
 
 
 def size_of(fp: BinaryIO) -> int | None:
-    """Return the bytes of an open file, None where only reading it will tell.
+    """Return the bytes left in an open file, None where only reading it will tell.
 
     Pipes have no size, and files that the system makes up as they are read say 0.
     """
@@ -154,4 +161,4 @@ def size_of(fp: BinaryIO) -> int | None:
         return None
     if status.st_size == 0 and fp.peek(1):  # type: ignore[attr-defined]
         return None
-    return status.st_size
+    return max(0, status.st_size - fp.tell())

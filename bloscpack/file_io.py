@@ -45,6 +45,7 @@ from .ranges import (
     FileRange,
     MemoryCursor,
     as_bytes_view,
+    bytes_left,
     read_up_to,
     write_all,
 )
@@ -52,7 +53,7 @@ from .steady import ATTEMPTS, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .chunks import Buffer
@@ -408,12 +409,19 @@ def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:
 # The functions on files and bytes
 
 
-def _tell_ratio(in_size: int, out_file: Path) -> None:
+def tell_packed(in_size: int, out_file: Path) -> None:
     """Show what packing `in_size` bytes has come to."""
     if log.enabled(log.VERBOSE):
         out_size = os.path.getsize(out_file)
         log.verbose("output file size: %s" % double_pretty_size(out_size))
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
+
+
+def tell_unpacked(in_size: int, out_file: Path) -> None:
+    """Show what unpacking `in_size` bytes has come to."""
+    out_size = os.path.getsize(out_file)
+    log.verbose("output file size: %s" % pretty_size(out_size))
+    log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
 
 
 def pack_file_to_file(
@@ -440,24 +448,52 @@ def pack_file_to_file(
     """
     check_distinct(in_file, out_file)
     with open(in_file, "rb") as in_fp, replacing(out_file, sync) as out_fp:
-        size = size_of(in_fp)
-        if size is not None:
-            log.verbose("input file size: %s" % double_pretty_size(size))
-            cut = calculate_nchunks(size, chunk_size)
-        else:
-            cut = -1, parse_chunk_size(chunk_size), -1
-        pack(
-            PlainFPSource(in_fp),
-            CompressedFPSink(out_fp, new=True),
-            *cut,
-            metadata=metadata,
-            blosc_args=blosc_args,
-            bloscpack_args=bloscpack_args,
-            metadata_args=metadata_args,
+        pack_fp_to_fp(
+            in_fp,
+            out_fp,
+            chunk_size,
+            metadata,
+            blosc_args,
+            bloscpack_args,
+            metadata_args,
             nthreads=nthreads,
         )
         in_size = in_fp.tell() if in_fp.seekable() else 0
-    _tell_ratio(in_size, out_file)
+    tell_packed(in_size, out_file)
+
+
+def pack_fp_to_fp(
+    in_fp: Any,
+    out_fp: Any,
+    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    metadata: Any = None,
+    blosc_args: BloscArgs | None = None,
+    bloscpack_args: BloscpackArgs | None = None,
+    metadata_args: MetadataArgs | None = None,
+    *,
+    nthreads: int | None = None,
+) -> None:
+    """Compress a buffered file, from where it stands to its end, into a new file.
+
+    Both may be pipes: what has no size is stored without an offset table, and so is
+    what goes to where nothing can be sought. Else as `pack_file_to_file`.
+    """
+    size = size_of(in_fp)
+    if size is not None:
+        log.verbose("input file size: %s" % double_pretty_size(size))
+        cut = calculate_nchunks(size, chunk_size)
+    else:
+        cut = -1, parse_chunk_size(chunk_size), -1
+    pack(
+        PlainFPSource(in_fp),
+        CompressedFPSink(out_fp, new=True),
+        *cut,
+        metadata=metadata,
+        blosc_args=blosc_args,
+        bloscpack_args=bloscpack_args,
+        metadata_args=metadata_args,
+        nthreads=nthreads,
+    )
 
 
 def unpack_file_from_file(
@@ -478,21 +514,37 @@ def unpack_file_from_file(
 
     def read(in_fp: Any, check: Any) -> Any:
         with replacing(out_file, sync) as out_fp:
-            source = CompressedFPSource(in_fp)
-            check(source.bloscpack_header)
-            # What a header announces is believed as far as its chunks could hold it.
-            nbytes = source.bloscpack_header.nbytes or 0
-            reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
-            sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
-            unpack(source, sink, nthreads=nthreads)
-        return source.metadata
+            return unpack_fp_to_fp(in_fp, out_fp, check, nthreads=nthreads)
 
     # What a stream has been given can't be taken back.
     metadata = read_steadily(in_file, read, 1 if is_stream(out_file) else ATTEMPTS)
-    out_size = os.path.getsize(out_file)
-    log.verbose("output file size: %s" % pretty_size(out_size))
-    log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
+    tell_unpacked(in_size, out_file)
     return metadata
+
+
+def unpack_fp_to_fp(
+    in_fp: Any,
+    out_fp: Any,
+    check: Callable[[BloscpackHeader], Any] | None = None,
+    *,
+    nthreads: int | None = None,
+) -> Any:
+    """Decompress a file object, from where it stands, into a new file.
+
+    Both may be pipes. Returns the metadata. `check` is called with the header once all
+    that lies in front of the chunks has been read. Else as `unpack_file_from_file`.
+    """
+    source = CompressedFPSource(in_fp)
+    header = source.bloscpack_header
+    if check is not None:
+        check(header)
+    # What a header announces is believed as far as its chunks could hold it.
+    nbytes = header.nbytes or 0
+    in_size = bytes_left(in_fp) or 0
+    reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
+    sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+    unpack(source, sink, nthreads=nthreads)
+    return source.metadata
 
 
 def pack_bytes_to_file(
@@ -524,7 +576,7 @@ def pack_bytes_to_file(
             nthreads,
             new=True,
         )
-    _tell_ratio(in_size, out_file)
+    tell_packed(in_size, out_file)
 
 
 def pack_bytes_to_bytes(

@@ -108,6 +108,7 @@ def check_options_zero(options: str, indices: Iterable[int]) -> None:
                 "Element %d was non-zero when attempting to decode options: '%s'"
                 % (index, options),
                 section="header",
+                offset=5,
             )
 
 

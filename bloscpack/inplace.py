@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import io
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from . import journal, log
 from .disk import disk
 from .exceptions import StorageError
-from .ranges import opened, read_up_to, write_all
+from .ranges import read_up_to, write_all
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .ranges import Path
 
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Change:
@@ -62,12 +63,16 @@ class Change:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
-        if error_type is None:
-            self._commit()
-        else:
-            self._put_back()
-        # The buffer forgets what it has read.
-        self._fp.seek(0, os.SEEK_END)
+        committed = False
+        try:
+            if error_type is None:
+                self._commit()
+                committed = True
+        finally:
+            if not committed:
+                self._put_back()
+            # The buffer forgets what it has read.
+            self._fp.seek(0, os.SEEK_END)
 
     def _keep(self) -> None:
         self._kept = []
@@ -93,6 +98,18 @@ def put_back(raw: Any, length: int, pieces: Iterable[tuple[int, Buffer]]) -> Non
     raw.truncate(length)
 
 
+def _mark_changed(raw: Any) -> None:
+    """Give a file a time of change that it never had, however coarse the clock is.
+
+    Readers know by it that what they read may be of two states.
+    """
+    if os.utime in os.supports_fd:
+        status = os.fstat(raw.fileno())
+        times = status.st_atime_ns, status.st_mtime_ns + 1
+        with suppress(PermissionError):  # only the owner may
+            os.utime(raw.fileno(), ns=times)
+
+
 class JournaledChange(Change):
     """A change to a file with a name, which survives whatever ends the process.
 
@@ -115,22 +132,25 @@ class JournaledChange(Change):
 
     def _keep(self) -> None:
         claim = self._claim
-        descriptor = disk.create(claim.journal_name, 0o600)
         try:
-            with disk.open(descriptor, "wb") as fp:
+            with disk.create(claim.journal_name, 0o600) as fp:
                 for piece in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
                 ):
                     fp.write(piece)
                 if claim.sync:
                     disk.sync(fp)
-            if claim.sync:
-                disk.sync_folder(claim.journal_name)
+                    disk.sync_folder(claim.journal_name)
+                journal.close(fp)
+        except FileExistsError:  # another writer's, where nothing can be locked
+            raise
         except BaseException:
-            disk.remove(claim.journal_name)
+            with suppress(FileNotFoundError):
+                disk.remove(claim.journal_name)
             raise
 
     def _commit(self) -> None:
+        _mark_changed(self._raw)
         if self._claim.sync:
             disk.sync(self._raw)
         self._claim.drop_journal()
@@ -165,6 +185,7 @@ class Claim:
         raw = getattr(self.fp, "raw", self.fp)
         kept.check_belongs_to(raw)
         put_back(raw, kept.length, kept.pieces)
+        _mark_changed(raw)
         disk.sync(raw)  # always: the journal is the only copy
         self.drop_journal()
         return True
@@ -196,24 +217,33 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
     What a change that was interrupted has left is put right first. With another `mode`
     the file is only kept from others. Raises `StorageError` if there is another writer.
     """
-    interrupted = os.path.lexists(journal.name_for(os.fspath(path)))
-    with _open_locked(path, "r+b" if interrupted else mode) as fp:
+    with _open_locked(path, mode) as fp:
         claim = Claim(path, fp, sync)
-        if interrupted and claim.roll_back():
+        if claim.roll_back():
             log.notice(
                 "'%s': a change was interrupted; the file has been put back to what it "
                 "was before" % os.fspath(path)
             )
-        yield claim
+            fp.seek(0, os.SEEK_END)  # the buffer does not know that it was moved
+            fp.seek(0)
+        try:
+            yield claim
+        except OSError as error:
+            if error.errno in NO_ROOM and error.filename is None:
+                error.filename = os.fspath(path)
+            raise
 
 
 @contextmanager
 def _open_locked(path: Path, mode: str) -> Iterator[Any]:
+    journal_name = journal.name_for(os.fspath(path))
     while True:
-        with opened(path, mode) as fp:
+        interrupted = os.path.lexists(journal_name)
+        with disk.open(path, "r+b" if interrupted else mode) as fp:
             _lock(fp, path)
-            # Whoever had the lock may have put another file in its place.
-            if os.path.samestat(os.fstat(fp.fileno()), os.stat(path)):
+            # Whoever had the lock may have put another file in its place, or died.
+            same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
+            if same and interrupted == os.path.lexists(journal_name):
                 yield fp
                 return
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 SUFFIX = ".journal"
 MAGIC = b"blpkjrnl"
 VERSION = 1
-HEAD = struct.Struct("<8sB7xqQqqq32s")
+HEAD = struct.Struct("<8sBB6xqQqqq32s")
+# Set when the journal is complete, before the first change; the digest takes it as 0.
+CLOSED_AT = 9
 EXTENT = struct.Struct("<qq")
 DIGEST_LENGTH = 32
 # How many of the bytes that stay are enough to know the file by.
@@ -61,6 +63,7 @@ def encode(
     head = HEAD.pack(
         MAGIC,
         VERSION,
+        0,
         status.st_size,
         status.st_ino,
         len(extents),
@@ -80,6 +83,16 @@ def encode(
     yield digest.digest()
 
 
+def close(fp: Any) -> None:
+    """Mark the journal that was written to `fp` as complete.
+
+    If its digest is wrong later on, it has been damaged, and not just begun.
+    """
+    fp.seek(CLOSED_AT)
+    fp.write(b"\1")
+    fp.flush()
+
+
 def _read(fp: Any, start: int, size: int) -> bytes:
     fp.seek(start)
     return read_up_to(fp, size)
@@ -91,8 +104,16 @@ class Journal:
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
         fields = HEAD.unpack_from(content)
-        _, _, self.length, self._inode, count, *self._witness, digest = fields
+        _, _, _, self.length, self._inode, count, *self._witness, digest = fields
         self._witness_digest = digest
+        self.pieces: list[tuple[int, memoryview]] = []
+        try:
+            self._decode(content, count)
+        except (struct.error, ValueError) as error:
+            # The digest was right: someone wanted it so.
+            raise StorageError("'%s' is no valid journal" % name) from error
+
+    def _decode(self, content: bytes, count: int) -> None:
         position = HEAD.size
         extents = []
         for _ in range(count):
@@ -103,10 +124,15 @@ class Journal:
         self._new_head = content[position : position + size]
         position += size
         view = memoryview(content)
-        self.pieces: list[tuple[int, memoryview]] = []
         for start, stop in extents:
+            if not 0 <= start <= stop <= self.length:
+                raise ValueError
             self.pieces.append((start, view[position : position + stop - start]))
             position += stop - start
+        if size < 0 or not extents or position != len(content) - DIGEST_LENGTH:
+            raise ValueError
+        if min(self._witness) < 0 or self._witness[1] > WITNESS:
+            raise ValueError
 
     def check_belongs_to(self, fp: Any) -> None:
         """Raise `StorageError` if it was not written for what is in `fp`.
@@ -114,12 +140,16 @@ class Journal:
         Someone may have put another file under the name since.
         """
         start, size = self._witness
-        same_file = os.fstat(fp.fileno()).st_ino == self._inode
+        status = os.fstat(fp.fileno())
+        same_file = status.st_ino == self._inode
+        last, piece = self.pieces[-1]
         new = self._new_head
         old = bytes(self.pieces[0][1][: len(new)])
         head = _read(fp, self.pieces[0][0], len(new))
         fits = (
             (size or same_file)
+            and (last <= status.st_size or not piece)
+            and self.length <= max(status.st_size, last + len(piece))
             and self._witness_digest == _digest(_read(fp, start, size))
             # Where the change was interrupted, part of the head may be new.
             and all(is_ in both for is_, *both in zip(head, old, new, strict=False))
@@ -144,7 +174,7 @@ def load(name: str) -> Journal | None:
     """Return the journal `name`; None if there is none or it was never completed.
 
     An incomplete one means that nothing has been changed yet. Raises `StorageError`
-    if the file is something else.
+    if the file is something else, or damaged.
     """
     try:
         with open(name, "rb") as fp:
@@ -155,12 +185,15 @@ def load(name: str) -> Journal | None:
         if error.errno == errno.ENAMETOOLONG:
             return None
         raise
-    start = content[: len(MAGIC)]
     # What was never synced may be missing, or be zero.
-    if not MAGIC.startswith(start) and any(start):
+    if any(is_ not in (0, magic) for is_, magic in zip(content, MAGIC, strict=False)):
         raise StorageError("'%s' has the name of a journal, but is none" % name)
-    complete = len(content) >= HEAD.size + DIGEST_LENGTH
-    if not complete or content[-DIGEST_LENGTH:] != _digest(content[:-DIGEST_LENGTH]):
+    if not _is_complete(content):
+        if content[CLOSED_AT : CLOSED_AT + 1] == b"\1":
+            raise StorageError(
+                "the journal '%s' is damaged: the change that it belongs to can't be "
+                "taken back. Remove the journal if the file is whole" % name
+            )
         return None
     if content[len(MAGIC)] != VERSION:
         raise StorageError(
@@ -168,3 +201,15 @@ def load(name: str) -> Journal | None:
             % (name, content[len(MAGIC)])
         )
     return Journal(name, content)
+
+
+def _is_complete(content: bytes) -> bool:
+    if len(content) < HEAD.size + DIGEST_LENGTH:
+        return False
+    import hashlib
+
+    view = memoryview(content)
+    digest = hashlib.sha256(view[:CLOSED_AT])
+    digest.update(b"\0")
+    digest.update(view[CLOSED_AT + 1 : -DIGEST_LENGTH])
+    return digest.digest() == content[-DIGEST_LENGTH:]

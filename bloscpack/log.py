@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import sys
 
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NORMAL = "NORMAL"
 VERBOSE = "VERBOSE"
 DEBUG = "DEBUG"
@@ -17,6 +21,9 @@ _RANKS = {level: rank for rank, level in enumerate(VERBOSITY_LEVELS)}
 
 LEVEL = NORMAL
 OUTPUT_IS_DATA = False
+QUIET = False
+# Is called, if there is one, with the plain bytes of every chunk that has been done.
+PROGRESS: Callable[[int], object] | None = None
 PREFIX = "bloscpack.py"
 # The prefix of the command, which speaks to a person.
 COMMAND = "blpk"
@@ -44,9 +51,15 @@ def keep_out_of_output() -> None:
     OUTPUT_IS_DATA = True
 
 
+def be_quiet() -> None:
+    """Say nothing from now on but errors."""
+    global QUIET
+    QUIET = True
+
+
 def enabled(level: str) -> bool:
     """Return whether a message of `level` is let through."""
-    return _RANKS[level] <= _RANKS[LEVEL]
+    return _RANKS[level] <= _RANKS[LEVEL] and not QUIET
 
 
 def flush() -> None:
@@ -93,6 +106,8 @@ def notice(message: str) -> None:
 
     The command says it on standard error; elsewhere it is a RuntimeWarning.
     """
+    if QUIET:
+        return
     if PREFIX == COMMAND:
         flush()
         _write(sys.stderr, message)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Below this, small pages cost nothing that could be measured.
 HUGE_PAGES_FROM = 4 * 2**20
 HUGE_PAGE = 2 * 2**20
+# Below this, copying costs less than asking CPython.
+WORTH_NO_COPY = 16 * 2**10
 # The bytes of a bytes object lie behind its header, and end with a zero byte.
 BYTES_HEADER = bytes.__basicsize__ - 1
 
@@ -64,7 +66,7 @@ class BytesUnderConstruction:
         self._allocate(nbytes)
 
     def _allocate(self, nbytes: int) -> None:
-        if CPYTHON:
+        if CPYTHON and nbytes >= WORTH_NO_COPY:
             pointer = _new(None, nbytes)
             self._owner = ctypes.c_void_p(pointer)
             advise_huge_pages(pointer + BYTES_HEADER, nbytes)

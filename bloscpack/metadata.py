@@ -169,13 +169,18 @@ def encode_again(metadata: Any, old_metadata: Any, old_header: MetadataHeader) -
         raise NoChangeInMetadata(
             "you requested to update metadata, but this has not changed"
         )
-    return encode(
-        metadata,
-        MetadataArgs(
-            magic_format=old_header.magic_format,
-            meta_checksum=old_header.meta_checksum,
-            meta_codec=DEFAULT_META_CODEC,
-            meta_level=DEFAULT_META_LEVEL,
-            max_meta_size=old_header.max_meta_size,
-        ),
+    args = MetadataArgs(
+        magic_format=old_header.magic_format,
+        meta_checksum=old_header.meta_checksum,
+        meta_codec=DEFAULT_META_CODEC,
+        meta_level=DEFAULT_META_LEVEL,
+        max_meta_size=old_header.max_meta_size,
     )
+    try:
+        return encode(metadata, args)
+    except MemoryError as error:
+        raise FormatError(
+            "there is no memory for the room of '%d' bytes of the metadata"
+            % old_header.max_meta_size,
+            section="metadata",
+        ) from error

@@ -151,7 +151,7 @@ def pack_ndarray(
     source = PlainNumpySource(ndarray)
     dtype = source.ndarray.dtype
     blosc_args.typesize = typesize_of(dtype)
-    size = _whole_items(chunk_size, dtype.itemsize, source.size)
+    size = whole_items(chunk_size, dtype.itemsize, source.size)
     pack(
         source,
         sink,
@@ -175,7 +175,7 @@ def typesize_of(dtype: DType) -> int:
     return 4 if dtype.kind == "U" else 1
 
 
-def _whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
+def whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
     """Return a chunk size in bytes that ends between two items."""
     size = parse_chunk_size(chunk_size)
     if nbytes <= size or size % itemsize == 0:

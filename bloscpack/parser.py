@@ -10,7 +10,14 @@ import argparse
 import os
 import sys
 
-from .constants import MAX_BUFFERSIZE, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL, SUFFIXES
+from .constants import (
+    EXTENSION,
+    MAX_BUFFERSIZE,
+    MAX_CLEVEL,
+    MAX_THREADS,
+    MIN_CLEVEL,
+    SUFFIXES,
+)
 from .defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
@@ -30,6 +37,19 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 BITSHUFFLE = 2
+
+COMPRESS_EXAMPLES = """examples:
+  %(prog)s data.bin                     to data.bin.blp
+  %(prog)s -c zstd -t 4 data.bin out.blp
+  %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
+  tar c folder | %(prog)s - - > folder.tar.blp
+"""
+DECOMPRESS_EXAMPLES = """examples:
+  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp other.bin
+  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s - - < folder.tar.blp | tar x
+"""
 
 
 class BloscPackCustomFormatter(argparse.HelpFormatter):
@@ -152,6 +172,56 @@ def _add_metadata_option(group: Any) -> None:
     )
 
 
+def _add_files(parser: Any, verb: str) -> None:
+    """Add the names of inputs and outputs, and what is said about them."""
+    parser.set_defaults(refuse=parser.error)
+    parser.add_argument(
+        "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
+    )
+    parser.add_argument(
+        "out_file", metavar="<out_file>", nargs="?", help="file to %s to" % verb
+    )
+    parser.add_argument(
+        "more",
+        metavar="<file>",
+        nargs="*",
+        help="with three names or more, all are files to be %sed" % verb,
+    )
+    group = parser.add_argument_group(title="files")
+    group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
+    group.add_argument(
+        "--output-dir", metavar="<folder>", help="put all outputs into a folder"
+    )
+    group.add_argument(
+        "--suffix",
+        metavar="<text>",
+        default=EXTENSION,
+        help="end of the names of compressed files (default: %s)" % EXTENSION,
+    )
+    group.add_argument(
+        "--files-from",
+        metavar="<file>",
+        help="names of more inputs, one a line, or ended by zero bytes",
+    )
+    group.add_argument(
+        "-r",
+        "--recursive",
+        action="store_true",
+        help="%s the files in folders and all below" % verb,
+    )
+    group.add_argument(
+        "--rm",
+        action="store_true",
+        help="remove an input when its output is safe on the disk",
+    )
+    group.add_argument(
+        "--no-preserve",
+        action="store_false",
+        dest="preserve",
+        help="don't give outputs the times and permissions of inputs",
+    )
+
+
 def _compress(parser: Any) -> None:
     from .checksums import CHECKSUMS_AVAIL
     from .pretty import join_with_eol
@@ -185,13 +255,28 @@ def _compress(parser: Any) -> None:
         help="deactivate offsets",
     )
     _add_metadata_option(group)
-    parser.add_argument("in_file", metavar="<in_file>", help="file to be compressed")
-    parser.add_argument(
-        "out_file",
-        metavar="<out_file>",
-        nargs="?",
-        help="file to compress to",
+    group.add_argument(
+        "--max-app-chunks",
+        metavar="<n>",
+        type=int,
+        help="leave room in the offset table for so many chunks (default: 10 x)",
     )
+    group.add_argument(
+        "--max-meta-size",
+        metavar="<size>",
+        type=_size,
+        help="leave so much room for metadata (default: 10 x)",
+    )
+    group.add_argument(
+        "--meta-codec", metavar="<codec>", help="codec for metadata: zlib or None"
+    )
+    group.add_argument(
+        "--meta-checksum",
+        metavar="<checksum>",
+        help="checksum for metadata, one of those above",
+    )
+    _add_files(parser, "compress")
+    parser.epilog = COMPRESS_EXAMPLES
 
 
 def _decompress(parser: Any) -> None:
@@ -202,13 +287,13 @@ def _decompress(parser: Any) -> None:
         help="disable checking input file for extension (*.blp)\n"
         "(requires use of <out_file>)",
     )
-    parser.add_argument("in_file", metavar="<in_file>", help="file to be decompressed")
     parser.add_argument(
-        "out_file",
-        metavar="<out_file>",
-        nargs="?",
-        help="file to decompress to",
+        "--metadata-to",
+        metavar="<file>",
+        help="write the metadata to a file, as JSON",
     )
+    _add_files(parser, "decompress")
+    parser.epilog = DECOMPRESS_EXAMPLES
 
 
 def _append(parser: Any) -> None:
@@ -230,17 +315,78 @@ def _info(parser: Any) -> None:
     parser.add_argument("file_", metavar="<file>", help="file to show info for")
 
 
-VERBS = {
-    "compress": ("perform compression on file", _compress),
-    "decompress": ("perform decompression on file", _decompress),
-    "append": ("append data to a compressed file", _append),
-    "info": ("print information about a compressed file", _info),
+def _learn_from_module(name: str) -> Callable[[Any], None]:
+    """Return what teaches a verb its options that has a module of its own."""
+
+    def learn(parser: Any) -> None:
+        from importlib import import_module
+
+        import_module(".verbs." + name, __package__).learn(parser)
+
+    return learn
+
+
+# name → letter, if it has one, help, and what teaches it its options: by default the
+# module of that name in `verbs`.
+VERBS: dict[str, tuple[str | None, str, Callable[[Any], None] | None]] = {
+    "compress": ("c", "perform compression on file", _compress),
+    "decompress": ("d", "perform decompression on file", _decompress),
+    "append": ("a", "append data to a compressed file", _append),
+    "info": ("i", "print information about a compressed file", _info),
+    "list": ("l", "show a table of compressed files", None),
+    "cat": (None, "write plain bytes, or rows of an array, to standard output", None),
+    "map": (None, "draw how well each stretch of a file compresses", None),
+    "estimate": ("e", "tell what decompressing will take", None),
+    "tune": ("t", "find good settings for data", None),
+    "verify": ("v", "check everything in compressed files", None),
+    "recover": ("r", "save what is intact in a damaged file", None),
+    "metadata": ("m", "print or change the metadata of a compressed file", None),
+    "config": (None, "show the settings in force and where they come from", None),
+    "completion": (None, "print a completion script for a shell", None),
 }
+VERBS_OF_LETTERS = {letter: name for name, (letter, *_) in VERBS.items() if letter}
+
+
+class _Parser(argparse.ArgumentParser):
+    """The parser of the command line, which has an idea what a misspelt verb meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Show usage and message, and leave."""
+        if "invalid choice" in message:
+            from difflib import get_close_matches
+
+            misspelt = message.partition("invalid choice: ")[2].split("'")[1]
+            for verb in get_close_matches(misspelt, VERBS, 1):
+                message += ". Did you mean '%s'?" % verb
+        super().error(message)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return the arguments, understood. Leaves the program where they are wrong."""
+    parser = create_parser()
+    args, rest = parser.parse_known_args(arguments)
+    if args.subcommand is None:
+        parser.error("too few arguments")
+    # argparse takes names behind an option for unknown arguments.
+    if rest and (not hasattr(args, "more") or any(_is_option(arg) for arg in rest)):
+        parser.error("unrecognized arguments: %s" % " ".join(rest))
+    if hasattr(args, "more"):
+        if args.out_file is None and rest:
+            args.out_file = rest.pop(0)
+        args.more += rest
+        if args.in_file is None and args.files_from is None:
+            args.refuse("the following arguments are required: <in_file>")
+        del args.refuse
+    return args
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and argument != "-"
 
 
 def create_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="blpk",
         formatter_class=BloscPackCustomFormatter,
         description="command line de/compression with blosc",
@@ -267,6 +413,12 @@ def create_parser() -> argparse.ArgumentParser:
         "--debug",
         action="store_true",
         help="print debugging output too",
+    )
+    levels.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="say nothing but errors",
     )
     group = parser.add_argument_group(title="global options")
     group.add_argument(
@@ -297,14 +449,35 @@ def create_parser() -> argparse.ArgumentParser:
         dest="sync",
         help="leave it to the system when the output gets to the disk",
     )
+    progress = group.add_mutually_exclusive_group()
+    progress.add_argument(
+        "--progress",
+        action="store_true",
+        default=None,
+        help="show a progress bar (default: on a terminal, after a second)",
+    )
+    progress.add_argument(
+        "--no-progress", action="store_false", dest="progress", help="show none"
+    )
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=Verb
     )
-    for name, (help_, learn) in VERBS.items():
-        letter = name[0]
-        for called, text in ((name, help_), (letter, "alias for '%s'" % name)):
-            subparsers.add_parser(called, help=text, learn=learn)
+    for name, (letter, help_, learn) in VERBS.items():
+        learn = learn or _learn_from_module(name)
+        subparsers.add_parser(name, help=help_, learn=learn)
+        if letter:
+            subparsers.add_parser(letter, help="alias for '%s'" % name, learn=learn)
     return parser
+
+
+def _size(text: str) -> int:
+    """Return the bytes of a number that may have a suffix."""
+    from .pretty import reverse_pretty
+
+    try:
+        return reverse_pretty(text) if text[-1:] in SUFFIXES else int(text)
+    except ValueError as error:
+        raise Refusal(str(error), EXIT_USAGE) from error
 
 
 def _chunk_size(text: str) -> int:

@@ -28,11 +28,27 @@ if TYPE_CHECKING:
 PIECE = 2**20
 
 
-class opened:
+class named:
+    """Give errors about the content of a file, or about its use, the file's name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Any:
+        return None
+
+    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+        # Not those about an argument, which are no RuntimeError.
+        about_file = isinstance(error, (FormatError, RuntimeError))
+        if about_file and isinstance(error, (FormatError, UsageError)):
+            error.filename = error.filename or os.fspath(self._path)
+
+
+class opened(named):
     """An open file; errors about its content or its use get its name."""
 
     def __init__(self, path: Path, mode: str = "rb") -> None:
-        self._path = path
+        super().__init__(path)
         self._mode = mode
 
     def __enter__(self) -> Any:
@@ -41,10 +57,7 @@ class opened:
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         self._fp.close()
-        # Not those about an argument, which are no RuntimeError.
-        about_file = isinstance(error, (FormatError, RuntimeError))
-        if about_file and isinstance(error, (FormatError, UsageError)):
-            error.filename = error.filename or os.fspath(self._path)
+        super().__exit__(error_type, error, traceback)
 
 
 def bytes_left(fp: Any) -> int | None:

@@ -77,41 +77,63 @@ class Snapshot:
     """An open file and the state that it was in."""
 
     def __init__(self, path: Path, fp: Any) -> None:
+        self._path = path
         self._journal_name = journal.name_for(os.fspath(path))
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
+        self._patched = False
         self._state = self._now()
         self.fp = fp
-        #: Whether digests have told what belongs together.
+        #: Whether digests tell what belongs together.
         self.digested = False
-        kept = journal.load(self._journal_name) if self._regular else None
-        if kept is not None:
-            log.verbose("a change is under way: reading what was before")
-            kept.check_belongs_to(fp)
-            self.fp = io.BufferedReader(Patched(fp, kept))
-        elif self._regular:
-            fp.seek(0)
 
-    def _now(self) -> Any:
+    def lay_journal(self) -> None:
+        """Let ``fp`` read what was before the change that is under way, if one is."""
+        kept = journal.load(self._journal_name) if self._regular else None
+        if kept is None:
+            return
+        kept.check_belongs_to(self._real_fp)
+        log.verbose("a change is under way: reading what was before")
+        self.fp = io.BufferedReader(Patched(self._real_fp, kept))
+        # As long as the journal is there, it makes up for whatever is written.
+        self._patched = True
+        self._state = (), self._state[1]
+
+    def _now(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return what tells states apart: of the file, and of its journal."""
+        of_file: tuple[int, ...] = ()
         if not self._regular:
-            return None
-        status = os.fstat(self._real_fp.fileno())
-        state: tuple[int, ...] = status.st_size, status.st_mtime_ns
+            return of_file, ()
+        if not self._patched:
+            status = os.fstat(self._real_fp.fileno())
+            of_file = status.st_size, status.st_mtime_ns
         try:
             status = os.stat(self._journal_name)
         except OSError:
-            return state
-        return *state, status.st_ino, status.st_mtime_ns, status.st_size
+            return of_file, ()
+        return of_file, (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def is_current(self) -> bool:
-        """Return whether nobody has changed the file since."""
-        return bool(self._state == self._now())
+        """Return whether nobody has changed or replaced the file since."""
+        return self._state == self._now() and not self._is_replaced()
+
+    def _is_replaced(self) -> bool:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return False
+        return not os.path.samestat(status, os.fstat(self._real_fp.fileno()))
 
     def check(self, header: BloscpackHeader) -> None:
-        """Accept what lies in front of the chunks; raises `Changed` if it is mixed."""
-        self.digested = bool(header.checksum_impl.size)
-        if not self.is_current():
-            raise Changed
+        """Accept what has been read; raises `Changed` if it may be mixed.
+
+        To be called once all that lies in front of the chunks has been read, and at
+        the end by what is going to leave something behind.
+        """
+        if not self.digested:
+            self.digested = bool(header.checksum_impl.size)
+            if not self.is_current():
+                raise Changed
 
 
 def read_steadily(
@@ -122,13 +144,13 @@ def read_steadily(
     """Return what ``read(fp, check)`` returns for a file, before or after a change.
 
     It is called again if the file was changed meanwhile, so it must leave nothing
-    behind when it raises; it calls `check` with the header once it has read all that
-    lies in front of the chunks.
+    behind when it raises; it calls `check` with the header, as `Snapshot.check` says.
     """
     for _ in range(attempts):
         with opened(path) as fp:
             snapshot = Snapshot(path, fp)
             try:
+                snapshot.lay_journal()
                 result = read(snapshot.fp, snapshot.check)
             except Changed:
                 continue

@@ -13,10 +13,11 @@ import zlib
 
 import numpy
 import pytest
+from fuzz import parts
 
 import bloscpack as bp
 from bloscpack.abstract_io import compress_chunk, unpack
-from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.args import BloscArgs, BloscpackArgs, Limits, MetadataArgs
 from bloscpack.checksums import CHECKSUMS, CHECKSUMS_AVAIL
 from bloscpack.exceptions import (
     ChecksumMismatch,
@@ -112,13 +113,15 @@ def array_file(dtype="'|u1'", shape=(672,), **changes):
     return with_metadata(metadata_section(json.dumps({**metadata, **changes}).encode()))
 
 
-def packed(checksum="adler32", metadata=None, **settings):
+def packed(checksum="adler32", metadata=None, meta_checksum="adler32", **settings):
     return bp.pack_bytes_to_bytes(
         PLAIN,
         CHUNK_SIZE,
         metadata=metadata,
         bloscpack_args=BloscpackArgs(checksum=checksum, max_app_chunks=2, **settings),
-        metadata_args=MetadataArgs(max_meta_size=lambda size: size + 8),
+        metadata_args=MetadataArgs(
+            meta_checksum=meta_checksum, max_meta_size=lambda size: size + 8
+        ),
     )
 
 
@@ -633,6 +636,9 @@ def test_zlib_bomb():
         True,
         {"a": 1},
         [672, *[1] * 64],
+        [10**4000],
+        [10**4000, 10**4000],
+        [2**62] * 64,
     ],
 )
 @pytest.mark.parametrize("name", ["known", "unknown"])
@@ -643,6 +649,7 @@ def test_shape_that_lies(name, shape):
         data = header(options=2, nchunks=-1, last_chunk=-1, chunk_size=-1) + data[32:]
     error, peak = peak_of(error_of, read_array, data)
     assert "metadata" == error.section
+    assert 2000 > len(str(error))
     if name == "known":
         assert 2**24 > peak
     assert "metadata" == error_of(read_array_pipe, data).section
@@ -688,6 +695,8 @@ def test_shape_that_lies(name, shape):
         [["a"]],
         [["a", "<i4"]],
         [["", "<i4"]],
+        [["", "i4," * 10**6 + "i4"]],
+        [["f%d" % i, "<i4"] for i in range(10**5)],
         [[["t", "a"], "<i4"], []],
         {"names": ["a"], "formats": ["|u1"]},
     ],
@@ -907,91 +916,176 @@ def test_huge_counts_of_old_layouts(reader, data):
 
 # One flipped bit
 
+# Bits whose flip changes nothing that anybody reads; masks of bits in a byte.
+TYPESIZE = {"header.typesize": 0xFF}  # the chunks say it themselves
+CHUNK_SIZE_ = {"header.chunk_size": 0xFF}  # only the last chunk is there
+TABLE = {"offsets": 0xFF}  # reading in order needs none
+ROOM = {"metadata.room": 0xFF}  # may hold anything
+LEVEL = {"metadata.level": 0x07}  # any up to 9 will do
+VERSION = {"header.version": 0x01}  # 3 becomes 2, whose header means the same here
+FREE = {"header.max_app_chunks": 0xFF}  # room in a table that does not exist
+
+HEADER_SIZES = {
+    "magic": 4, "version": 1, "options": 1, "checksum": 1, "typesize": 1,
+    "chunk_size": 4, "last_chunk": 4, "nchunks": 8, "max_app_chunks": 8,
+}  # fmt: skip
+
+
+def places_of(data):
+    """Return the name of each byte of a file."""
+    taken = parts.take_apart(data)
+    names = []
+    for name, size in HEADER_SIZES.items():
+        names += ["header." + name] * size
+    if taken.metadata is not None:
+        names += ["metadata"] * 11 + ["metadata.level"] + ["metadata"] * 20
+        names += ["metadata.text"] * len(taken.stored)
+        names += ["metadata.room"] * len(taken.room)
+        names += ["metadata.digest"] * parts.SIZES[taken.metadata["meta_checksum"]]
+    names += ["offsets"] * (8 * len(taken.offsets))
+    for chunk in taken.chunks:
+        names += ["chunk.header"] * 16 + ["chunk.content"] * len(chunk.rest)
+        names += ["digest"] * parts.SIZES[taken.header["checksum"]]
+    assert len(data) == len(names)
+    return names
+
 
 def flips(data):
-    for position in range(len(data)):
+    """Yield the name, the bit and the file for every bit that can flip."""
+    for position, name in enumerate(places_of(data)):
         for bit in range(8):
             flipped = bytearray(data)
             flipped[position] ^= 1 << bit
-            yield position, bytes(flipped)
+            yield name, 1 << bit, bytes(flipped)
 
 
-def harmless_places(data, plain, metadata):
-    """Return the bytes whose flips change nothing; any other flip is an error."""
-    places = set()
-    for position, flipped in flips(data):
+def harmless_bits(data, read, expected):
+    """Return the bits whose flips change nothing; any other flip is an error."""
+    masks = {}
+    for name, bit, flipped in flips(data):
         try:
-            result = read_bytes(flipped)
+            result = read(flipped)
         except FormatError:
             continue
-        assert (plain, metadata) == result, position
-        places.add(position)
-    return places
+        assert expected == result, (name, bit)
+        masks[name] = masks.get(name, 0) | bit
+    return masks
 
 
-TYPESIZE = {7}
-CHUNK_SIZE_BYTES = {8, 9, 10, 11}
-META_LEVEL = {32 + 11}
+@pytest.mark.parametrize(
+    ("name", "expected", "settings"),
+    [
+        ("adler32", TYPESIZE | TABLE, {}),
+        ("adler32", TYPESIZE | VERSION | FREE, {"offsets": False}),
+        (
+            "adler32",
+            TYPESIZE | ROOM | LEVEL | FREE,
+            {"offsets": False, "metadata": VALUE},
+        ),
+        *(
+            (
+                name,
+                TYPESIZE | TABLE | ROOM | LEVEL,
+                {"metadata": VALUE, "meta_checksum": name},
+            )
+            for name in CHECKSUMS_AVAIL[1:]
+        ),
+    ],
+)
+def test_flipped_bits(name, expected, settings):
+    data = packed(checksum=name, **settings)
+    found = harmless_bits(data, read_bytes, (PLAIN, settings.get("metadata")))
+    assert expected == found
 
 
-def test_flips_in_a_file_with_offsets():
-    table = set(range(32, 32 + 8 * (NCHUNKS + 2)))
-    assert TYPESIZE | table == harmless_places(FILES["defaults"], PLAIN, None)
+# What flips may do where nothing has a digest: the chunks are as long as before, and
+# either Blosc stumbles, or the plain bytes are others. Some bits are then harmless too.
+UNPROTECTED = {"chunk.header", "chunk.content", "metadata.text"}
 
 
-def test_flips_in_a_file_with_metadata():
-    room = set(range(ROOM_AT, ROOM_AT + 8))
-    table_at = ROOM_AT + 8 + 4
-    table = set(range(table_at, table_at + 8 * (NCHUNKS + 2)))
-    assert TYPESIZE | META_LEVEL | room | table == harmless_places(
-        FILES["metadata"], PLAIN, VALUE
-    )
+def test_flipped_bits_without_digests():
+    data = packed(checksum="None", metadata=VALUE, meta_checksum="None", offsets=False)
+    outcomes = dict.fromkeys(("same", "other", "error"), 0)
+    harmless = {}
+    for name, bit, flipped in flips(data):
+        try:
+            plain, value = read_bytes(flipped)
+        except FormatError:
+            outcomes["error"] += 1
+            continue
+        assert len(PLAIN) == len(plain)
+        if name not in UNPROTECTED:
+            assert (PLAIN, VALUE) == (plain, value)
+            harmless[name] = harmless.get(name, 0) | bit
+        outcomes["same" if (PLAIN, VALUE) == (plain, value) else "other"] += 1
+    assert TYPESIZE | LEVEL | ROOM | FREE == harmless
+    assert all(outcomes.values())
 
 
-def test_flips_in_a_file_without_offsets():
-    # The version may turn into 2, whose header says the same here. That there is
-    # free room in a table that does not exist means nothing.
-    version, max_app_chunks = {4}, set(range(24, 32))
-    assert version | TYPESIZE | max_app_chunks == harmless_places(
-        FILES["no offsets"], PLAIN, None
-    )
-
-
-def test_flips_in_a_file_of_one_chunk():
+def test_flipped_bits_in_a_file_of_one_chunk():
     data = bp.pack_bytes_to_bytes(PLAIN, bloscpack_args=BloscpackArgs(max_app_chunks=1))
-    # With one chunk, its size is that of the last one. The checksum may turn into
-    # none: nothing follows that would then be out of place.
-    checksum = {6}
-    table = set(range(32, 48))
-    assert checksum | TYPESIZE | CHUNK_SIZE_BYTES | table == harmless_places(
-        data, PLAIN, None
-    )
+    # The checksum may turn into none: nothing follows that would be out of place.
+    expected = TYPESIZE | CHUNK_SIZE_ | TABLE | {"header.checksum": 0x01}
+    assert expected == harmless_bits(data, read_bytes, (PLAIN, None))
 
 
-@pytest.mark.parametrize("name", ["md5", "sha512"])
-def test_flips_with_other_checksums(name):
-    table = set(range(32, 32 + 8 * (NCHUNKS + 2)))
-    assert TYPESIZE | table == harmless_places(FILES[name], PLAIN, None)
+def read_array_as_list(data):
+    array = read_array(data)
+    return array.dtype, array.tolist()
 
 
-def test_flips_in_an_array():
+def test_flipped_bits_in_an_array():
     array = numpy.frombuffer(PLAIN, "<i4").reshape(2, -1)
     data = bp.pack_ndarray_to_bytes(
         array,
         CHUNK_SIZE,
-        bloscpack_args=BloscpackArgs(max_app_chunks=0),
-        metadata_args=MetadataArgs(max_meta_size=lambda size: size),
+        bloscpack_args=BloscpackArgs(max_app_chunks=1),
+        metadata_args=MetadataArgs(max_meta_size=lambda size: size + 3),
     )
-    errors = 0
-    for position, flipped in flips(data):
-        try:
-            result = read_array(flipped)
-        except FormatError:
-            errors += 1
-        else:
-            assert array.dtype == result.dtype, position
-            assert array.tolist() == result.tolist(), position
-    assert 6 * len(data) < errors
+    assert TYPESIZE | TABLE | ROOM | LEVEL == harmless_bits(
+        data, read_array_as_list, (array.dtype, array.tolist())
+    )
+
+
+# What a file may ask for
+
+
+def test_limits_by_default():
+    limits = Limits()
+    assert limits.check() is None
+    assert limits.check_nbytes(2**62) is None
+    assert 16 * 2**20 == limits.effective_metadata(0)
+    assert 32 * 10**6 == limits.effective_metadata(10**6)
+
+
+@pytest.mark.parametrize(
+    ("error", "settings"),
+    [
+        (bp.UsageError, {"nbytes": -1}),
+        (bp.UsageError, {"metadata": -1}),
+        (bp.UsageError, {"metadata": lambda stored: -stored - 1}),
+        (TypeError, {"nbytes": 1.5}),
+        (TypeError, {"nbytes": "1M"}),
+        (TypeError, {"metadata": None}),
+    ],
+)
+def test_limits_that_can_not_be(error, settings):
+    with pytest.raises(error, match=r"'(nbytes|metadata)' must be"):
+        Limits(**settings).check()
+
+
+def test_limit_of_plain_bytes():
+    limits = Limits(nbytes=100)
+    assert limits.check_nbytes(100) is None
+    with pytest.raises(NotReadable, match=r"'101' plain bytes or more, .* is '100'"):
+        limits.check_nbytes(101)
+
+
+@pytest.mark.parametrize(
+    ("expected", "metadata"), [(5, 5), (0, 0), (20, lambda stored: 2 * stored)]
+)
+def test_limit_of_metadata(expected, metadata):
+    assert expected == Limits(metadata).effective_metadata(10)
 
 
 # Nothing is left behind

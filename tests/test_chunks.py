@@ -58,6 +58,8 @@ def head(**changes):
 
 # Headers
 
+LARGEST_OF_ZSTD = {"nbytes": LARGEST, "ctbytes": 2**16}
+
 
 @pytest.mark.parametrize(
     ("codec", "changes"),
@@ -74,7 +76,8 @@ def head(**changes):
         ("blosclz", {"ctbytes": 1016}),
         ("blosclz", {"flags": 2, "ctbytes": 1016}),
         ("blosclz", {"nbytes": 0, "blocksize": 1, "ctbytes": 16}),
-        ("blosclz", {"nbytes": LARGEST, "blocksize": LARGEST}),
+        ("zstd", {"flags": 4 << 5, **LARGEST_OF_ZSTD, "blocksize": 1000 * 2**10}),
+        ("zstd", {"flags": 4 << 5, **LARGEST_OF_ZSTD, "blocksize": LARGEST}),
     ],
 )
 def test_decode_header(codec, changes):
@@ -108,6 +111,18 @@ def test_decode_header(codec, changes):
         ("ctbytes to be 20 to 1016, found 1017", {"ctbytes": 1017}),
         ("ctbytes to be 416 to 1016, found 415", {"blocksize": 10, "ctbytes": 415}),
         ("ctbytes to be 1016 to 1016, found 1015", {"flags": 2, "ctbytes": 1015}),
+        *(
+            (
+                "nbytes to be at most %d in '24' bytes, found %d" % (most, most + 1),
+                {
+                    "flags": codec << 5,
+                    "nbytes": most + 1,
+                    "blocksize": most,
+                    "ctbytes": 24,
+                },
+            )
+            for codec, most in ((0, 6120), (1, 6120), (2, 528), (3, 24768), (4, 786432))
+        ),
     ],
 )
 def test_decode_header_refuses(message, changes):
@@ -115,6 +130,15 @@ def test_decode_header_refuses(message, changes):
         decode_header(head(**changes))
     assert "not a Blosc chunk: expected " + message == raised.value.message
     assert "chunks" == raised.value.section
+
+
+@pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+def test_what_compresses_best_is_no_lie(cname):
+    plain = bytes(8 * 2**20)
+    chunk = compressed(plain, cname=cname, clevel=9, typesize=1, shuffle=0)
+    assert 200 < len(plain) / len(chunk)
+    header = decode_header(chunk)
+    assert (len(plain), len(chunk)) == (header.nbytes, header.ctbytes)
 
 
 @pytest.mark.parametrize("length", [0, 1, 15])

@@ -213,10 +213,23 @@ def test_a_long_name(folder: Path) -> None:
 @posix
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
 def test_a_new_file_has_the_usual_permissions(folder: Path, umask: int) -> None:
-    answer = blpk(folder, "c", "plain", umask=umask)
+    answer = blpk(folder, "c", "--no-preserve", "plain", umask=umask)
     assert 0 == answer.returncode
     mode = stat.S_IMODE((folder / "plain.blp").stat().st_mode)
     assert 0o666 & ~umask == mode
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
+def test_a_new_file_is_like_its_input(folder: Path, mode: int) -> None:
+    (folder / "plain").chmod(mode)
+    os.utime(folder / "plain", ns=(10**18, 10**18 + 5))
+    assert 0 == blpk(folder, "c", "plain", "new.blp").returncode
+    assert 0 == blpk(folder, "d", "new.blp", "again").returncode
+    for name in ("new.blp", "again"):
+        status = (folder / name).stat()
+        assert mode == stat.S_IMODE(status.st_mode)
+        assert 10**18 + 5 == status.st_mtime_ns
 
 
 @posix

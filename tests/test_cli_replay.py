@@ -37,6 +37,12 @@ SAME_BLOSC = RECORD["versions"] == {
     "c-blosc": blosc.BLOSC_VERSION_STRING,
 }
 
+# What ``-d`` lists and 0.16 did not know.
+NEW_ARGUMENTS = (
+    "files_from max_app_chunks max_meta_size meta_checksum meta_codec metadata_to more npy "
+    "output output_dir preserve progress quiet recursive rm suffix sync"
+).split()
+
 REPLACEMENTS = (
     # What depends on the machine or on the Python version.
     (r"using \d+ threads", "using N threads"),
@@ -93,7 +99,18 @@ def expected_answer(case: dict) -> tuple[int, str, str, dict]:
     )
 
 
+def without_news(shown: str) -> str:
+    """Return an output without the lines that every one has more than 0.16's."""
+    shown = re.sub(r"(?m)^blpk: took: .*\n", "", shown)
+    announced = "blpk: command line arguments are: \n"
+    before, _, after = shown.partition(announced)
+    listed = re.match(r"(blpk:     .*\n)*", after)[0]
+    known = re.sub(r"(?m)^blpk:     (%s): .*\n" % "|".join(NEW_ARGUMENTS), "", listed)
+    return shown.replace(announced + listed, announced + known) if after else shown
+
+
 def check_stdout(case: dict, expected: str, shown: str) -> None:
+    shown = without_news(shown)
     now = DIFFERENCES.get(case["name"], {})
     lines = Counter(expected.splitlines())
     lines.subtract(now.get("stdout_lacks", []))

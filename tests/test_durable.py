@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from bloscpack.durable import check_distinct, replacing
-from bloscpack.inplace import Change
-from bloscpack.ranges import write_all
 from bloscpack.exceptions import StorageError, UsageError
+from bloscpack.ranges import write_all
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes")
 
@@ -25,13 +24,6 @@ def replace_and_fail(path, error):
     with replacing(path) as fp:
         fp.write(b"new")
         fp.flush()
-        raise error
-
-
-def change_and_fail(fp, changes, error):
-    with Undo(fp) as undo:
-        for change in changes:
-            change(undo)
         raise error
 
 
@@ -319,84 +311,3 @@ def test_write_all_gives_up():
     with pytest.raises(StorageError, match="takes no more data") as raised:
         write_all(Trickle(0), b"content")
     assert isinstance(raised.value, OSError)
-
-
-# Taking changes back
-
-OLD = b"0123456789"
-
-
-def overwriting(offset, data):
-    return lambda undo: undo.overwrite(offset, data)
-
-
-def truncating(length):
-    return lambda undo: undo.truncate(length)
-
-
-# The content after the changes, and the changes.
-CHANGES = [
-    (OLD, []),
-    (b"ab23456789", [overwriting(0, b"ab")]),
-    (b"01234567ab", [overwriting(8, b"ab")]),
-    (b"012345678abc", [overwriting(9, b"abc")]),
-    (b"0123456789ab", [overwriting(10, b"ab")]),
-    (b"abcdefghijkl", [overwriting(0, b"abcdefghijkl")]),
-    (OLD, [overwriting(4, b"")]),
-    (b"abcd", [overwriting(0, b"abcd"), truncating(4)]),
-    (b"0123", [truncating(4)]),
-    (b"", [truncating(0)]),
-    (b"01234567", [truncating(9), truncating(8)]),
-    (b"0123ab", [truncating(4), overwriting(4, b"ab")]),
-    (b"0123abcdefghijkl", [truncating(4), overwriting(4, b"abcdefghijkl")]),
-    (b"01aCDb6789", [overwriting(2, b"aaab"), overwriting(3, b"CD")]),
-    (b"01aaCDEF89", [overwriting(2, b"aaaa"), overwriting(4, b"CDEF")]),
-    (b"0CDEaa6789", [overwriting(3, b"aaa"), overwriting(1, b"CDE")]),
-    (b"0123456789", [overwriting(10, b"ab"), truncating(10)]),
-    (b"0123456789a", [overwriting(10, b"ab"), truncating(11)]),
-    (b"ab", [truncating(5), overwriting(0, b"ab"), truncating(2)]),
-]
-
-
-@pytest.fixture(params=["memory", "disk", "raw"])
-def old_file(request, tmp_path):
-    """A file object over OLD, opened for reading and writing."""
-    if request.param == "memory":
-        yield io.BytesIO(OLD)
-        return
-    (tmp_path / "file").write_bytes(OLD)
-    with open(tmp_path / "file", "r+b", buffering=-(request.param == "disk")) as fp:
-        yield fp
-
-
-def content_of(fp):
-    fp.seek(0)
-    return fp.read()
-
-
-@pytest.mark.parametrize(("expected", "changes"), CHANGES)
-def test_changes_that_are_made(old_file, expected, changes):
-    with Undo(old_file) as undo:
-        for change in changes:
-            change(undo)
-    assert expected == content_of(old_file)
-
-
-@pytest.mark.parametrize("error", [ValueError, Stop])
-@pytest.mark.parametrize("changes", [changes for _, changes in CHANGES])
-def test_changes_that_are_taken_back(old_file, changes, error):
-    with pytest.raises(error):
-        change_and_fail(old_file, changes, error)
-    assert OLD == content_of(old_file)
-
-
-def test_changes_reach_the_disk(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(OLD)
-    with path.open("r+b") as fp:
-        with Undo(fp) as undo:
-            undo.overwrite(0, b"ab")
-        assert b"ab23456789" == path.read_bytes()
-        with pytest.raises(Stop):
-            change_and_fail(fp, [overwriting(2, b"cd")], Stop)
-        assert b"ab23456789" == path.read_bytes()

@@ -25,10 +25,10 @@ TIERS = {
     "walk": "frames",
     "loop": "abstract_io",
     "ends": "file_io memory_io numpy_io stream_io reader",
-    "acts": "append verify recover",
+    "acts": "append findings placing salvage inspection verify recover",
     "datasets": "dataset",
-    "shell": "outcomes commands parser cli",
-    "front": "__init__",
+    "shell": "outcomes jobs progress streams commands settings manpage verbs parser cli",
+    "front": "__init__ __main__",
 }
 # Within a tier: who may import whom.
 NEIGHBOURS = {
@@ -36,17 +36,32 @@ NEIGHBOURS = {
     "args": {"abstract_objects", "headers"},
     "headers": {"abstract_objects"},
     "numpy_io": {"file_io"},
-    "cli": {"commands", "outcomes", "parser"},
-    "commands": {"outcomes"},
-    "parser": {"commands", "outcomes"},
+    "cli": {"commands", "jobs", "outcomes", "parser", "verbs"},
+    "jobs": {"outcomes"},
+    "progress": {"outcomes"},
+    "streams": {"jobs"},
+    "commands": {"jobs", "outcomes", "progress", "streams"},
+    "verbs": {
+        "commands",
+        "jobs",
+        "outcomes",
+        "parser",
+        "progress",
+        "settings",
+        "streams",
+    },
+    "parser": {"commands", "outcomes", "verbs"},
     "ranges": {"disk"},
     "journal": {"ranges"},
     "inplace": {"disk", "journal", "ranges"},
     "durable": {"disk", "inplace", "ranges"},
     "steady": {"journal", "ranges"},
+    "inspection": {"findings", "placing", "salvage"},
+    "verify": {"findings", "inspection", "salvage"},
+    "recover": {"inspection", "salvage", "verify"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
-PRINTERS = {"log", "commands", "parser", "cli"}
+PRINTERS = {"log", "commands", "parser", "cli", "verbs"}
 
 
 def sources():

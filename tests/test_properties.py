@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy
+from fuzz import fuzz_bloscpack, parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -435,6 +436,75 @@ def test_any_damage_gives_the_data_or_a_format_error(changes, length):
     result = result_or_section(bp.unpack_ndarray_from_bytes, data)
     if not isinstance(result, str):
         assert list(range(60)) == result.reshape(-1).tolist()
+
+
+# Whole files, sound and with fields changed
+
+
+@st.composite
+def files(draw):
+    """A sound file of any kind, and its plain bytes and metadata."""
+    plain, chunk_size, arguments = (
+        draw(plain_data),
+        draw(chunk_sizes),
+        draw(all_settings),
+    )
+    kind = draw(st.sampled_from(["known", "unknown", "open", "array", "layout 2"]))
+    if kind == "array":
+        array = numpy.frombuffer(plain, numpy.uint8)
+        arguments.pop("metadata", None)
+        data = bp.pack_ndarray_to_bytes(array, chunk_size, **arguments)
+        return data, plain, bp.unpack_bytes_from_bytes(data)[1]
+    if kind == "layout 2":
+        arguments.pop("metadata", None)
+    data = bp.pack_bytes_to_bytes(plain, chunk_size, **arguments)
+    taken = parts.take_apart(data)
+    if kind == "unknown":
+        taken.header.update(nchunks=-1, max_app_chunks=0)
+        taken.offsets = []
+    if kind in ("unknown", "open"):
+        for name in draw(st.sets(st.sampled_from(["chunk_size", "last_chunk"]))):
+            taken.header[name] = -1
+    if kind == "layout 2":
+        taken.header.update(format_version=2, max_app_chunks=0)
+        del taken.offsets[len(taken.chunks) :]
+    if taken.offsets:
+        parts.set_offsets(taken)
+    return taken.join(), plain, arguments.get("metadata")
+
+
+@given(files())
+@examples(200)
+def test_whole_files(file):
+    data, plain, metadata = file
+    assert (plain, metadata) == bp.unpack_bytes_from_bytes(data)
+    assert data == parts.take_apart(data).join() == parts.with_right_digests(data)
+    with tempfile.TemporaryDirectory() as folder:
+        assert (plain, metadata) == fuzz_bloscpack.run(data, Path(folder))
+
+
+@given(files(), st.integers(0, 3), st.data())
+@examples(500)
+def test_changed_files_give_a_result_or_a_format_error(file, changes, data):
+    taken = parts.take_apart(file[0])
+    for _ in range(1 + changes):
+        parts.change(taken, lambda below: data.draw(st.integers(0, below - 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        fuzz_bloscpack.run(taken.join(), Path(folder))
+
+
+@given(files(), st.integers(0, 2**20), st.integers(0, 64))
+@examples(100)
+def test_cut_files_are_errors(file, position, missing):
+    data, plain, metadata = file
+    cut = data[: position % len(data)] if missing > 32 else data[: -1 - missing]
+    with tempfile.TemporaryDirectory() as folder:
+        result = fuzz_bloscpack.run(cut, Path(folder))
+    if not isinstance(result, FormatError):
+        # Only a file of unknown length may end between two chunks.
+        assert b"\xff" * 8 == data[16:24]
+        assert plain.startswith(result[0])
+        assert metadata == result[1]
 
 
 # Numbers

@@ -1,0 +1,5 @@
+"""``python -m bloscpack``: the command ``blpk``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""A progress bar on the terminal, for work that takes more than a second."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from time import monotonic
+
+from . import log
+from .outcomes import EXIT_COULD_NOT, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# Sooner, nobody has begun to wonder.
+PATIENCE = 1.0
+
+
+class Bar:
+    """Is told of every chunk, and draws a bar with tqdm once it takes long."""
+
+    def __init__(self, name: str, total: int | None, forced: bool) -> None:
+        self._name = name
+        self._total = total
+        self._forced = forced
+        self._done = 0
+        self._begin = monotonic()
+        self._bar: Any = None
+
+    def __call__(self, nbytes: int) -> None:
+        """Count the plain bytes of a chunk that has been done."""
+        self._done += nbytes
+        if self._bar is not None:
+            self._bar.update(nbytes)
+        elif self._forced or monotonic() - self._begin > PATIENCE:
+            self._open()
+
+    def _open(self) -> None:
+        try:
+            import tqdm
+        except ImportError as error:
+            log.PROGRESS = None
+            if self._forced:
+                raise Refusal(
+                    "--progress needs tqdm: pip install 'bloscpack[progress]'",
+                    EXIT_COULD_NOT,
+                ) from error
+            return
+        self._bar = tqdm.tqdm(
+            desc=self._name,
+            total=self._total,
+            initial=self._done,
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+            leave=False,
+            file=sys.stderr,
+        )
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[None]:
+    """Show how the work of the block goes on: `total` plain bytes, None if unknown.
+
+    By default only where standard error is a terminal, and not with other messages.
+    """
+    if wanted is None:
+        quiet = log.QUIET or log.enabled(log.VERBOSE)
+        wanted_now = bool(sys.stderr and sys.stderr.isatty() and not quiet)
+    else:
+        wanted_now = wanted
+    if not wanted_now:
+        yield
+        return
+    bar = Bar(os.path.basename(name), total, bool(wanted))
+    log.PROGRESS = bar
+    try:
+        yield
+    finally:
+        log.PROGRESS = None
+        bar.close()

@@ -1,0 +1,226 @@
+"""What a user wants ``blpk`` to do by default: from the environment and a file.
+
+An option on the command line wins over a variable, a variable over the file. A setting
+that can't be is an error that names where it came from. Where nothing is set, finding
+that out takes one look at the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .constants import MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL, SUFFIXES
+from .defaults import (
+    DEFAULT_CHECKSUM,
+    DEFAULT_CHUNK_SIZE,
+    DEFAULT_CLEVEL,
+    DEFAULT_CNAME,
+    available_cpus,
+)
+from .exceptions import UsageError
+from .outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+PREFIX = "BLPK_"
+CONFIG_VARIABLE = "BLPK_CONFIG"
+FOLDER = "bloscpack"
+FILE = "config.toml"
+DEFAULT = "default"
+
+
+# What may be set: functions that return the value, or raise ValueError
+
+
+def _nthreads(value: Any) -> int:
+    return _number(value, 1, MAX_THREADS)
+
+
+def _clevel(value: Any) -> int:
+    return _number(value, MIN_CLEVEL, MAX_CLEVEL)
+
+
+def _number(value: Any, least: int, most: int) -> int:
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if type(number) is not int or not least <= number <= most:
+        raise ValueError(
+            "expected a number from %d to %d, found %r" % (least, most, value)
+        )
+    return number
+
+
+def _codec(value: Any) -> str:
+    from .constants import CNAME_AVAIL
+
+    return _one_of(value, CNAME_AVAIL)
+
+
+def _checksum(value: Any) -> str:
+    from .checksums import CHECKSUMS_AVAIL
+
+    return _one_of(value, CHECKSUMS_AVAIL)
+
+
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if value not in (known := list(names)):
+        raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
+    return str(value)
+
+
+def _chunk_size(value: Any) -> int | str:
+    """Return the size as it was written: one with a suffix may still be rounded."""
+    from .args import parse_chunk_size
+
+    try:
+        if isinstance(value, str) and value != "max" and value[-1:] not in SUFFIXES:
+            value = int(value)
+        parse_chunk_size(value)
+    except (UsageError, ValueError) as error:
+        raise ValueError(
+            "expected a chunk size, found %r: %s" % (value, error)
+        ) from error
+    return value  # type: ignore[no-any-return]
+
+
+# The filter and the type size are not among them: they depend on the data.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "nthreads": _nthreads,
+    "codec": _codec,
+    "clevel": _clevel,
+    "chunk_size": _chunk_size,
+    "checksum": _checksum,
+}
+#: What each verb takes from here. The others take nothing.
+OF_VERBS = {
+    "compress": tuple(CHECKS),
+    "decompress": ("nthreads",),
+    "append": ("nthreads", "codec", "clevel"),
+}
+#: Settings whose attribute of the parsed arguments has another name.
+ATTRIBUTES = {"codec": "cname"}
+
+
+def variable_for(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+# Where they are
+
+
+def path() -> str:
+    """Return the name of the file, which need not exist."""
+    return os.environ.get(CONFIG_VARIABLE) or os.path.join(_folder(), FILE)
+
+
+def _folder() -> str:
+    if sys.platform in ("darwin", "win32"):  # elsewhere it would return the same
+        from importlib import import_module
+
+        try:
+            platformdirs = import_module("platformdirs")
+        except ImportError:
+            pass
+        else:
+            return str(platformdirs.user_config_dir(FOLDER, appauthor=False))
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(home, FOLDER)
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    """Return what the file says, nothing if there is none; raises `Refusal`."""
+    try:
+        os.stat(name)
+    except OSError as error:
+        # The home of somebody else, which can't be looked into, is no reason to fail.
+        if os.environ.get(CONFIG_VARIABLE):
+            raise Refusal(
+                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
+            ) from error
+        return {}
+    with open(name, "rb") as fp:
+        content = _parse(fp, name)
+    for key in content:
+        if key not in CHECKS:
+            raise Refusal(
+                "'%s': unknown setting '%s', expected one of %s"
+                % (name, key, ", ".join(CHECKS)),
+                EXIT_USAGE,
+            )
+    return content
+
+
+def _parse(fp: Any, name: str) -> dict[str, Any]:
+    from importlib import import_module
+
+    try:
+        toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError as error:
+        raise Refusal(
+            "'%s' can't be read without the package tomli: pip install "
+            "'bloscpack[config]'" % name,
+            EXIT_COULD_NOT,
+        ) from error
+    try:
+        content: dict[str, Any] = toml.load(fp)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(
+            "'%s' is no valid TOML: %s" % (name, error), EXIT_USAGE
+        ) from error
+    return content
+
+
+# What is in force
+
+
+def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
+    """Return value and source of those settings among `names` that somebody has made.
+
+    The source is the variable or the name of the file. Raises `Refusal` for a value
+    that can't be, an unknown setting, or a file that can't be understood.
+    """
+    name_of_file = path()
+    content = _read_file(name_of_file)
+    found = {}
+    for name in names:
+        variable = variable_for(name)
+        if os.environ.get(variable):
+            value, source, place = os.environ[variable], variable, variable
+        elif name in content:
+            value, source = content[name], name_of_file
+            place = "'%s': %s" % (name_of_file, name)
+        else:
+            continue
+        try:
+            found[name] = CHECKS[name](value), source
+        except ValueError as error:
+            raise Refusal("%s: %s" % (place, error), EXIT_USAGE) from error
+    return found
+
+
+def in_force() -> dict[str, tuple[Any, str]]:
+    """Return value and source of all settings; the source may be DEFAULT."""
+    defaults = {
+        "nthreads": min(available_cpus(), MAX_THREADS),
+        "codec": DEFAULT_CNAME,
+        "clevel": DEFAULT_CLEVEL,
+        "chunk_size": DEFAULT_CHUNK_SIZE,
+        "checksum": DEFAULT_CHECKSUM,
+    }
+    found = load()
+    return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
+
+
+def as_arguments(verb: str) -> dict[str, Any]:
+    """Return the values for `verb` under the names that parsed arguments have."""
+    return {
+        ATTRIBUTES.get(name, name): value
+        for name, (value, _) in load(OF_VERBS.get(verb, ())).items()
+    }

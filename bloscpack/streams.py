@@ -1,0 +1,98 @@
+"""Where the command reads and writes: files, or the standard streams for ``-``.
+
+An output in a file appears when it is complete, with times and permissions of its
+input; a standard stream is written as it is, and everything else is then said on
+standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from contextlib import contextmanager
+from time import perf_counter
+
+from . import log
+from .durable import check_distinct, open_stream, replacing, standard_stream
+from .exceptions import StorageError, UsageError
+from .jobs import STREAM, check_exists
+from .pretty import pretty_size
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+
+def keep_out_of_output(out_file: str) -> None:
+    """Say everything on standard error if standard output is the output file."""
+    if descriptor_of(out_file) == 1:
+        log.keep_out_of_output()
+
+
+def descriptor_of(out_file: str) -> int | None:
+    """Return the descriptor of the standard stream that an output file is, if it is."""
+    if out_file == STREAM:
+        return 1
+    return standard_stream(os.stat(out_file)) if os.path.exists(out_file) else None
+
+
+def check_files(in_file: str, out_file: str, args: Namespace) -> None:
+    """Raise unless the input exists and the output may be written."""
+    check_exists("input file", in_file)
+    if not out_file:
+        raise UsageError("the name '%s' leaves none for the output" % in_file)
+    if out_file != STREAM and os.path.exists(out_file):
+        status = os.stat(out_file)
+        streamed = not stat.S_ISREG(status.st_mode) or descriptor_of(out_file)
+        if not (streamed or args.force):
+            raise StorageError("output file '%s' exists!" % out_file)
+        log.verbose("overwriting existing file: '%s'" % out_file)
+    if STREAM not in (in_file, out_file):
+        check_distinct(in_file, out_file)
+    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("output file is: '%s'" % out_file)
+
+
+@contextmanager
+def opened_input(in_file: str) -> Iterator[Any]:
+    """Open an input for reading, from where it stands."""
+    if in_file == STREAM:
+        yield sys.stdin.buffer
+        return
+    with open(in_file, "rb") as fp:
+        yield fp
+
+
+@contextmanager
+def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
+    """Open an output that appears when it is complete, like its input."""
+    if out_file == STREAM:
+        with open_stream(os.dup(1)) as stream:
+            yield stream
+        return
+    status = os.fstat(in_fp.fileno())
+    like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
+    with replacing(out_file, True if args.rm else args.sync, like) as fp:
+        yield fp
+
+
+def remove_input(in_file: str, args: Namespace) -> None:
+    """Remove an input whose output is complete and on the disk, if that is wanted."""
+    if args.rm and in_file != STREAM and stat.S_ISREG(os.lstat(in_file).st_mode):
+        os.unlink(in_file)
+
+
+class Clock:
+    """Tells how long something took, and how fast it was."""
+
+    def __init__(self) -> None:
+        self._begin = perf_counter()
+
+    def tell(self, nbytes: int) -> None:
+        """Show the time, and the speed in plain bytes."""
+        seconds = perf_counter() - self._begin
+        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
+        log.verbose("took: %.2f s, %s/s" % (seconds, speed))

@@ -1,0 +1,62 @@
+"""``blpk config``: the settings in force and where each of them comes from."""
+
+from __future__ import annotations
+
+from .. import settings
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    variables = [settings.variable_for(name) for name in settings.CHECKS]
+    parser.description = (
+        "show the settings in force and where each comes from: an environment\n"
+        "variable, the configuration file, or the defaults. An option on the command\n"
+        "line wins over all of these.\n\n"
+        "variables: %s\n"
+        "           %s\n"
+        "           %s names another configuration file\n"
+        "file keys: %s"
+        % (
+            " ".join(variables[:3]),
+            " ".join(variables[3:]),
+            settings.CONFIG_VARIABLE,
+            " ".join(settings.CHECKS),
+        )
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s\n"
+        "  BLPK_CODEC=zstd %(prog)s\n"
+        '  $EDITOR "$(%(prog)s --path)"'
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--path", action="store_true", help="show the name of the configuration file"
+    )
+    how.add_argument("--json", action="store_true", help="show everything as JSON")
+
+
+def run(args: Namespace) -> None:
+    """Show what was asked for."""
+    if args.path:
+        print(settings.path())
+        return
+    found = settings.in_force()
+    if args.json:
+        import json
+
+        shown = {
+            name: {"value": value, "source": source}
+            for name, (value, source) in found.items()
+        }
+        print(json.dumps({"file": settings.path(), "settings": shown}, indent=2))
+        return
+    width = max(map(len, found))
+    values = max(len(str(value)) for value, _ in found.values())
+    for name, (value, source) in found.items():
+        print("%-*s  %-*s  %s" % (width, name, values, value, source))

@@ -1,0 +1,103 @@
+"""``blpk list``: one line for each file, from what its beginning tells."""
+
+from __future__ import annotations
+
+from .describe import (
+    UNKNOWN,
+    array_text,
+    describe,
+    for_files,
+    ratio_of,
+    say,
+    say_json,
+    shown,
+    size_text,
+    table,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+TITLES = (
+    "plain",
+    "packed",
+    "ratio",
+    "codec",
+    "chunks",
+    "checksum",
+    "array",
+    "name",
+)
+SET_LEFT = (3, 5, 6)
+# What `--json` leaves out of a description: it can be as long as it likes.
+LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "show size, ratio, codec and array of each file, read from its beginning"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s *.blp              a table, with a total\n"
+        "  %(prog)s --bytes *.blp      exact sizes\n"
+        "  %(prog)s --json data.blp    a list of objects, for programs"
+    )
+    parser.add_argument(
+        "files", metavar="<file>", nargs="+", help="files to be listed, of any layout"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
+    )
+    form.add_argument("--json", action="store_true", help="print a list of objects")
+
+
+def run(args: Namespace) -> int:
+    """List the files."""
+    found, worst = for_files(args.files, describe)
+    if args.json:
+        say_json([_without(description) for description in found])
+    elif found:
+        rows = [TITLES, *(_row(description, args.bytes) for description in found)]
+        if len(args.files) > 1:
+            rows.append(_total(found, args.bytes))
+        for line in table(rows, SET_LEFT):
+            say(line)
+    return worst
+
+
+def _without(description: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in description.items() if k not in LEFT_OUT}
+
+
+def _row(description: dict[str, Any], exact: bool) -> tuple[str, ...]:
+    chunk = description["first_chunk"]
+    return (
+        size_text(description["nbytes"], exact),
+        size_text(description["cbytes"], exact),
+        "%.2f" % description["ratio"],
+        chunk["codec"] if chunk else UNKNOWN,
+        str(description["nchunks"]),
+        description["checksum"],
+        array_text(description["array"]),
+        shown(description["file"]),
+    )
+
+
+def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+    nbytes = sum(description["nbytes"] for description in found)
+    cbytes = sum(description["cbytes"] for description in found)
+    return (
+        size_text(nbytes, exact),
+        size_text(cbytes, exact),
+        "%.2f" % ratio_of(nbytes, cbytes),
+        "",
+        str(sum(description["nchunks"] for description in found)),
+        "",
+        "",
+        "total of %d file%s" % (len(found), "s" * (len(found) != 1)),
+    )

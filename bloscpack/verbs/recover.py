@@ -1,0 +1,98 @@
+"""``blpk recover``: a sound file from what is intact in a damaged one."""
+
+from __future__ import annotations
+
+import os
+
+from ..outcomes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..recover import recover
+from .describe import say, say_json, shown
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ..recover import Recovery
+
+# So many losses are shown.
+LOSSES_SHOWN = 1000
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "write a sound file from all that is intact in a damaged one, which stays as\n"
+        "it is; 0 if nothing is lost, 3 if something is, 1 if nothing could be saved"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s bad.blp good.blp              lost chunks become zero bytes\n"
+        "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
+        "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
+    )
+    parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
+    parser.add_argument("out_file", metavar="<out_file>", help="file to be written")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--fill",
+        metavar="<byte>",
+        type=_byte,
+        default=0,
+        help="what lost chunks are filled with, 0 to 255 (default: 0)",
+    )
+    form.add_argument("--drop", action="store_true", help="leave lost chunks out")
+    parser.add_argument("--json", action="store_true", help="print an object")
+
+
+def _byte(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 255:
+        message = "--fill must be a number from 0 to 255, not '%s'" % text
+        raise Refusal(message, EXIT_USAGE)
+    return value
+
+
+def run(args: Namespace) -> int:
+    """Recover the file."""
+    if os.path.exists(args.out_file) and not args.force:
+        raise Refusal("output file '%s' exists!" % args.out_file, EXIT_COULD_NOT)
+    recovery = recover(
+        args.damaged,
+        args.out_file,
+        fill=args.fill,
+        drop=args.drop,
+        nthreads=args.nthreads,
+        sync=args.sync,
+    )
+    if args.json:
+        say_json({"out_file": args.out_file, **recovery.as_dict()})
+    elif not (args.quiet and recovery.complete):
+        _tell(recovery, args)
+    return EXIT_OK if recovery.complete else EXIT_DAMAGED
+
+
+def _tell(recovery: Recovery, args: Namespace) -> None:
+    total = recovery.nsaved + recovery.nlost
+    say(
+        "%s: %d of %d chunk%s saved to %s"
+        % (
+            shown(args.damaged),
+            recovery.nsaved,
+            total,
+            "s" * (total != 1),
+            shown(args.out_file),
+        )
+    )
+    for finding in recovery.report.findings:
+        if finding.severity == "error":
+            say("  " + shown(str(finding)))
+    for loss in recovery.losses[:LOSSES_SHOWN]:
+        say("  lost: %s" % loss)
+    if len(recovery.losses) > LOSSES_SHOWN:
+        say("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    for remark in recovery.remarks:
+        say("  note: %s" % remark)

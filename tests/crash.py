@@ -1,0 +1,454 @@
+"""Every state in which a crash may leave a folder, built from a record of real work.
+
+A `Recorder` takes the place of the disk while an operation runs and notes each step.
+`process_states` stops the world after each of them, as kill -9 would; `machine_states`
+does it as a machine does whose disk has got only a part of what was never synced, in
+any order. `check_all` lays each state down and looks at it as the next reader and the
+next writer do: what they find must be exactly old or exactly new.
+
+The long form, with more subsets: ``python tests/crash.py [SUBSETS [OPERATION ...]]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+from operations import (
+    JOURNAL,
+    LOOSE,
+    TARGET,
+    TIGHT,
+    Append,
+    AppendToArray,
+    Compress,
+    Decompress,
+    Operation,
+    Recover,
+    RewriteMetadata,
+    TakenBack,
+    quietly,
+)
+from watched import WatchedDisk, replaced_disk
+
+SECTOR = 512
+
+
+# The record
+
+
+class Recorder(WatchedDisk):
+    """Notes what changes a folder; ``steps`` are tuples of a word and its arguments.
+
+    Files are numbered, and each gets a second name in the folder `keep`, so that a
+    state can be laid down with the files that it had.
+    """
+
+    def __init__(self, folder, keep):
+        self.folder, self.keep = Path(folder), Path(keep)
+        self.steps = []
+        self._numbers = {}
+        self.names = {p.name: self._number(p) for p in sorted(self.folder.iterdir())}
+        self.contents = {
+            number: (self.folder / name).read_bytes()
+            for name, number in self.names.items()
+        }
+
+    def _number(self, path):
+        identity = os.stat(path).st_ino
+        if identity not in self._numbers:
+            number = self._numbers[identity] = len(self._numbers)
+            os.link(path, self.keep / str(number))
+        return self._numbers[identity]
+
+    def _number_of(self, fp):
+        return self._numbers.get(os.fstat(fp.fileno()).st_ino)
+
+    def _name(self, path):
+        assert self.folder == Path(path).parent, "'%s' is elsewhere" % path
+        return Path(path).name
+
+    def do_write(self, raw, data, call):
+        offset = raw.tell()
+        written = call(data)
+        content = bytes(data[:written])
+        self.steps.append(("write", self._number_of(raw), offset, content))
+        return written
+
+    def do(self, kind, call, *arguments):
+        result = super().do(kind, call, *arguments)
+        if kind == "create":
+            name = self._name(arguments[0])
+            self.steps.append((kind, name, self._number(arguments[0])))
+        elif kind == "rename":
+            old, new = map(self._name, arguments)
+            number = self._numbers[os.stat(arguments[1]).st_ino]
+            self.steps.append((kind, old, new, number))
+        elif kind == "remove":
+            self.steps.append((kind, self._name(arguments[0])))
+        elif kind == "truncate":
+            self.steps.append((kind, self._number_of(arguments[0]), arguments[1]))
+        elif kind == "sync":
+            self.steps.append((kind, self._number_of(arguments[0])))
+        elif kind == "sync_folder":
+            self.steps.append((kind, self._name(arguments[0])))
+        return result
+
+
+# From the record to the states
+
+
+def changed(content, step):
+    """Return the content of a file after a write or truncate."""
+    if step[0] == "truncate":
+        length = step[2]
+        return content[:length] + bytes(max(0, length - len(content)))
+    _, _, offset, data = step
+    content += bytes(max(0, offset - len(content)))
+    return content[:offset] + data + content[offset + len(data) :]
+
+
+def renamed(names, step):
+    """Return the names in the folder after a create, rename or remove."""
+    names = dict(names)
+    if step[0] == "create":
+        names[step[1]] = step[2]
+    elif step[0] == "remove":
+        names.pop(step[1], None)
+    else:  # all of it at once, or nothing
+        names.pop(step[1], None)
+        names[step[2]] = step[3]
+    return names
+
+
+def is_about_names(step):
+    return step[0] in ("create", "rename", "remove")
+
+
+def is_about_bytes(step):
+    return step[0] in ("write", "truncate")
+
+
+def torn(step):
+    """Yield what may have become of a write that was interrupted."""
+    kind, number, offset, data = step
+    for length in sorted({1, len(data) // 2, len(data) - 1}):
+        if 0 < length < len(data):
+            yield kind, number, offset, data[:length]
+
+
+def process_states(record):
+    """Yield (names, contents, done) for each step that may have been the last."""
+    names, contents = record.names, dict(record.contents)
+    yield names, contents, not record.steps
+    for count, step in enumerate(record.steps, 1):
+        if step[0] == "write":
+            for part in torn(step):
+                before = contents.get(step[1], b"")
+                yield names, {**contents, step[1]: changed(before, part)}, False
+        if is_about_bytes(step):
+            before = contents.get(step[1], b"")
+            contents = {**contents, step[1]: changed(before, step)}
+        elif is_about_names(step):
+            names = renamed(names, step)
+        yield names, contents, count == len(record.steps)
+
+
+def machine_states(record, chance, subsets):
+    """Yield (names, contents, done) as a disk may be that got a part of what was asked.
+
+    What was synced is there. Of what was not, every single step may be missing, or be
+    the only one, torn or in zeros; `subsets` random choices come on top of that.
+    """
+    names, contents = record.names, dict(record.contents)
+    pending_names, pending_bytes = [], []
+    for count in range(len(record.steps) + 1):
+        done = count == len(record.steps)
+        for some_names in _choices_of_names(pending_names, chance, subsets):
+            there = names
+            for step in some_names:
+                there = renamed(there, step)
+            for some_bytes in _choices_of_bytes(
+                pending_bytes, contents, chance, subsets
+            ):
+                yield there, _applied(contents, some_bytes), done
+        if done:
+            return
+        step = record.steps[count]
+        if is_about_names(step):
+            pending_names.append(step)
+        elif is_about_bytes(step):
+            pending_bytes.append(step)
+        elif step[0] == "sync_folder":
+            for pending in pending_names:
+                names = renamed(names, pending)
+            pending_names = []
+        elif step[0] == "sync":
+            of_file = [pending for pending in pending_bytes if pending[1] == step[1]]
+            contents = _applied(contents, of_file)
+            pending_bytes = [p for p in pending_bytes if p[1] != step[1]]
+
+
+def _applied(contents, steps):
+    contents = dict(contents)
+    for step in steps:
+        contents[step[1]] = changed(contents.get(step[1], b""), step)
+    return contents
+
+
+def _choices_of_names(steps, chance, subsets):
+    everything = list(itertools.product((False, True), repeat=len(steps)))
+    if len(everything) > 8:
+        everything = [everything[0], everything[-1], *chance.sample(everything, 6)]
+    for kept in everything[: 8 + subsets]:
+        yield list(itertools.compress(steps, kept))
+
+
+def _choices_of_bytes(steps, contents, chance, subsets):
+    yield steps
+    if not steps:
+        return
+    yield []
+    for i, step in enumerate(steps):
+        yield steps[:i] + steps[i + 1 :]
+        yield [step]
+    for i in sorted({len(steps) - 1, chance.randrange(len(steps))}):
+        if steps[i][0] == "write":
+            parts = *torn(steps[i]), _partly_zero(steps[i], contents, chance)
+            for part in parts:
+                yield [*steps[:i], part, *steps[i + 1 :]]
+    for _ in range(subsets):
+        some = [step for step in steps if chance.random() < 0.5]
+        if some and some[-1][0] == "write" and chance.random() < 0.5:
+            some[-1] = _partly_zero(some[-1], contents, chance)
+        yield some
+
+
+def _partly_zero(step, contents, chance):
+    """Return a write some of whose sectors have only made the file longer."""
+    kind, number, offset, data = step
+    data = bytearray(data)
+    start = max(0, len(contents.get(number, b"")) - offset)
+    while start < len(data):
+        stop = min(len(data), start + SECTOR - (offset + start) % SECTOR)
+        if chance.random() < 0.5:
+            data[start:stop] = bytes(stop - start)
+        start = stop
+    return kind, number, offset, bytes(data)
+
+
+# Looking at the states
+
+
+@contextlib.contextmanager
+def beside(folder, word):
+    """Make a folder beside another, for a while."""
+    path = folder.with_name("%s-%s" % (folder.name, word))
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def record_of(operation, folder, inputs, keep):
+    """Run an operation and return the record of it."""
+    recorder = Recorder(folder, keep)
+    with replaced_disk(recorder):
+        operation.run(folder, inputs)
+    return recorder
+
+
+def lay_down(names, contents, folder, keep):
+    """Make `folder` hold a state, with the files of the record, which are in `keep`."""
+    for path in folder.iterdir():
+        path.unlink()
+    for name, number in names.items():
+        (keep / str(number)).write_bytes(contents.get(number, b""))
+        os.link(keep / str(number), folder / name)
+
+
+class AfterCrash(Operation):
+    """Another operation, on what an append has left that was killed."""
+
+    puts_back = True
+
+    def __init__(self, first, then):
+        self.first, self.then = first, then
+
+    def prepare(self, folder):
+        self.first.prepare(folder)
+        with beside(folder, "first") as inputs, beside(folder, "kept") as keep:
+            self.first.provide(inputs)
+            record = record_of(self.first, folder, inputs, keep)
+            killed = [state for state in process_states(record) if not state[2]]
+            lay_down(*killed[int(len(killed) * 0.7)][:2], folder, keep)
+        assert (folder / JOURNAL).exists()
+
+    def provide(self, inputs):
+        self.then.provide(inputs)
+
+    def run(self, folder, inputs):
+        quietly(self.then.run, folder, inputs)
+
+
+OPERATIONS = {
+    "compress": Compress(False, None),
+    "compress --sync": Compress(False, True),
+    "compress -f": Compress(True, None),
+    "compress -f --no-sync": Compress(True, False),
+    "decompress -f": Decompress(),
+    "recover -f": Recover(),
+    "append into last chunk": Append(),
+    "append many chunks": Append(nbytes=9300),
+    "append --no-sync": Append(nbytes=2300, sync=False),
+    "append shrinking": Append(2900, 50, recompress=TIGHT, blosc_args=LOOSE),
+    "append to array": AppendToArray(nbytes=2400),
+    "append to one chunk": Append(400, 100),
+    "append to nothing": Append(0, 1500),
+    "append and metadata": Append(nbytes=700, metadata={"n": 0}, new={"n": 1}),
+    "append without digests": Append(nbytes=1700, checksum="None"),
+    "append taken back": TakenBack(),
+    "metadata": RewriteMetadata(),
+    "append after crash": AfterCrash(Append(2900, 50, recompress=TIGHT), Append()),
+    "metadata after crash": AfterCrash(
+        Append(nbytes=5000, metadata=["m"] * 9), RewriteMetadata()
+    ),
+    "compress -f after crash": AfterCrash(Append(), Compress(True, None)),
+    "append after torn metadata": AfterCrash(RewriteMetadata(), Append(nbytes=1800)),
+}
+
+
+class Checker:
+    """Runs an operation once, and then looks at all the states that it may leave."""
+
+    def __init__(self, operation, folder):
+        self.operation = operation
+        self.root = Path(folder)
+        self.folder, self.inputs, self.keep = (
+            self.root / name for name in ("folder", "inputs", "keep")
+        )
+        for path in (self.folder, self.inputs, self.keep):
+            path.mkdir()
+        operation.prepare(self.folder)
+        operation.provide(self.inputs)
+        self.old = operation.see(self.folder)
+        self.record = record_of(operation, self.folder, self.inputs, self.keep)
+        self.new = operation.see(self.folder)
+        self.tried = 0
+        self._seen = set()
+        self._after = [self._followed(done) for done in (False, True)]
+
+    def _followed(self, done):
+        """Return what a later writer makes of the state before, or after."""
+        *_, last = process_states(self.record)
+        first = next(process_states(self.record))
+        names, contents, _ = last if done else first
+        self.lay_down(names, contents)
+        self.operation.follow(self.folder, self.inputs)
+        return self.operation.see(self.folder)
+
+    def lay_down(self, names, contents):
+        """Make the folder hold a state."""
+        lay_down(names, contents, self.folder, self.keep)
+
+    @property
+    def different(self):
+        """The number of different states."""
+        return len(self._seen)
+
+    def check_all(self, states):
+        for state in states:
+            self.tried += 1
+            key = self._key(*state)
+            if key not in self._seen:
+                self._seen.add(key)
+                try:
+                    self.check(*state)
+                except BaseException:
+                    self.tell(*state)
+                    raise
+
+    def _key(self, names, contents, done):
+        digest = hashlib.sha1(b"%d" % done)
+        for name, number in sorted(names.items()):
+            content = contents.get(number, b"")
+            digest.update(b"%s %d %d " % (name.encode(), number, len(content)))
+            digest.update(content)
+        return digest.digest()
+
+    def check(self, names, contents, done):
+        """Read what was left, and write to it, as programs do that come later."""
+        self.lay_down(names, contents)
+        found = self.operation.see(self.folder)
+        assert found in ([self.new] if done else [self.old, self.new])
+        left = set(self._temporary())
+        self.operation.follow(self.folder, self.inputs)
+        after = self.operation.see(self.folder)
+        assert after in [
+            expected
+            for before, expected in zip((self.old, self.new), self._after, strict=True)
+            if found == before
+        ]
+        assert not (self.folder / JOURNAL).exists()
+        assert left == set(self._temporary())
+
+    def _temporary(self):
+        return (
+            path.name
+            for path in self.folder.iterdir()
+            if path.name != TARGET and path.name != JOURNAL
+        )
+
+    def tell(self, names, contents, done):
+        """Show the state that was not right."""
+        for step in self.record.steps:
+            print(*(x if not isinstance(x, bytes) else len(x) for x in step))
+        for name, number in names.items():
+            print("%s: %d, %d bytes" % (name, number, len(contents.get(number, b""))))
+        print("at the end" if done else "on the way")
+
+
+def check_operation(operation, folder, subsets, chance=None):
+    """Check every state that an operation may leave; return the `Checker`, to count."""
+    checker = Checker(operation, folder)
+    checker.check_all(process_states(checker.record))
+    if operation.synced:
+        chance = chance or random.Random(1)
+        checker.check_all(machine_states(checker.record, chance, subsets))
+    return checker
+
+
+def main(subsets="20", *names):
+    import tempfile
+    import time
+
+    tried = different = 0
+    for name in names or OPERATIONS:
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            checker = check_operation(OPERATIONS[name], folder, int(subsets))
+        tried += checker.tried
+        different += checker.different
+        print(
+            "%-28s %3d steps %7d states, %6d different, all old or new %6.1f s"
+            % (
+                name,
+                len(checker.record.steps),
+                checker.tried,
+                checker.different,
+                time.perf_counter() - start,
+            ),
+            flush=True,
+        )
+    print("%d states, %d different" % (tried, different))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

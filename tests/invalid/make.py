@@ -1,0 +1,371 @@
+"""Writes the invalid files: a sound file each, of which one thing has been changed.
+
+``python tests/invalid/make.py`` writes them again, byte for byte, whatever versions of
+Blosc and zlib are there. `FILES` names the rules of docs/format.rst that each breaks;
+what a reader has to say to it stands in ``MANIFEST.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from fuzz.parts import (  # noqa: E402
+    CHUNK,
+    HEADER,
+    METADATA,
+    Chunk,
+    Parts,
+    encode,
+    set_offsets,
+    size_of,
+)
+
+DESCRIPTION = {"dtype": "'<i4'", "shape": [10], "order": "C", "container": "numpy"}
+PLAIN = struct.pack("<10i", *range(10))
+CHUNK_SIZE, LAST_CHUNK = 32, 8
+UNKNOWN = 2**64 - 1
+LARGEST_CHUNK = 2**31 - 17
+
+
+def copied(plain: bytes) -> Chunk:
+    """Return a chunk that holds a copy of `plain`."""
+    record = {
+        "version": 2, "versionlz": 1, "flags": 0x13, "typesize": 4,
+        "nbytes": len(plain), "blocksize": max(len(plain), 1),
+        "ctbytes": len(plain) + size_of(CHUNK),
+    }  # fmt: skip
+    return Chunk(record, plain)
+
+
+def blank() -> Parts:
+    """Return a sound file: an array of ten numbers in two chunks, with everything."""
+    parts = Parts(
+        {
+            "magic": b"blpk", "format_version": 3, "options": 3, "checksum": 1,
+            "typesize": 4, "chunk_size": CHUNK_SIZE, "last_chunk": LAST_CHUNK,
+            "nchunks": 2, "max_app_chunks": 1,
+        }
+    )  # fmt: skip
+    describe(parts)
+    parts.chunks = [copied(PLAIN[:CHUNK_SIZE]), copied(PLAIN[CHUNK_SIZE:])]
+    parts.offsets = [-1, -1, -1]
+    set_offsets(parts)
+    return parts
+
+
+def store(parts: Parts, text: bytes, room: int = 8, **fields: int) -> None:
+    """Give a file metadata, which need not be JSON."""
+    parts.metadata = {
+        "magic_format": b"JSON", "meta_options": 0, "meta_checksum": 1, "meta_codec": 0,
+        "meta_level": 6, "meta_size": len(text), "max_meta_size": len(text) + room,
+        "meta_comp_size": len(text), "user_codec": b"", **fields,
+    }  # fmt: skip
+    parts.stored, parts.room = text, bytes(room)
+    if parts.offsets:
+        set_offsets(parts)
+
+
+def describe(parts: Parts, **changes: object) -> None:
+    """Give a file the metadata of its array, some of them changed or left out."""
+    description = {**DESCRIPTION, **changes}
+    kept = {key: value for key, value in description.items() if value is not Ellipsis}
+    store(parts, json.dumps(kept, separators=(",", ":")).encode())
+
+
+def deflated(text: bytes) -> bytes:
+    """Return a zlib stream of one block that is not compressed."""
+    size = struct.pack("<HH", len(text), len(text) ^ 0xFFFF)
+    return b"\x78\x01\x01" + size + text + struct.pack(">I", zlib.adler32(text))
+
+
+# Changes: functions of a file in parts, some made by functions
+
+Change = Callable[[Parts], None]
+
+
+def header(**fields: int | bytes) -> Change:
+    return lambda parts: parts.header.update(fields)
+
+
+def meta(**fields: int | bytes) -> Change:
+    return lambda parts: parts.metadata.update(fields)
+
+
+def text(data: bytes, **fields: int) -> Change:
+    return lambda parts: store(parts, data, **fields)
+
+
+def array(**changes: object) -> Change:
+    return lambda parts: describe(parts, **changes)
+
+
+def chunk(number: int, **fields: int) -> Change:
+    return lambda parts: parts.chunks[number].record.update(fields)
+
+
+def compressed(**fields: int) -> Change:
+    """Make the first chunk one that Blosc has compressed, and change its header."""
+
+    def change(parts: Parts) -> None:
+        parts.chunks[0].record.update(flags=0x11, **fields)
+
+    return change
+
+
+def unknown(chunks: list[bytes], tail: bytes = b"", **fields: int) -> Change:
+    """Leave the number of chunks open."""
+
+    def change(parts: Parts) -> None:
+        parts.header.update(nchunks=UNKNOWN, max_app_chunks=0, **fields)
+        parts.offsets = []
+        parts.chunks = [copied(plain) for plain in chunks]
+        parts.tail = tail
+
+    return change
+
+
+def digest(parts: Parts) -> None:
+    parts.chunks[1].digest = b"nope"
+
+
+def other_checksum(parts: Parts) -> None:
+    for part in parts.chunks:
+        part.digest = struct.pack("<I", zlib.adler32(part.join()))
+    parts.header["checksum"] = 2
+
+
+def meta_digest(parts: Parts) -> None:
+    parts.meta_digest = b"nope"
+
+
+def gap(parts: Parts) -> None:
+    parts.chunks[0].digest = struct.pack("<I", zlib.adler32(parts.chunks[0].join()))
+    parts.chunks[0].digest += bytes(8)
+    parts.offsets[1] += 8
+
+
+def gap_behind_table(parts: Parts) -> None:
+    parts.offsets.append(-1)
+    parts.offsets[0] += 8
+    parts.offsets[1] += 8
+
+
+def swapped(parts: Parts) -> None:
+    parts.offsets[:2] = parts.offsets[1], parts.offsets[0]
+
+
+def entry(value: int) -> Change:
+    def change(parts: Parts) -> None:
+        parts.offsets[1] = value
+
+    return change
+
+
+def no_table(parts: Parts) -> None:
+    parts.header.update(options=2, max_app_chunks=0)
+    parts.offsets = []
+
+
+def full(parts: Parts) -> None:
+    parts.header["max_app_chunks"] = 0
+    del parts.offsets[-1]
+    set_offsets(parts)
+
+
+def one_item(parts: Parts) -> None:
+    parts.header.update(chunk_size=4, last_chunk=4, nchunks=1)
+    parts.chunks = [copied(PLAIN[:4])]
+    del parts.offsets[-1]
+    describe(parts, shape=[])
+
+
+def both(*changes: Change) -> Change:
+    def change(parts: Parts) -> None:
+        for one in changes:
+            one(parts)
+
+    return change
+
+
+# Whole files, made by hand
+
+
+def joined(*changes: Change) -> bytes:
+    parts = blank()
+    both(*changes)(parts)
+    return parts.join()
+
+
+SOUND = joined()
+CHUNKS = b"".join(part.join() for part in blank().chunks)
+FIRST_CHUNK_AT = SOUND.index(blank().chunks[0].join())
+LAYOUT_1 = struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 2) + CHUNKS
+LAYOUT_0 = struct.pack("<4sI", b"blpk", 2) + CHUNKS
+
+# name → (rules, change or bytes)
+FILES: dict[str, tuple[str, Change | bytes]] = {
+    # The file as a whole
+    "empty": ("T3", b""),
+    "short": ("T3", SOUND[:31]),
+    "magic": ("T1", header(magic=b"BLPK")),
+    "magic-missing": ("T1", SOUND[4:]),
+    "version-4": ("F3 T4", header(format_version=4)),
+    "version-255": ("F3 T4", header(format_version=255)),
+    "development-1": ("T4", header(format_version=1)),
+    "layout-0-count": ("F4", struct.pack("<4sI", b"blpk", 2**32 - 1) + CHUNKS),
+    "layout-0-cut": ("T2 C3", LAYOUT_0[:-1]),
+    "layout-1-count": (
+        "F4", struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 2**62) + CHUNKS,
+    ),
+    "layout-1-negative": (
+        "H6", struct.pack("<4sB3sq", b"blpk", 1, bytes(3), -2) + CHUNKS,
+    ),
+    "layout-1-cut": ("C3", LAYOUT_1[:-1]),
+    "count-no-table": ("F4", both(no_table, header(nchunks=2**60))),
+    "count-table": ("F4", header(nchunks=2**40)),
+    "count-free": ("F4", header(max_app_chunks=2**60)),
+    # Header
+    "last-too-large": ("H1", header(last_chunk=CHUNK_SIZE + 1)),
+    "free-unknown": ("H2", header(nchunks=UNKNOWN)),
+    "count-overflow": ("H3", header(max_app_chunks=2**63 - 1)),
+    **{
+        "options-%d" % bit: ("H6", header(options=3 | 1 << bit)) for bit in range(2, 8)
+    },
+    "checksum-9": ("H6", header(checksum=9)),
+    "chunk-size-minus-2": ("H6", header(chunk_size=-2)),
+    "chunk-size-large": ("H6", header(chunk_size=LARGEST_CHUNK + 1)),
+    "last-chunk-minus-2": ("H6", header(last_chunk=-2)),
+    "last-chunk-large": ("H6", header(last_chunk=LARGEST_CHUNK + 1)),
+    "nchunks-minus-2": ("H6", header(nchunks=-2)),
+    "free-minus-1": ("H6", header(max_app_chunks=-1)),
+    "no-chunks-but-bytes": ("H8", header(nchunks=0)),
+    # Metadata
+    "meta-format": ("M1", meta(magic_format=b"BSON")),
+    "meta-format-blanks": ("M1", meta(magic_format=b"JSON    ")),
+    "meta-options": ("M1", meta(meta_options=1)),
+    "meta-checksum-9": ("M1", meta(meta_checksum=9)),
+    "meta-codec-2": ("M1", meta(meta_codec=2)),
+    "meta-level-10": ("M1", meta(meta_level=10)),
+    "meta-user-codec": ("M1", meta(user_codec=b"mine")),
+    "meta-bare": (
+        "M1", encode(HEADER, {**blank().header, "options": 2, "max_app_chunks": 0})
+        + b'{"written": "in November 2012"}' + CHUNKS,
+    ),
+    "meta-no-room": ("M2", meta(max_meta_size=10)),
+    "meta-digest": ("M3 K1", meta_digest),
+    "meta-cut": ("F4", SOUND[: size_of(HEADER) + size_of(METADATA) + 10]),
+    "meta-room-cut": ("F4", meta(max_meta_size=2**32 - 1)),
+    "meta-longer": ("M5", meta(meta_size=1)),
+    "meta-shorter": ("M5", meta(meta_size=1000)),
+    "meta-zlib-longer": ("M5", text(deflated(b'{"a":1}'), meta_codec=1, meta_size=6)),
+    "meta-zlib-cut": ("M5", text(deflated(b"{}")[:-1], meta_codec=1, meta_size=2)),
+    "meta-zlib-more": ("M5", text(deflated(b"{}") + b"x", meta_codec=1, meta_size=2)),
+    "meta-zlib-wrong": ("M5", meta(meta_codec=1)),
+    "meta-bomb": ("M6", text(deflated(b"{}"), meta_codec=1, meta_size=2**24 + 1)),
+    "meta-nested": ("M6", text(b"[" * 101 + b"]" * 101)),
+    "meta-nested-deep": ("M6", text(b"[" * 10**4)),
+    "meta-no-json": ("M7", text(b"{")),
+    "meta-no-text": ("M7", text(b"")),
+    "meta-no-utf-8": ("M7", text(b'"\xff"')),
+    "meta-digits": ("M7", text(b"1" * 5000)),
+    # Offsets: only append uses the table
+    "table-cut": ("F4 C3", SOUND[: FIRST_CHUNK_AT - 1]),
+    "table-unfinished": ("O1 O4", entry(-1)),
+    "table-swapped": ("O2 O4", swapped),
+    "table-outside": ("O3 O4", entry(2**40)),
+    "table-negative": ("O3 O4", entry(-(2**63))),
+    "table-off-by-one": ("O4", entry(FIRST_CHUNK_AT + 53)),
+    "gap-in-front": ("O2", gap_behind_table),
+    "gap-between": ("O2", gap),
+    # Chunks
+    "chunk-version-1": ("C1", chunk(0, version=1)),
+    "chunk-version-3": ("C1", chunk(0, version=3)),
+    "chunk-versionlz": ("C1", chunk(0, versionlz=2)),
+    "chunk-flag-3": ("C1", chunk(0, flags=0x1B)),
+    "chunk-codec-5": ("C1", chunk(0, flags=0xB3)),
+    "chunk-typesize": ("C1", chunk(0, typesize=0)),
+    "chunk-nbytes": ("C1", chunk(0, nbytes=LARGEST_CHUNK + 1)),
+    "chunk-blocksize-0": ("C1", chunk(0, blocksize=0)),
+    "chunk-blocksize-33": ("C1", chunk(0, blocksize=CHUNK_SIZE + 1)),
+    "chunk-ctbytes-more": ("C2", chunk(0, ctbytes=49)),
+    "chunk-ctbytes-less": ("C2", chunk(0, ctbytes=47)),
+    "chunk-ctbytes-0": ("C2", chunk(0, ctbytes=0)),
+    "chunk-ctbytes-max": ("C2", chunk(0, ctbytes=2**32 - 1)),
+    "chunk-ctbytes-starts": ("C2", compressed(blocksize=4, ctbytes=47)),
+    "chunk-starts": ("C2", compressed()),
+    "chunk-claims-much": (
+        "C2 F4", both(
+            header(chunk_size=LARGEST_CHUNK),
+            compressed(nbytes=LARGEST_CHUNK, blocksize=LARGEST_CHUNK),
+        ),
+    ),
+    "chunk-cut": ("C3", SOUND[:-5]),
+    "chunk-header-cut": ("C3", SOUND[: FIRST_CHUNK_AT + 60]),
+    "digest-cut": ("C3 C5", SOUND[:-1]),
+    "digest-missing": ("C3 C5", SOUND[:-4]),
+    "chunk-missing": ("C3", SOUND[: FIRST_CHUNK_AT + 52]),
+    "all-chunks-missing": ("C3", SOUND[:FIRST_CHUNK_AT]),
+    "chunk-size-other": ("C4", header(chunk_size=CHUNK_SIZE + 4)),
+    "last-chunk-other": ("C4", header(last_chunk=LAST_CHUNK - 4)),
+    "digest-wrong": ("C5 K1", digest),
+    "checksum-other": ("C5", other_checksum),
+    # Arrays
+    "objects": ("A4", array(dtype="'|O'")),
+    "objects-in-fields": ("A4", array(dtype="[('a', '|O')]")),
+    "objects-release-0.4": ("A4", array(dtype=[["", "|O8"]])),
+    "dtype-call": ("A5", array(dtype="__import__('os').abort()")),
+    "dtype-nested": ("A5", array(dtype="[" * 1000)),
+    "dtype-none": ("A5", array(dtype="'<f3'")),
+    "dtype-missing": ("A5", array(dtype=...)),
+    "order": ("A7", array(order="A")),
+    "shape-negative": ("A6", array(shape=[-10])),
+    "shape-two-negative": ("A6", array(shape=[-2, -5])),
+    "shape-fraction": ("A6", array(shape=[10.0])),
+    "shape-text": ("A6", array(shape="10")),
+    "shape-missing": ("A6", array(shape=...)),
+    "shape-many": ("A6", array(shape=[10, *[1] * 64])),
+    "shape-overflow": ("A7", array(shape=[2**40, 2**40])),
+    "shape-digits": ("A6", array(shape=[10**4000, 10**4000])),
+    "shape-more": ("A7", array(shape=[11])),
+    "shape-less": ("A7", array(shape=[9])),
+    "shape-none": ("A7", array(shape=[0])),
+    "items-more": ("A7", array(dtype="'<i8'")),
+    # Unknown lengths
+    "unknown-cut": ("U2", unknown([PLAIN[:32], PLAIN[32:]], b"\2\1\x13")),
+    "unknown-more": ("U2", unknown([PLAIN[:32], PLAIN[32:]], bytes(20), chunk_size=-1)),
+    "unknown-not-full": ("U3", unknown([PLAIN[:8], PLAIN[8:]], last_chunk=-1)),
+    "unknown-too-full": ("U3", unknown([PLAIN], last_chunk=-1)),
+    "unknown-last": ("U4", unknown([PLAIN[:32], PLAIN[32:36]])),
+    "unknown-none": ("U4", unknown([])),
+    # Append
+    "append-full": ("P1", full),
+    "append-no-table": ("P1", no_table),
+    "append-no-axis": ("A10 P6", one_item),
+    "append-order-f": ("A10 P6", array(shape=[2, 5], order="F")),
+}  # fmt: skip
+
+
+def made(name: str) -> bytes:
+    """Return the content of a file; ``sound`` is the one that the others come from."""
+    if name == "sound":
+        return SOUND
+    change = FILES[name][1]
+    return change if isinstance(change, bytes) else joined(change)
+
+
+def main() -> None:
+    """Write all files."""
+    for name in ("sound", *FILES):
+        (FOLDER / (name + ".blp")).write_bytes(made(name))
+
+
+if __name__ == "__main__":
+    main()

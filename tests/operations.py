@@ -1,0 +1,216 @@
+"""What Bloscpack does to files, small enough to be tried with every crash and fault.
+
+Each `Operation` acts on the file TARGET in a folder of its own, and can tell what a
+reader finds there and what a later writer would do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+
+import numpy as np
+
+import bloscpack
+from bloscpack.append import append, rewrite_metadata
+from bloscpack.args import BloscArgs, BloscpackArgs
+from bloscpack.inplace import claimed
+from bloscpack.recover import recover
+
+TARGET = "file.blp"
+JOURNAL = TARGET + ".journal"
+
+MORE = bytes(range(200)) * 8
+
+
+def numbers(nbytes, seed=1):
+    """Return bytes that compress somewhat."""
+    return (np.arange(nbytes, dtype="u4") // 3 * seed).astype("u1").tobytes()
+
+
+def pack(path, plain, chunk_size=1000, room=60, checksum="adler32", **options):
+    bloscpack.pack_bytes_to_file(
+        plain,
+        path,
+        chunk_size,
+        bloscpack_args=BloscpackArgs(checksum=checksum, max_app_chunks=room),
+        nthreads=1,
+        sync=False,
+        **options,
+    )
+
+
+def quietly(function, *arguments, **options):
+    """Call a function that may say that it has put a file back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return function(*arguments, **options)
+
+
+class Operation:
+    """What is done to the file TARGET in a folder; `inputs` is a folder for its input.
+
+    ``synced`` says that the end of the machine is covered too, ``puts_back`` that a
+    part of it is to undo what was done before.
+    """
+
+    synced = True
+    puts_back = False
+
+    def prepare(self, folder):
+        """Make what is there before."""
+
+    def provide(self, inputs):
+        """Make what it reads."""
+
+    def run(self, folder, inputs):
+        """Do what may be interrupted."""
+        raise NotImplementedError
+
+    def see(self, folder):
+        """Return what a reader finds; None if there is nothing."""
+        path = folder / TARGET
+        if not path.exists():
+            return None
+        return bloscpack.unpack_bytes_from_file(path, nthreads=1)
+
+    def follow(self, folder, inputs):
+        """Do what a later writer does."""
+        if not (folder / TARGET).exists():
+            pack(folder / TARGET, MORE)
+            return
+        (inputs / "more").write_bytes(MORE)
+        quietly(append, folder / TARGET, inputs / "more", nthreads=1, sync=False)
+
+
+class Compress(Operation):
+    """Compress to a new file, or over an old one."""
+
+    def __init__(self, replace, sync):
+        self.replace, self.sync = replace, sync
+        self.synced = sync is True or (replace and sync is None)
+
+    def prepare(self, folder):
+        if self.replace:
+            pack(folder / TARGET, numbers(2500))
+
+    def provide(self, inputs):
+        # More than a buffer takes at a time.
+        (inputs / "plain").write_bytes(np.random.default_rng(1).bytes(20000))
+
+    def run(self, folder, inputs):
+        bloscpack.pack_file_to_file(
+            inputs / "plain", folder / TARGET, 1000, nthreads=1, sync=self.sync
+        )
+
+
+class Decompress(Operation):
+    """Decompress over an old file of plain bytes."""
+
+    def prepare(self, folder):
+        (folder / TARGET).write_bytes(b"old")
+
+    def provide(self, inputs):
+        pack(inputs / "packed.blp", numbers(3500))
+
+    def run(self, folder, inputs):
+        bloscpack.unpack_file_from_file(
+            inputs / "packed.blp", folder / TARGET, nthreads=1
+        )
+
+    def see(self, folder):
+        return (folder / TARGET).read_bytes()
+
+    follow = run
+
+
+class Recover(Decompress):
+    """Recover what is left of a damaged file over an old one."""
+
+    def provide(self, inputs):
+        pack(inputs / "damaged.blp", numbers(5500))
+        content = bytearray((inputs / "damaged.blp").read_bytes())
+        content[len(content) // 2] ^= 1
+        (inputs / "damaged.blp").write_bytes(content)
+
+    def run(self, folder, inputs):
+        recover(inputs / "damaged.blp", folder / TARGET, nthreads=1)
+
+    follow = run
+
+
+class Append(Operation):
+    """Append `nbytes` to a file of `old` bytes that was packed with `options`."""
+
+    def __init__(
+        self, old=2500, nbytes=100, sync=True, new=None, recompress=None, **options
+    ):
+        self.old, self.nbytes, self.synced = old, nbytes, sync
+        self.new, self.recompress, self.options = new, recompress, options
+
+    def prepare(self, folder):
+        pack(folder / TARGET, numbers(self.old), **self.options)
+
+    def provide(self, inputs):
+        (inputs / "new").write_bytes(numbers(self.nbytes, 5))
+
+    def run(self, folder, inputs):
+        options = {} if self.new is None else {"metadata": self.new}
+        append(
+            folder / TARGET,
+            inputs / "new",
+            self.recompress,
+            nthreads=1,
+            sync=self.synced,
+            **options,
+        )
+
+
+class AppendToArray(Append):
+    """Append rows to an array, whose shape stands in the metadata."""
+
+    def prepare(self, folder):
+        array = np.arange(1000, dtype="<i4").reshape(100, 10)
+        bloscpack.pack_ndarray_to_file(array, folder / TARGET, 1000, nthreads=1)
+
+
+class TakenBack(Operation):
+    """A change that fails in the middle, and so is taken back."""
+
+    puts_back = True
+
+    def prepare(self, folder):
+        pack(folder / TARGET, numbers(2500))
+
+    def run(self, folder, inputs):
+        size = (folder / TARGET).stat().st_size
+        half = size - size // 4
+        extents = [(0, 32), (100, 200), (half, size)]
+        with (
+            contextlib.suppress(FailedOnPurpose),
+            claimed(folder / TARGET) as claim,
+            claim.change(extents, bytes(32), (200, half)) as change,
+        ):
+            change.overwrite(half, b"longer than it was" * 100)
+            change.overwrite(100, b"x" * 100)
+            change.truncate(half + 10)
+            change.overwrite(0, bytes(32))
+            raise FailedOnPurpose
+
+
+class FailedOnPurpose(Exception):
+    """What is raised in the middle."""
+
+
+class RewriteMetadata(Operation):
+    """Replace the metadata and nothing else."""
+
+    def prepare(self, folder):
+        pack(folder / TARGET, numbers(2500), metadata={"state": "old", "n": [1] * 9})
+
+    def run(self, folder, inputs):
+        rewrite_metadata(folder / TARGET, {"state": "new", "n": list(range(20))})
+
+
+LOOSE = BloscArgs(clevel=0)
+TIGHT = BloscArgs(clevel=9, cname="zstd")

@@ -1,0 +1,117 @@
+"""After a crash at any step of any writing, the file is exactly old or exactly new.
+
+The states are built by `crash`, whose long form tries many more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from crash import OPERATIONS, Checker, check_operation, machine_states, process_states
+from operations import TARGET, Append, Compress
+
+# How many states of each operation real processes look at.
+PROCESSES = 6
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_state_is_old_or_new(tmp_path, name):
+    checker = check_operation(OPERATIONS[name], tmp_path, subsets=6)
+    print(name, checker.tried, checker.different)
+    assert checker.different >= 8
+
+
+def test_what_was_done_stays_done(tmp_path):
+    """Once a synced operation has returned, no crash of the machine undoes it."""
+    for i, operation in enumerate([Append(), Compress(True, None)]):
+        (tmp_path / str(i)).mkdir()
+        checker = Checker(operation, tmp_path / str(i))
+        last = [s for s in machine_states(checker.record, random.Random(1), 9) if s[2]]
+        assert checker.new != checker.old
+        checker.check_all(last)
+
+
+# That a missing precaution would be noticed
+
+
+def without(steps, kinds):
+    return [step for step in steps if step[0] not in kinds]
+
+
+@pytest.mark.parametrize("kind", ["sync", "sync_folder"])
+@pytest.mark.parametrize("operation", [Append(nbytes=3000), Compress(True, None)])
+def test_the_states_would_show_a_missing_sync(tmp_path, operation, kind):
+    checker = Checker(operation, tmp_path)
+    checker.record.steps = without(checker.record.steps, [kind])
+    with pytest.raises((AssertionError, ValueError, OSError)):
+        checker.check_all(machine_states(checker.record, random.Random(1), 9))
+
+
+def test_the_states_would_show_a_late_journal(tmp_path):
+    checker = Checker(Append(nbytes=3000), tmp_path)
+    steps = checker.record.steps
+    of_journal = [s for s in steps if s[0] == "write" and s[1] != steps[-3][1]]
+    rest = [step for step in steps if step not in of_journal]
+    checker.record.steps = rest[:-2] + of_journal + rest[-2:]
+    with pytest.raises((AssertionError, ValueError, OSError)):
+        checker.check_all(process_states(checker.record))
+
+
+def test_the_states_would_show_what_is_written_in_place(tmp_path):
+    checker = Checker(Compress(True, None), tmp_path)
+    record = checker.record
+    record.steps = [
+        (step[0], record.names[TARGET], *step[2:])
+        for step in record.steps
+        if step[0] in ("write", "truncate")
+    ]
+    with pytest.raises((AssertionError, ValueError, OSError)):
+        checker.check_all(process_states(record))
+
+
+# Real processes
+
+SCRIPT = """
+import json, sys, warnings
+import bloscpack
+for path in sys.argv[1:]:
+    plain, metadata = bloscpack.unpack_bytes_from_file(path)
+    print(json.dumps([plain.hex(), metadata]))
+"""
+
+
+def test_a_process_of_its_own_sees_the_same(tmp_path):
+    checker = Checker(Append(nbytes=3000, metadata=[1], new=[2]), tmp_path)
+    states = list(machine_states(checker.record, random.Random(2), 3))
+    chosen = [*random.Random(3).sample(states, PROCESSES), states[-1]]
+    seen = []
+    for names, contents, _ in chosen:
+        # One after another: the journal knows the file by its inode.
+        checker.lay_down(names, contents)
+        found = run([sys.executable, "-c", SCRIPT, checker.folder / TARGET])
+        plain, metadata = json.loads(found.stdout)
+        seen.append((bytes.fromhex(plain), metadata))
+        run(["blpk", "append", checker.folder / TARGET, checker.inputs / "new"])
+        assert [TARGET] == os.listdir(checker.folder)
+        plain, metadata = checker.operation.see(checker.folder)
+        added = (checker.inputs / "new").read_bytes()
+        assert (seen[-1][0] + added, seen[-1][1]) == (plain, metadata)
+    assert {checker.old[0], checker.new[0]} == {plain for plain, _ in seen}
+    assert all(found in (checker.old, checker.new) for found in seen)
+
+
+def run(command):
+    """Run a command; `blpk` is that of this Python."""
+    if command[0] == "blpk":
+        script = "import sys; from bloscpack.cli import main; sys.exit(main())"
+        command = [sys.executable, "-c", script, *command[1:]]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )

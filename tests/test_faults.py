@@ -1,0 +1,194 @@
+"""Calls that fail: whichever it is, the file is what it was, and nothing else stays.
+
+Each operation is done again and again, and each time the next of its calls to the disk
+goes wrong. A later writer must always be able to go on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+
+import pytest
+from crash import OPERATIONS
+from operations import JOURNAL, TARGET
+from watched import WatchedDisk, replaced_disk
+
+
+class Stop(BaseException):
+    """An interruption, which is no Exception."""
+
+
+class FaultyDisk(WatchedDisk):
+    """A disk whose calls from number `first` on go wrong, `count` of them.
+
+    ``fails`` raises an error; ``short`` does half and says so; ``early`` and ``late``
+    interrupt, before a call or after it. ``full``: from that call on no file gets
+    longer, while all else works.
+    """
+
+    def __init__(self, fault, first, count=1):
+        self.fault = fault
+        self.bad = range(first, first + count if fault != "full" else sys.maxsize)
+        self.calls = []
+
+    def reached(self):
+        return len(self.calls) > self.bad.start
+
+    def committed(self):
+        """Return whether a call was made that may be the commit."""
+        late = self.bad.start + (self.fault == "late")
+        return bool({"rename", "remove"} & set(self.calls[:late]))
+
+    def _goes_wrong(self, kind):
+        self.calls.append(kind)
+        return len(self.calls) - 1 in self.bad
+
+    def _raise(self):
+        if self.fault in ("early", "late"):
+            raise Stop
+        code = errno.ENOSPC if self.fault == "full" else errno.EIO
+        raise OSError(code, os.strerror(code))
+
+    def do(self, kind, call, *arguments):
+        wrong = self._goes_wrong(kind)
+        full = self.fault == "full" and kind == "create"
+        if wrong and (full or self.fault in ("fails", "early")):
+            self._raise()
+        result = super().do(kind, call, *arguments)
+        if wrong and self.fault == "late":
+            if kind in ("open", "create"):
+                result.close()
+            self._raise()
+        return result
+
+    def do_write(self, raw, data, call):
+        if not self._goes_wrong("write") or not len(data):
+            return call(data)
+        room = len(data)
+        if self.fault == "short":
+            room = (room + 1) // 2
+        elif self.fault == "full":
+            room = min(room, os.fstat(raw.fileno()).st_size - raw.tell())
+        if room > 0 and self.fault not in ("fails", "early"):
+            written = call(memoryview(data)[:room])
+            if self.fault != "late":
+                return written
+        self._raise()
+
+    def do_read(self, raw, view, call):
+        if not self._goes_wrong("read"):
+            return call(view)
+        if self.fault == "short":
+            return call(view[: (len(view) + 1) // 2])
+        if self.fault == "full":
+            return call(view)
+        self._raise()
+
+
+class Trial:
+    """One operation, made ready once and tried many times."""
+
+    def __init__(self, operation, root):
+        self.operation = operation
+        self.folder, self.inputs, self.before = (
+            root / name for name in ("folder", "inputs", "before")
+        )
+        self.folder.mkdir()
+        self.inputs.mkdir()
+        operation.prepare(self.folder)
+        operation.provide(self.inputs)
+        shutil.copytree(self.folder, self.before)
+        self.old = operation.see(self.folder)
+        operation.run(self.folder, self.inputs)
+        self.new = operation.see(self.folder)
+        self.put_back()
+
+    def put_back(self):
+        """Make everything as it was, with the same files."""
+        for path in self.folder.iterdir():
+            if not (self.before / path.name).exists():
+                path.unlink()
+        for path in self.before.iterdir():
+            (self.folder / path.name).write_bytes(path.read_bytes())
+
+    def run(self, disk):
+        """Return what it raised, None if nothing."""
+        self.put_back()
+        try:
+            with replaced_disk(disk):
+                self.operation.run(self.folder, self.inputs)
+        except (OSError, Stop) as error:
+            return error
+        return None
+
+    def names(self):
+        return {path.name for path in self.folder.iterdir()} - {TARGET}
+
+    def check_follows(self):
+        """Assert that the next writer can go on, and leaves nothing."""
+        temporary = self.names() - {JOURNAL}
+        self.operation.follow(self.folder, self.inputs)
+        assert self.operation.see(self.folder) is not None
+        assert temporary == self.names()
+
+
+@pytest.fixture
+def trial(request, tmp_path):
+    return Trial(OPERATIONS[request.param], tmp_path)
+
+
+every_operation = pytest.mark.parametrize("trial", OPERATIONS, indirect=True)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+
+
+@pytest.mark.parametrize("fault", ["fails", "full", "early", "late"])
+@every_operation
+def test_one_call_fails(trial, fault):
+    failures = 0
+    before = open_files()
+    for first in range(1000):
+        disk = FaultyDisk(fault, first)
+        error = trial.run(disk)
+        if not disk.reached():
+            break
+        failures += error is not None
+        found = trial.operation.see(trial.folder)
+        told = (fault, first, disk.calls[first], error)
+        if error is None or disk.committed():
+            assert found in (trial.old, trial.new), told
+        else:
+            assert trial.old == found, told
+        if not trial.operation.puts_back:
+            assert set() == trial.names(), told
+        trial.check_follows()
+    assert error is None
+    assert trial.new == trial.operation.see(trial.folder)
+    assert failures >= 1
+    assert before == open_files()
+
+
+@every_operation
+def test_little_at_a_time(trial):
+    assert trial.run(FaultyDisk("short", 0, 1000)) is None
+    assert trial.new == trial.operation.see(trial.folder)
+    assert set() == trial.names()
+
+
+@every_operation
+def test_everything_fails_from_a_call_on(trial):
+    """Nothing can be put back then; the journal stays, and what has been changed."""
+    for first in range(1000):
+        disk = FaultyDisk("fails", first, 1000)
+        error = trial.run(disk)
+        if not disk.reached():
+            break
+        assert isinstance(error, OSError)
+        allowed = [trial.old, trial.new] if disk.committed() else [trial.old]
+        assert trial.operation.see(trial.folder) in allowed
+        trial.check_follows()

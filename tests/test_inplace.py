@@ -1,0 +1,446 @@
+"""Changing a file in place: all or nothing, by one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from operations import JOURNAL, TARGET, Append, Compress
+from watched import WatchedDisk, replaced_disk
+
+import bloscpack
+from bloscpack import inplace
+from bloscpack.append import append, rewrite_metadata
+from bloscpack.durable import replacing
+from bloscpack.exceptions import FormatError, StorageError
+from bloscpack.inplace import Change, claimed
+
+needs_locks = pytest.mark.skipif(os.name != "posix", reason="needs locks")
+
+
+class Stop(BaseException):
+    """An interruption, which is no Exception."""
+
+
+# Taking changes back, in memory
+
+OLD = b"0123456789"
+EVERYWHERE = [(0, 10)]
+
+
+def change_and_fail(fp, changes, error):
+    with Change(fp, EVERYWHERE) as change:
+        for make in changes:
+            make(change)
+        raise error
+
+
+def overwriting(offset, data):
+    return lambda change: change.overwrite(offset, data)
+
+
+def truncating(length):
+    return lambda change: change.truncate(length)
+
+
+# The content after the changes, and the changes.
+CHANGES = [
+    (OLD, []),
+    (b"ab23456789", [overwriting(0, b"ab")]),
+    (b"01234567ab", [overwriting(8, b"ab")]),
+    (b"012345678abc", [overwriting(9, b"abc")]),
+    (b"0123456789ab", [overwriting(10, b"ab")]),
+    (b"abcdefghijkl", [overwriting(0, b"abcdefghijkl")]),
+    (OLD, [overwriting(4, b"")]),
+    (b"abcd", [overwriting(0, b"abcd"), truncating(4)]),
+    (b"0123", [truncating(4)]),
+    (b"", [truncating(0)]),
+    (b"01234567", [truncating(9), truncating(8)]),
+    (b"0123ab", [truncating(4), overwriting(4, b"ab")]),
+    (b"0123abcdefghijkl", [truncating(4), overwriting(4, b"abcdefghijkl")]),
+    (b"01aCDb6789", [overwriting(2, b"aaab"), overwriting(3, b"CD")]),
+    (b"01aaCDEF89", [overwriting(2, b"aaaa"), overwriting(4, b"CDEF")]),
+    (b"0CDEaa6789", [overwriting(3, b"aaa"), overwriting(1, b"CDE")]),
+    (b"0123456789", [overwriting(10, b"ab"), truncating(10)]),
+    (b"0123456789a", [overwriting(10, b"ab"), truncating(11)]),
+    (b"ab", [truncating(5), overwriting(0, b"ab"), truncating(2)]),
+]
+
+
+@pytest.fixture(params=["memory", "disk", "raw"])
+def old_file(request, tmp_path):
+    """A file object over OLD, opened for reading and writing."""
+    if request.param == "memory":
+        yield io.BytesIO(OLD)
+        return
+    (tmp_path / "file").write_bytes(OLD)
+    with open(tmp_path / "file", "r+b", buffering=-(request.param == "disk")) as fp:
+        yield fp
+
+
+def content_of(fp):
+    fp.seek(0)
+    return fp.read()
+
+
+@pytest.mark.parametrize(("expected", "changes"), CHANGES)
+def test_changes_that_are_made(old_file, expected, changes):
+    with Change(old_file, EVERYWHERE) as change:
+        for make in changes:
+            make(change)
+    assert expected == content_of(old_file)
+
+
+@pytest.mark.parametrize("error", [ValueError, Stop])
+@pytest.mark.parametrize("changes", [changes for _, changes in CHANGES])
+def test_changes_that_are_taken_back(old_file, changes, error):
+    with pytest.raises(error):
+        change_and_fail(old_file, changes, error)
+    assert OLD == content_of(old_file)
+
+
+def test_changes_reach_the_disk(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    with path.open("r+b") as fp:
+        with Change(fp, EVERYWHERE) as change:
+            change.overwrite(0, b"ab")
+        assert b"ab23456789" == path.read_bytes()
+        with pytest.raises(Stop):
+            change_and_fail(fp, [overwriting(2, b"cd")], Stop)
+        assert b"ab23456789" == path.read_bytes()
+
+
+# Changes under a journal
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file that holds OLD."""
+    path = tmp_path / TARGET
+    path.write_bytes(OLD)
+    return path
+
+
+def journaled(claim, start=4, stop=8):
+    """Return a change that may write over the head and from `start` to `stop`."""
+    return claim.change([(0, 2), (start, stop)], b"ab", (2, start))
+
+
+def change_journaled_and_fail(path, error):
+    with claimed(path) as claim, journaled(claim, 4, 10) as change:
+        change.overwrite(4, b"much longer than it was")
+        raise error
+
+
+def names_in(folder):
+    return sorted(os.listdir(folder))
+
+
+def test_journal_is_there_during_the_change_only(path):
+    with claimed(path) as claim:
+        assert [TARGET] == names_in(path.parent)
+        with journaled(claim) as change:
+            assert [TARGET, JOURNAL] == names_in(path.parent)
+            assert OLD == path.read_bytes()
+            change.overwrite(4, b"wxyz")
+            change.overwrite(0, b"ab")
+            assert b"ab23wxyz89" == path.read_bytes()
+        assert [TARGET] == names_in(path.parent)
+    assert b"ab23wxyz89" == path.read_bytes()
+
+
+@pytest.mark.parametrize("error", [ValueError, Stop, KeyboardInterrupt])
+def test_journal_is_gone_after_a_failure(path, error):
+    with pytest.raises(error):
+        change_journaled_and_fail(path, error)
+    assert OLD == path.read_bytes()
+    assert [TARGET] == names_in(path.parent)
+
+
+def test_several_changes_under_one_claim(path):
+    with claimed(path) as claim:
+        for new in (b"cc", b"dd"):
+            with claim.change([(0, 2)], new, (2, 10)) as change:
+                change.overwrite(0, new)
+    assert b"dd23456789" == path.read_bytes()
+
+
+def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
+    """A clock that stands still between two changes must not hide the second."""
+    before = path.stat()
+    with claimed(path) as claim, claim.change([(0, 2)], b"ab", (2, 10)) as change:
+        change.overwrite(0, b"ab")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert before.st_mtime_ns < path.stat().st_mtime_ns
+
+
+def test_the_journal_is_nobody_elses_to_read(path):
+    with claimed(path) as claim, journaled(claim):
+        assert 0o600 == (path.parent / JOURNAL).stat().st_mode & 0o777
+
+
+class Calls(WatchedDisk):
+    """Counts calls by their kind."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def do(self, kind, call, *arguments):
+        self.kinds.append(kind)
+        return super().do(kind, call, *arguments)
+
+
+SYNCED = [
+    (Append(sync=True), 3, 2),
+    (Append(sync=False), 0, 0),
+    (Compress(False, None), 0, 0),
+    (Compress(False, False), 0, 0),
+    (Compress(False, True), 1, 1),
+    (Compress(True, None), 1, 1),
+    (Compress(True, True), 1, 1),
+    (Compress(True, False), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("operation", "files", "folders"), SYNCED)
+def test_what_is_synced(tmp_path, operation, files, folders):
+    (tmp_path / "folder").mkdir()
+    operation.prepare(tmp_path / "folder")
+    operation.provide(tmp_path)
+    disk = Calls()
+    with replaced_disk(disk):
+        operation.run(tmp_path / "folder", tmp_path)
+    # The journal and the changed file.
+    assert min(files, 2) == disk.kinds.count("sync")
+    assert folders == disk.kinds.count("sync_folder")
+
+
+# What an interrupted change has left
+
+
+def interrupt(path, then=None):
+    """Leave a file half changed, as a process does that is killed."""
+    with claimed(path) as claim:
+        change = journaled(claim, 4, 10)
+        change.__enter__()
+        change.overwrite(4, b"longer than it was")
+        change.overwrite(0, b"a")
+    assert b"a123longer than it was" == path.read_bytes()
+
+
+def test_the_next_claim_puts_it_back_and_says_so(path):
+    interrupt(path)
+    with (
+        pytest.warns(RuntimeWarning, match="put back") as caught,
+        claimed(path) as claim,
+    ):
+        assert (OLD, [TARGET]) == (claim.fp.read(), names_in(path.parent))
+    assert 1 == len(caught)
+    assert "'%s'" % path in str(caught[0].message)
+    assert OLD == path.read_bytes()
+    with claimed(path):  # and only once
+        pass
+
+
+def test_so_does_replacing(path):
+    interrupt(path)
+    with pytest.warns(RuntimeWarning, match="put back"), replacing(path) as fp:
+        fp.write(path.read_bytes() + b" and new")
+    assert OLD + b" and new" == path.read_bytes()
+    assert [TARGET] == names_in(path.parent)
+
+
+def test_a_failure_to_put_back_keeps_the_journal(path, monkeypatch):
+    interrupt(path)
+
+    def failing(*given):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(inplace, "put_back", failing)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"), claimed(path):
+            pytest.fail("it is not as it was")
+        assert [TARGET, JOURNAL] == names_in(path.parent)
+    monkeypatch.undo()
+    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
+        assert OLD == claim.fp.read()
+
+
+def test_a_failure_to_sync_is_taken_back(path):
+    class Failing(WatchedDisk):
+        count = 0
+
+        def do(self, kind, call, *arguments):
+            self.count += kind == "sync"
+            if kind == "sync" and self.count == 2:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().do(kind, call, *arguments)
+
+    with (
+        replaced_disk(Failing()),
+        pytest.raises(OSError, match="Input/output"),
+        claimed(path) as claim,
+        journaled(claim) as change,
+    ):
+        change.overwrite(4, b"wxyz")
+    assert OLD == path.read_bytes()
+    assert [TARGET] == names_in(path.parent)
+
+
+def test_a_full_disk_names_the_file(path):
+    with pytest.raises(OSError, match="No space") as raised, claimed(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(path) == raised.value.filename
+
+
+def test_a_writer_that_died_while_another_waited(path, monkeypatch):
+    """The journal appears after it was looked for, and before the lock was had."""
+    real_lock = inplace._lock
+
+    def late_lock(fp, name):
+        monkeypatch.setattr(inplace, "_lock", real_lock)
+        interrupt(path)
+        real_lock(fp, name)
+
+    monkeypatch.setattr(inplace, "_lock", late_lock)
+    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
+        assert OLD == claim.fp.read()
+
+
+def test_a_file_that_was_replaced_while_another_waited(path, monkeypatch):
+    real_lock = inplace._lock
+
+    def late_lock(fp, name):
+        monkeypatch.setattr(inplace, "_lock", real_lock)
+        with replacing(path) as new:
+            new.write(b"another")
+        real_lock(fp, name)
+
+    monkeypatch.setattr(inplace, "_lock", late_lock)
+    with claimed(path) as claim:
+        assert b"another" == claim.fp.read()
+
+
+# One writer at a time
+
+
+def refused(path):
+    """Assert that nobody can change the file, and that it is as it was."""
+    before = path.read_bytes()
+    started = [
+        lambda: claimed(path).__enter__(),
+        lambda: replacing(path).__enter__(),
+        lambda: append(path, __file__),
+        lambda: rewrite_metadata(path, {}),
+        lambda: bloscpack.pack_bytes_to_file(b"new", path),
+    ]
+    for start in started:
+        with pytest.raises(StorageError, match="another writer") as raised:
+            start()
+        assert str(path) == raised.value.filename
+        assert errno.EAGAIN == raised.value.errno
+    assert before == path.read_bytes()
+
+
+@needs_locks
+def test_second_writer_is_refused_at_once(path):
+    with claimed(path):
+        refused(path)
+        assert [TARGET] == names_in(path.parent)
+    with claimed(path):
+        pass
+
+
+@needs_locks
+def test_second_writer_does_not_touch_the_journal_of_the_first(path):
+    with claimed(path) as claim, journaled(claim) as change:
+        change.overwrite(4, b"wxyz")
+        refused(path)
+        assert [TARGET, JOURNAL] == names_in(path.parent)
+    assert b"0123wxyz89" == path.read_bytes()
+
+
+@needs_locks
+def test_second_thread_is_refused(path):
+    errors = []
+
+    def second():
+        try:
+            with claimed(path):
+                pytest.fail("there is another writer")
+        except StorageError as error:
+            errors.append(error)
+
+    with claimed(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert 1 == len(errors)
+
+
+@needs_locks
+def test_the_other_name_of_a_link_is_locked_too(path):
+    link = path.with_name("link")
+    link.symlink_to(path)
+    with claimed(link), pytest.raises(StorageError, match="another writer"):
+        claimed(path).__enter__()
+    hard = path.with_name("hard")
+    os.link(path, hard)
+    with claimed(hard), pytest.raises(StorageError, match="another writer"):
+        claimed(path).__enter__()
+
+
+HOLDER = """
+import sys
+from bloscpack.inplace import claimed
+with claimed(sys.argv[1]) as claim, claim.change([(0, 2)], b'ab', (2, 10)) as change:
+    change.overwrite(0, b'a')
+    print('ready', flush=True)
+    sys.stdin.read()
+"""
+
+
+@needs_locks
+def test_lock_of_another_process(path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        assert b"ready\n" == holder.stdout.readline()
+        refused(path)
+        holder.kill()
+    # The lock is gone with the process; what it has left is put back.
+    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
+        assert OLD == claim.fp.read()
+    assert [TARGET] == names_in(path.parent)
+
+
+def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
+    monkeypatch.setattr(inplace, "_lock", lambda fp, path: None)
+    with claimed(path) as first, claimed(path) as second, journaled(first) as change:
+        change.overwrite(4, b"wxyz")
+        with pytest.raises(FileExistsError):
+            journaled(second).__enter__()
+        assert [TARGET, JOURNAL] == names_in(path.parent)
+    assert b"0123wxyz89" == path.read_bytes()
+
+
+def test_names_of_files_that_are_not_there(tmp_path):
+    for name in ("missing", "missing/file", "x" * 300):
+        with pytest.raises(OSError, match=name[:7]) as raised:
+            claimed(tmp_path / name).__enter__()
+        assert str(tmp_path / name) == os.fspath(raised.value.filename)
+
+
+def test_errors_about_the_content_get_the_name(path):
+    with pytest.raises(FormatError) as raised, claimed(path):
+        raise FormatError("wrong")
+    assert str(path) == raised.value.filename

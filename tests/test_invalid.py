@@ -1,0 +1,197 @@
+"""The invalid files: for every rule of the format, files that break it and no other.
+
+Each is refused by every reader that has to see it, and with the same words.
+`invalid/MANIFEST.json` says which, and `invalid/make.py` how the files were made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from invalid import make
+
+import bloscpack as bp
+from bloscpack import cli, commands, log
+from bloscpack.append import append_fp, rewrite_metadata_fp
+from bloscpack.exceptions import FormatError, NotReadable, UsageError
+
+TESTS = Path(__file__).parent
+INVALID = TESTS / "invalid"
+MANIFEST = json.loads((INVALID / "MANIFEST.json").read_text("ascii"))
+
+# Rules that no content of a file breaks, and why.
+NOT_IN_A_FILE = {
+    "F1": "what writers do",
+    "F2": "what readers can: tests/golden",
+    "H4": "what writers do; readers bear with it",
+    "H5": "what writers do; readers bear with it",
+    "H7": "what readers must not do",
+    "M4": "the room may hold anything",
+    "M8": "what writers do; readers bear with it",
+    "C6": "what readers do",
+    "C7": "bytes that are ignored",
+    "C8": "what writers do: C1, C2 and C4",
+    "C9": "what writers may do",
+    "C10": "what writers do",
+    "K2": "what writers must not do",
+    "A1": "what writers do",
+    "A2": "what a spelling means",
+    "A3": "what a spelling means",
+    "A8": "what writers do; readers bear with it",
+    "A9": "what writers do; readers bear with it",
+    "U1": "what is not there, whatever a bit says",
+    "U5": "sizes that may be anything",
+    "U6": "what writers do",
+    "P2": "what append does",
+    "P3": "what append does",
+    "P4": "what append does",
+    "P5": "what append does",
+}
+
+
+def read_bytes(path):
+    return bp.unpack_bytes_from_bytes(path.read_bytes(), nthreads=1)
+
+
+def read_file(path):
+    return bp.unpack_file_from_file(path, path.with_suffix(".out"), nthreads=1)
+
+
+def read_array(path):
+    return bp.unpack_ndarray_from_bytes(path.read_bytes(), nthreads=1)
+
+
+def append(path):
+    """Append a file that fits; the file that it is appended to is left in memory."""
+    old = path.read_bytes()
+    fp = io.BytesIO(old)
+    try:
+        append_fp(fp, io.BytesIO(make.PLAIN), len(make.PLAIN), nthreads=1)
+    except Exception:
+        assert old == fp.getvalue()
+        raise
+
+
+def info(path):
+    return commands.info(str(path))
+
+
+READERS = {
+    "bytes": read_bytes,
+    "file": read_file,
+    "array": read_array,
+    "append": append,
+    "info": info,
+}
+
+
+@pytest.fixture
+def path(tmp_path, name):
+    """Return the path of a copy of the file, alone in its folder."""
+    path = tmp_path / "a.blp"
+    path.write_bytes((INVALID / (name + ".blp")).read_bytes())
+    return path
+
+
+each_file = pytest.mark.parametrize("name", MANIFEST)
+each_reader = pytest.mark.parametrize("reader", READERS)
+
+
+@each_reader
+@pytest.mark.parametrize("name", ["sound"])
+def test_the_blank_is_sound(path, reader):
+    READERS[reader](path)
+
+
+@each_reader
+@each_file
+def test_refused(path, name, reader):
+    entry = MANIFEST[name]
+    if reader in entry["accepted by"]:
+        READERS[reader](path)
+        return
+    with pytest.raises((FormatError, UsageError)) as raised:
+        READERS[reader](path)
+    assert [path] == list(path.parent.iterdir())
+    error = raised.value
+    otherwise = entry.get("otherwise", {})
+    message = otherwise.get(reader, entry["message"])
+    assert re.match(message, getattr(error, "message", str(error)))
+    if reader not in otherwise and isinstance(error, FormatError):
+        expected = [entry.get(key) for key in ("section", "offset", "chunk")]
+        assert expected == [error.section, error.offset, error.chunk]
+
+
+@each_file
+def test_command(path, name, capsys, monkeypatch):
+    monkeypatch.setattr(log, "PREFIX", log.PREFIX)
+    entry = MANIFEST[name]
+    if "info" in entry["accepted by"]:
+        cli.main(["info", str(path)])
+        assert "" == capsys.readouterr().err
+        return
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["info", str(path)])
+    assert raised.value.code in (1, 3)
+    told, error = capsys.readouterr()
+    assert "" == told
+    assert re.match("blpk: error: " + entry["message"], error)
+    assert "file '%s', section '%s'" % (path, entry["section"]) in error
+
+
+@each_file
+def test_metadata_are_replaced_or_stay(name):
+    old = (INVALID / (name + ".blp")).read_bytes()
+    fp = io.BytesIO(old)
+    try:
+        rewrite_metadata_fp(fp, {"a": 1})
+    except (FormatError, UsageError):
+        assert old == fp.getvalue()
+    else:
+        # As far as the metadata, all is well with it.
+        assert len(old) == len(fp.getvalue())
+        assert MANIFEST[name].get("section") in ("metadata", "offsets", "chunks", None)
+
+
+def test_what_is_none_of_ours_is_not_called_damaged():
+    for name in ("empty", "magic", "version-4"):
+        with pytest.raises(NotReadable):
+            READERS["bytes"](INVALID / (name + ".blp"))
+
+
+# The files and the rules
+
+
+def test_every_file_is_listed():
+    listed = {"sound", *MANIFEST}
+    assert listed == {path.stem for path in INVALID.glob("*.blp")}
+    assert listed == {"sound", *make.FILES}
+
+
+@pytest.mark.parametrize("name", ["sound", *make.FILES])
+def test_files_are_made_again(name):
+    assert (INVALID / (name + ".blp")).read_bytes() == make.made(name)
+
+
+def test_every_rule_is_broken():
+    text = (TESTS.parent / "docs" / "format.rst").read_text("utf-8")
+    rules = set(re.findall(r"\*\*([A-Z][0-9]+)\*\*", text))
+    broken = {rule for rules, _ in make.FILES.values() for rule in rules.split()}
+    assert rules == broken | {*NOT_IN_A_FILE}
+    assert set() == broken & {*NOT_IN_A_FILE}
+
+
+@each_file
+def test_manifest_names_the_rules(name):
+    assert make.FILES[name][0].split() == MANIFEST[name]["rules"]
+
+
+def test_files_are_small():
+    sizes = {path.stem: path.stat().st_size for path in INVALID.glob("*.blp")}
+    assert {"meta-nested-deep", "meta-digits", "shape-digits"} == {
+        name for name, size in sizes.items() if size > 2000
+    }

@@ -1,0 +1,456 @@
+"""The journal: its bytes, what is made of damaged ones, whose journal it is."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import struct
+
+import pytest
+from crash import Checker, process_states
+from operations import JOURNAL, TARGET, Append, RewriteMetadata, quietly
+from watched import WatchedDisk, replaced_disk
+
+import bloscpack
+from bloscpack import journal
+from bloscpack.append import append, rewrite_metadata
+from bloscpack.exceptions import FormatError, StorageError
+from bloscpack.inplace import claimed
+
+OLD = bytes(range(256)) * 4
+EXTENTS = [(0, 32), (100, 108), (900, 1024)]
+NEW_HEAD = b"new head".ljust(32, b".")
+UNCHANGED = (200, 900)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(OLD)
+    return path
+
+
+def encoded(path, extents=EXTENTS, new_head=NEW_HEAD, unchanged=UNCHANGED):
+    with path.open("rb") as fp:
+        return b"".join(journal.encode(fp, extents, new_head, unchanged))
+
+
+def closed(content):
+    """Return a journal as it is when the first change is made."""
+    fp = io.BytesIO(content)
+    journal.close(fp)
+    return fp.getvalue()
+
+
+def loaded(path, content):
+    """Return the journal that lies beside `path`."""
+    name = journal.name_for(str(path))
+    with open(name, "wb") as fp:
+        fp.write(content)
+    return journal.load(name)
+
+
+def with_digest(content):
+    """Return the bytes of a journal closed by the right digest."""
+    return content[:-32] + journal._digest(content[:-32])
+
+
+# What it holds
+
+
+def test_name(path):
+    assert str(path) + ".journal" == journal.name_for(str(path))
+
+
+def test_name_of_a_link(path, monkeypatch):
+    link = path.with_name("link")
+    link.symlink_to(path)
+    assert str(path) + ".journal" == journal.name_for(str(link))
+    monkeypatch.chdir(path.parent)
+    assert str(path) + ".journal" == journal.name_for("link")
+
+
+@pytest.mark.parametrize("finish", [bytes, closed])
+def test_round_trip(path, finish):
+    kept = loaded(path, finish(encoded(path)))
+    assert len(OLD) == kept.length
+    assert [(start, OLD[start:stop]) for start, stop in EXTENTS] == [
+        (start, bytes(piece)) for start, piece in kept.pieces
+    ]
+
+
+def test_layout(path):
+    content = encoded(path)
+    inode = path.stat().st_ino
+    assert b"blpkjrnl\1" + bytes(7) == content[:16]
+    assert (1024, inode, 3, 200, 700) == struct.unpack_from("<qQqqq", content, 16)
+    assert journal._digest(OLD[200:900]) == content[56:88]
+    assert (0, 32, 100, 108, 900, 1024) == struct.unpack_from("<6q", content, 88)
+    assert struct.pack("<q", 32) + NEW_HEAD == content[136:176]
+    assert OLD[:32] + OLD[100:108] + OLD[900:] == content[176:-32]
+    assert journal._digest(content[:-32]) == content[-32:]
+    assert content[:9] + b"\1" + content[10:] == closed(content)
+
+
+def test_witness_is_bounded(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(OLD * 200)
+    content = encoded(path, [(0, 32), (200000, 200100)], unchanged=(1000, 200000))
+    start, size = struct.unpack_from("<qq", content, 40)
+    assert (200000, journal.WITNESS) == (start + size, size)
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (0, b"AAAAbbbbbb"),
+        (2, b"AAbbbbbbbb"),
+        (4, b"bbbbbbbbCC"),
+        (13, b"Cbbbbbbbbb"),
+        (14, b"bbbbbbbbbb"),
+    ],
+)
+def test_overlay(path, offset, expected):
+    path.write_bytes(b"AAAA" + bytes(8) + b"CC" + bytes(20))
+    kept = loaded(path, encoded(path, [(0, 4), (12, 14)], b"A", (4, 12)))
+    view = bytearray(b"b" * 10)
+    kept.overlay(offset, memoryview(view))
+    assert expected == view
+
+
+# What is no whole journal
+
+
+def test_none(path):
+    assert None is journal.load(str(path) + ".journal")
+    assert None is journal.load(str(path) + "/journal")
+    assert None is journal.load("x" * 300)
+
+
+def test_every_length_that_was_never_completed(path):
+    content = encoded(path)
+    for length in range(len(content)):
+        assert None is loaded(path, content[:length])
+        assert None is loaded(path, content[:length] + bytes(len(content) - length))
+
+
+def test_parts_that_never_got_to_the_disk(path):
+    content = encoded(path)
+    chance = random.Random(1)
+    for _ in range(100):
+        part = bytearray(content)
+        start = chance.randrange(len(part))
+        stop = chance.randrange(start, len(part)) + 1
+        part[start:stop] = bytes(stop - start)
+        if bytes(part) != content:
+            assert None is loaded(path, part)
+
+
+def test_every_length_of_one_that_was_completed(path):
+    content = closed(encoded(path))
+    for length in range(journal.CLOSED_AT + 1, len(content)):
+        with pytest.raises(StorageError, match="is damaged"):
+            loaded(path, content[:length])
+
+
+def test_every_bit_of_one_that_was_completed(path):
+    """Either it still says the same, or nothing is believed: never another thing."""
+    content = closed(encoded(path))
+    original = loaded(path, content)
+    same = 0
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            kept = loaded(path, flipped)
+        except StorageError:
+            continue
+        assert (original.length, original.pieces) == (kept.length, kept.pieces)
+        same += 1
+    assert 8 == same  # the byte that says that it is complete
+
+
+@pytest.mark.parametrize("content", [b"x", b"blpkjrnX", b"other" * 100, b"\0\0\1"])
+def test_what_only_has_the_name(path, content):
+    with pytest.raises(StorageError, match="has the name of a journal"):
+        loaded(path, content)
+
+
+def test_another_version(path):
+    content = bytearray(encoded(path))
+    content[8] = 2
+    with pytest.raises(StorageError, match="version 2, which is not known"):
+        loaded(path, with_digest(bytes(content)))
+
+
+NONSENSE = [
+    (32, "<q", 2**62),  # extents
+    (32, "<q", -1),
+    (32, "<q", 0),
+    (32, "<q", 2),
+    (40, "<q", -1),  # witness
+    (48, "<q", -1),
+    (48, "<q", 2**62),
+    (88, "<q", -1),  # first extent
+    (96, "<q", -1),
+    (96, "<q", 2**62),
+    (96, "<q", 31),
+    (128, "<q", 2**40),  # last extent
+    (136, "<q", -1),  # new head
+    (136, "<q", 2**62),
+    (16, "<q", -1),  # length
+    (16, "<q", 10),
+]
+
+
+@pytest.mark.parametrize(("offset", "form", "value"), NONSENSE)
+def test_nonsense_with_the_right_digest(path, offset, form, value):
+    content = bytearray(encoded(path))
+    struct.pack_into(form, content, offset, value)
+    with pytest.raises(StorageError, match="no valid journal"):
+        loaded(path, with_digest(bytes(content)))
+
+
+@pytest.mark.parametrize("length", [1025, 2**40, 2**62])
+def test_a_length_that_nothing_fills(path, length):
+    content = bytearray(encoded(path))
+    struct.pack_into("<q", content, 16, length)
+    kept = loaded(path, with_digest(bytes(content)))
+    with path.open("rb") as fp, pytest.raises(StorageError, match="not written for"):
+        kept.check_belongs_to(fp)
+
+
+# Which file it belongs to
+
+
+def test_refusal_names_the_journal_and_says_what_to_do(path):
+    kept = loaded(path, encoded(path))
+    path.write_bytes(b"another")
+    with path.open("rb") as fp, pytest.raises(StorageError) as raised:
+        kept.check_belongs_to(fp)
+    assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
+    assert "Remove the journal if the file is whole" in str(raised.value)
+
+
+def belongs(path, content):
+    """Return whether a journal is that of a file."""
+    kept = loaded(path, content)
+    with path.open("rb") as fp:
+        try:
+            kept.check_belongs_to(fp)
+        except StorageError:
+            return False
+    return True
+
+
+def changed(**pieces):
+    """Return OLD with other bytes; the names are places."""
+    content = bytearray(OLD)
+    for place, piece in pieces.items():
+        start = int(place[2:])
+        content[start : start + len(piece)] = piece
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("expected", "content"),
+    [
+        (True, OLD),
+        (True, changed(at0=NEW_HEAD)),
+        (True, changed(at0=NEW_HEAD[:7], at8=NEW_HEAD[8:9])),
+        (True, changed(at100=b"changed")),
+        (True, changed(at900=b"changed" * 100)),
+        (True, OLD[:950]),
+        (True, OLD[:900]),
+        (False, OLD[:899]),
+        (False, b""),
+        (False, changed(at0=b"xyz")),
+        (False, changed(at31=b"x")),
+        (False, changed(at200=b"x")),
+        (False, changed(at899=b"x")),
+    ],
+)
+def test_belongs(path, expected, content):
+    kept = encoded(path)
+    path.write_bytes(content)
+    assert expected is belongs(path, kept)
+
+
+def test_copy_of_a_file_with_its_journal(path):
+    kept = encoded(path)
+    copy = path.with_name("copy")
+    shutil.copy(path, copy)
+    assert belongs(copy, kept)
+
+
+def test_without_a_witness_only_the_same_file(path):
+    kept = encoded(path, unchanged=(900, 900))
+    assert belongs(path, kept)
+    copy = path.with_name("copy")
+    shutil.copy(path, copy)
+    assert not belongs(copy, kept)
+
+
+# Journals of real files
+
+
+def half_done(tmp_path, operation=None):
+    """Return the checker of an append that has been killed near its end."""
+    checker = Checker(operation or Append(nbytes=3000), tmp_path)
+    states = [state for state in process_states(checker.record) if not state[2]]
+    names, contents, _ = [state for state in states if JOURNAL in state[0]][-2]
+    checker.lay_down(names, contents)
+    assert checker.old == checker.operation.see(checker.folder)
+    assert (checker.folder / JOURNAL).exists()
+    return checker
+
+
+def test_every_damage_to_the_journal_is_found(tmp_path):
+    checker = half_done(tmp_path)
+    path = checker.folder / JOURNAL
+    content = path.read_bytes()
+    for place in [*range(0, len(content), 97), 8, 9, len(content) - 1]:
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
+        )
+        try:
+            assert checker.old == checker.operation.see(checker.folder)
+        except StorageError:
+            with pytest.raises(StorageError):
+                checker.operation.follow(checker.folder, checker.inputs)
+            assert path.exists()
+    path.write_bytes(content)
+    assert checker.old == checker.operation.see(checker.folder)
+
+
+def test_file_that_was_replaced_by_a_foreign_hand(tmp_path):
+    checker = half_done(tmp_path)
+    path = checker.folder / TARGET
+    os.unlink(path)
+    path.write_bytes(bloscpack.pack_bytes_to_bytes(b"another" * 1000))
+    for use in (checker.operation.see, lambda f: checker.operation.follow(f, tmp_path)):
+        with pytest.raises(
+            StorageError, match="Remove the journal if the file is whole"
+        ):
+            use(checker.folder)
+    (checker.folder / JOURNAL).unlink()
+    assert (b"another" * 1000, None) == checker.operation.see(checker.folder)
+
+
+def test_copy_of_the_folder(tmp_path):
+    checker = half_done(tmp_path)
+    shutil.copytree(checker.folder, tmp_path / "copy")
+    assert checker.old == checker.operation.see(tmp_path / "copy")
+    checker.operation.follow(tmp_path / "copy", checker.inputs)
+    assert [TARGET] == os.listdir(tmp_path / "copy")
+
+
+def test_unfinished_journal_is_ignored_and_then_removed(tmp_path):
+    checker = Checker(RewriteMetadata(), tmp_path)
+    new = checker.operation.see(checker.folder)
+    for content in (b"", b"blpk", b"blpkjrnl\1", bytes(500)):
+        (checker.folder / JOURNAL).write_bytes(content)
+        assert new == checker.operation.see(checker.folder)
+        assert (checker.folder / JOURNAL).exists()
+        with claimed(checker.folder / TARGET):  # nothing is said: nothing was changed
+            assert not (checker.folder / JOURNAL).exists()
+
+
+# Hard names
+
+
+def appended_under(name, tmp_path):
+    """Append to a file under a name, and return what is then in the folder."""
+    plain = b"plain" * 1000
+    (tmp_path / "new").write_bytes(plain)
+    bloscpack.pack_bytes_to_file(plain, name, 1000)
+    append(name, tmp_path / "new")
+    rewrite_on_the_way(name)
+    assert (2 * plain, None) == bloscpack.unpack_bytes_from_file(name)
+    return sorted(os.listdir(tmp_path))
+
+
+def rewrite_on_the_way(name):
+    """Read while a change is under way."""
+    expected = bloscpack.unpack_bytes_from_file(name)
+    size = os.path.getsize(name)
+    with (
+        claimed(name) as claim,
+        claim.change([(0, 32), (size - 9, size)], bytes(32), (32, size - 9)) as change,
+    ):
+        change.overwrite(0, bytes(32))
+        change.overwrite(size - 9, bytes(9))
+        assert expected == bloscpack.unpack_bytes_from_file(name)
+        change.overwrite(size - 9, claim_bytes(name, size - 9, 9))
+        change.overwrite(0, claim_bytes(name, 0, 32))
+
+
+def claim_bytes(name, start, size):
+    """Return the old bytes of a file that is being changed."""
+    kept = journal.load(journal.name_for(os.fspath(name)))
+    view = bytearray(size)
+    kept.overlay(start, memoryview(view))
+    return view
+
+
+@pytest.mark.parametrize("name", ["x" * 247, "ä" * 123, ".hidden", "a b\n", "-rf", "é"])
+def test_names(tmp_path, name):
+    assert sorted(["new", name]) == appended_under(tmp_path / name, tmp_path)
+
+
+def test_name_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ["file", "new"] == appended_under("file", tmp_path)
+
+
+def test_link_to_a_link_in_another_folder(tmp_path, monkeypatch):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "link").symlink_to("file")
+    (tmp_path / "link").symlink_to(os.path.join("far", "link"))
+    monkeypatch.chdir(tmp_path)
+    assert ["far", "link", "new"] == appended_under("link", tmp_path)
+    assert ["file", "link"] == sorted(os.listdir("far"))
+
+
+def test_name_that_has_no_room_for_a_journal(tmp_path):
+    path = tmp_path / ("x" * 255)
+    path.write_bytes(bloscpack.pack_bytes_to_bytes(b"plain" * 100))
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="too long") as raised:
+        append(path, __file__)
+    assert str(path) in raised.value.filename
+    assert before == path.read_bytes()
+    assert (b"plain" * 100, None) == bloscpack.unpack_bytes_from_file(path)
+
+
+def test_folder_that_takes_no_journal(tmp_path):
+    class Denied(WatchedDisk):
+        def create(self, name, mode):
+            raise PermissionError(13, "Permission denied", name)
+
+    path = tmp_path / TARGET
+    bloscpack.pack_bytes_to_file(b"plain" * 100, path, metadata={})
+    before = path.read_bytes()
+    with replaced_disk(Denied()):
+        for change in (
+            lambda: append(path, __file__),
+            lambda: rewrite_metadata(path, {"n": 1}),
+            lambda: bloscpack.pack_bytes_to_file(b"new", path),
+        ):
+            with pytest.raises(PermissionError) as raised:
+                change()
+            assert str(path) in raised.value.filename
+    assert [TARGET] == os.listdir(tmp_path)
+    assert before == path.read_bytes()
+
+
+def test_name_of_the_journal_is_taken_by_a_folder(tmp_path):
+    path = tmp_path / TARGET
+    bloscpack.pack_bytes_to_file(b"plain" * 100, path)
+    (tmp_path / JOURNAL).mkdir()
+    with pytest.raises(OSError, match=JOURNAL):
+        quietly(append, path, __file__)
+    with pytest.raises((OSError, FormatError), match=JOURNAL):
+        bloscpack.unpack_bytes_from_file(path)

@@ -1,0 +1,516 @@
+"""Recover: every chunk whose own bytes are intact is saved, at its place."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import BLP, ShortReads, golden_files
+
+import bloscpack as bp
+from bloscpack import cli, log
+from bloscpack.exceptions import FormatError, NotReadable, UsageError
+from bloscpack.file_io import CompressedBytesSource
+from bloscpack.recover import recover, recover_fp
+from bloscpack.verify import verify_fp
+
+WORDS = b"size codec chunk digest offset extent span section "
+CHECKSUMS = ["adler32", "crc32", "sha256"]
+
+
+def text(size, seed=1):
+    """Return text that Blosc makes a little smaller."""
+    generator = random.Random(seed)
+    return bytes(generator.choice(WORDS) for _ in range(size))
+
+
+def packed(plain=None, chunk_size=300, checksum="adler32", offsets=True, metadata=None):
+    """Return a file in memory; by default of ten chunks, the last one shorter."""
+    return bp.pack_bytes_to_bytes(
+        text(2900) if plain is None else plain,
+        chunk_size,
+        metadata,
+        bloscpack_args=bp.BloscpackArgs(checksum=checksum, offsets=offsets),
+    )
+
+
+def frames_of(data):
+    """Return where each chunk starts, where its digest ends, and its plain bytes."""
+    source = CompressedBytesSource(data)
+    frames = []
+    for compressed, digest in source:
+        stop = source.chunk_offset + len(compressed) + len(digest)
+        with bp.chunks.own_settings:
+            plain = bp.chunks.decompress(compressed)
+        frames.append((source.chunk_offset, stop, plain))
+    return frames
+
+
+def recovered(data, **kwargs):
+    """Return the plain bytes and metadata that are saved, and what is told of it."""
+    out_fp = io.BytesIO()
+    recovery = recover_fp(io.BytesIO(data), out_fp, nthreads=1, **kwargs)
+    new = out_fp.getvalue()
+    report = verify_fp(io.BytesIO(new), nthreads=1)
+    assert report.ok, report.findings
+    assert recovery.nchunks == report.nchunks
+    plain, metadata = bp.unpack_bytes_from_bytes(new)
+    assert recovery.nbytes == len(plain)
+    return plain, metadata, recovery
+
+
+def with_lost(plain, chunk_size, numbers, fill=0):
+    """Return plain bytes as they should be when these chunks are lost."""
+    plain = bytearray(plain)
+    for i in numbers:
+        stop = min(len(plain), (i + 1) * chunk_size)
+        plain[i * chunk_size : stop] = bytes([fill]) * (stop - i * chunk_size)
+    return bytes(plain)
+
+
+# Undamaged files
+
+
+@pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=e["file"]) for e in golden_files()[::3]]
+)
+def test_golden_files(entry):
+    data = (BLP / entry["file"]).read_bytes()
+    try:
+        expected = bp.unpack_bytes_from_bytes(data)
+    except FormatError:
+        return
+    plain, metadata, recovery = recovered(data)
+    assert expected[0] == plain
+    assert recovery.metadata == "changed" or expected[1] == metadata
+    assert 0 == recovery.nlost
+
+
+@pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=e["file"]) for e in golden_files("v3/E")]
+)
+def test_undamaged_file_stays_byte_for_byte(entry):
+    data = (BLP / entry["file"]).read_bytes()
+    out_fp = io.BytesIO()
+    assert recover_fp(io.BytesIO(data), out_fp).complete
+    assert data == out_fp.getvalue()
+
+
+def test_unknown_lengths_are_filled_in():
+    out_fp = io.BytesIO()
+    out_fp.seekable = lambda: False
+    bp.abstract_io.pack(
+        bp.file_io.PlainFPSource(ShortReads(text(1000))),
+        bp.file_io.CompressedFPSink(out_fp),
+        *(-1, 300, -1),
+    )
+    plain, _, recovery = recovered(out_fp.getvalue())
+    assert (text(1000), True) == (plain, recovery.complete)
+
+
+# Damage in one place
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+@pytest.mark.parametrize("offsets", [True, False])
+def test_cut_at_every_byte(checksum, offsets):
+    plain = text(700)
+    data = packed(plain, 100, checksum, offsets, {"unit": "m"})
+    frames = frames_of(data)
+    for size in range(4, len(data)):
+        intact = sum(stop <= size for _, stop, _ in frames)
+        if not intact:
+            with pytest.raises(FormatError):
+                recovered(data[:size])
+            continue
+        found, metadata, recovery = recovered(data[:size])
+        lost = range(intact, 7)
+        assert with_lost(plain, 100, lost) == found
+        assert {"unit": "m"} == metadata
+        assert [(intact, 7)] == [loss.chunks for loss in recovery.losses]
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+@pytest.mark.parametrize("offsets", [True, False])
+def test_first_bytes_are_gone(checksum, offsets):
+    data = packed(text(700), 100, checksum, offsets)
+    frames = frames_of(data)
+    for size in range(1, len(data) - 1, 3):
+        intact = [plain for start, _, plain in frames if start >= size]
+        if intact:
+            found, _, _ = recovered(data[size:], drop=True)
+            assert b"".join(intact) == found
+        else:
+            with pytest.raises(FormatError):
+                recovered(data[size:])
+
+
+@pytest.mark.parametrize("fill", [0, 7, 255])
+@pytest.mark.parametrize("offsets", [True, False])
+def test_each_chunk_is_wiped(offsets, fill):
+    plain = text(2900)
+    data = packed(plain, offsets=offsets)
+    for i, (start, stop, _) in enumerate(frames_of(data)):
+        damaged = data[:start] + bytes(stop - start) + data[stop:]
+        found, _, recovery = recovered(damaged, fill=fill)
+        assert with_lost(plain, 300, [i], fill) == found
+        (loss,) = recovery.losses
+        assert (i, i + 1) == loss.chunks
+        assert (300 * i, min(2900, 300 * i + 300)) == loss.span
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_all_chunks_but_one_are_wiped(offsets):
+    data = packed(offsets=offsets)
+    frames = frames_of(data)
+    for i, (start, stop, chunk) in enumerate(frames):
+        first = frames[0][0]
+        wiped = bytes(start - first), bytes(len(data) - stop)
+        damaged = data[:first] + wiped[0] + data[start:stop] + wiped[1]
+        found, _, _ = recovered(damaged, drop=True)
+        assert chunk == found
+        if offsets:
+            found, _, _ = recovered(damaged)
+            assert with_lost(text(2900), 300, {*range(10)} - {i}) == found
+
+
+@pytest.mark.parametrize("metadata", [None, {"unit": "m"}])
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_sections_in_front_of_the_chunks_are_wiped(checksum, offsets, metadata):
+    data = packed(None, 300, checksum, offsets, metadata)
+    first = frames_of(data)[0][0]
+    for start, stop in [(0, 32), (0, first), (4, first), (32, 64), (32, first)]:
+        stop = min(stop, first)
+        damaged = data[:start] + bytes(stop - start) + data[stop:]
+        found, kept, recovery = recovered(damaged)
+        assert text(2900) == found
+        assert 0 == recovery.nlost
+        if stop == 32:
+            assert metadata == kept
+
+
+def test_metadata_whose_digest_alone_is_damaged_are_kept():
+    data = packed(metadata={"unit": "m"}, offsets=False)
+    digest_at = frames_of(data)[0][0] - 4
+    damaged = data[:digest_at] + b"\0\0\0\0" + data[digest_at + 4 :]
+    _, metadata, recovery = recovered(damaged)
+    assert {"unit": "m"} == metadata
+    assert "kept" == recovery.metadata
+    assert ["digest"] == [f.kind for f in recovery.report.findings]
+
+
+def test_lost_metadata_are_told_of():
+    data = packed(metadata={"unit": "m"})
+    damaged = data[:40] + b"\xff" * 60 + data[100:]
+    plain, metadata, recovery = recovered(damaged)
+    assert (text(2900), None) == (plain, metadata)
+    assert ("lost", False) == (recovery.metadata, recovery.complete)
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("size", [1, 50, 500, 1200])
+def test_bytes_are_gone_in_the_middle(size, offsets):
+    data = packed(offsets=offsets)
+    frames = frames_of(data)
+    for at in range(frames[0][0] + 1, len(data) - size, 97):
+        lost = [
+            i
+            for i, (start, stop, _) in enumerate(frames)
+            if start < at + size and stop > at
+        ]
+        found, _, recovery = recovered(data[:at] + data[at + size :])
+        assert with_lost(text(2900), 300, lost) == found
+        assert len(lost) == recovery.nlost
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_bytes_come_in_between(offsets):
+    data = packed(offsets=offsets)
+    for i, (start, _, _) in enumerate(frames_of(data)):
+        found, _, recovery = recovered(
+            data[: start + 30] + b"!" * 20 + data[start + 30 :]
+        )
+        assert with_lost(text(2900), 300, [i]) == found
+        found, _, recovery = recovered(data[:start] + b"!" * 20 + data[start:])
+        assert text(2900) == found
+        assert 0 == recovery.nlost
+
+
+def test_drop():
+    data = packed()
+    start, stop, _ = frames_of(data)[3]
+    found, _, recovery = recovered(
+        data[:start] + bytes(stop - start) + data[stop:], drop=True
+    )
+    assert text(2900)[:900] + text(2900)[1200:] == found
+    assert (9, 9, 1) == (recovery.nchunks, recovery.nsaved, recovery.nlost)
+
+
+def test_checksum_that_the_header_has_wrong():
+    data = bytearray(packed(checksum="crc32"))
+    data[6] = 5
+    found, _, recovery = recovered(bytes(data))
+    assert text(2900) == found
+    assert "crc32" == recovery.report.checksum
+
+
+@pytest.mark.parametrize("position", range(4, 32))
+def test_any_byte_of_the_header(position):
+    for value in (0, 1, 2, 3, 127, 255):
+        data = bytearray(packed())
+        data[position] = value
+        found, _, recovery = recovered(bytes(data))
+        assert text(2900) == found
+        assert 0 == recovery.nlost
+
+
+# Arrays
+
+
+def array_file(order="C"):
+    array = numpy.arange(1000, dtype="<i8").reshape(100, 10)
+    array = numpy.asarray(array, order=order)
+    return array, bp.pack_ndarray_to_bytes(array, chunk_size=2000)
+
+
+def as_array(data, **kwargs):
+    out_fp = io.BytesIO()
+    recovery = recover_fp(io.BytesIO(data), out_fp, **kwargs)
+    assert verify_fp(io.BytesIO(out_fp.getvalue())).ok
+    return bp.unpack_ndarray_from_bytes(out_fp.getvalue()), recovery
+
+
+def wiped(data, i):
+    start, stop, _ = frames_of(data)[i]
+    return data[:start] + bytes(stop - start) + data[stop:]
+
+
+def test_array_keeps_its_shape():
+    array, data = array_file()
+    found, recovery = as_array(wiped(data, 1))
+    array[25:50] = 0
+    numpy.testing.assert_array_equal(array, found)
+    assert [(25, 50)] == [loss.rows for loss in recovery.losses]
+
+
+def test_array_without_lost_rows():
+    array, data = array_file()
+    found, recovery = as_array(wiped(data, 1), drop=True)
+    numpy.testing.assert_array_equal(numpy.delete(array, slice(25, 50), 0), found)
+    assert "changed" == recovery.metadata
+
+
+def test_array_of_which_no_whole_rows_are_left():
+    array = numpy.arange(1000, dtype="<i8").reshape(125, 8)
+    data = bp.pack_ndarray_to_bytes(array, chunk_size=2000)
+    plain, metadata, recovery = recovered(wiped(data, 1), drop=True)
+    assert (6000, None) == (len(plain), metadata)
+    assert "without its metadata" in " ".join(recovery.remarks)
+
+
+def test_array_in_fortran_order():
+    array, data = array_file("F")
+    found, _ = as_array(wiped(data, 3))
+    numpy.testing.assert_array_equal(array.ravel("F")[:750], found.ravel("F")[:750])
+    assert not found.ravel("F")[750:].any()
+    plain, metadata, _ = recovered(wiped(data, 3), drop=True)
+    assert (6000, None) == (len(plain), metadata)
+
+
+# What looks like a chunk and is none
+
+
+def nested(**kwargs):
+    """Return a packed file of packed files: its chunks are copies, not compressed."""
+    generator = random.Random(2)
+    inner = b"".join(
+        packed(generator.randbytes(180), 60, offsets=False) for _ in range(20)
+    )
+    return inner, packed(inner, 500, **kwargs)
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_chunks_inside_of_chunks_are_not_taken(offsets):
+    inner, data = nested(offsets=offsets)
+    frames = frames_of(data)
+    assert all(stop - start == len(c) + 20 for start, stop, c in frames)
+    assert recovered(data)[0] == inner
+    for i, (start, stop, _) in enumerate(frames):
+        for at in (start + 60, stop - 1):
+            damaged = bytearray(data)
+            damaged[at] ^= 255
+            found, _, recovery = recovered(bytes(damaged))
+            assert with_lost(inner, 500, [i]) == found
+            assert 1 == recovery.nlost
+
+
+def test_chunks_inside_of_chunks_whose_header_is_lost():
+    inner, data = nested()
+    for i, (start, _, _) in enumerate(frames_of(data)):
+        found, _, _ = recovered(data[:start] + bytes(16) + data[start + 16 :])
+        assert with_lost(inner, 500, [i]) == found
+
+
+# Random damage
+
+
+@st.composite
+def damage(draw, length):
+    """Return ranges of a file that are overwritten, taken out or put in."""
+    changes = []
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, length - 1))
+        size = draw(st.sampled_from([1, 5, 40, 300, 1000]))
+        changes.append((draw(st.sampled_from(["over", "out", "in"])), start, size))
+    return changes
+
+
+def changed(data, changes, seed):
+    """Return damaged bytes, and for each where it was, None if it is new."""
+    generator = random.Random(seed)
+    found, origin = bytearray(data), [*range(len(data))]
+    for what, start, size in changes:
+        stop = min(start + size, len(found))
+        new = b"" if what == "out" else generator.randbytes(size)
+        if what == "in":
+            stop = start
+        found[start:stop] = new
+        origin[start:stop] = [None] * len(new)
+    return bytes(found), origin
+
+
+SMALL = text(1500)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_every_intact_chunk_is_saved(data):
+    checksum = data.draw(st.sampled_from(CHECKSUMS))
+    offsets = data.draw(st.booleans())
+    whole = packed(SMALL, 200, checksum, offsets)
+    changes = data.draw(damage(len(whole)))
+    damaged, origin = changed(whole, changes, data.draw(st.integers(0, 9)))
+    place_of = {at: i for i, at in enumerate(origin) if at is not None}
+    intact = [
+        i
+        for i, (start, stop, _) in enumerate(frames_of(whole))
+        if start in place_of
+        and [*range(start, stop)] == origin[place_of[start] :][: stop - start]
+    ]
+    if not intact:
+        return
+    dropped, _, recovery = recovered(damaged, drop=True)
+    assert b"".join(SMALL[200 * i : 200 * i + 200] for i in intact) in (
+        dropped,
+        # What was put in or out may have left a chunk as it was.
+        dropped if recovery.nsaved > len(intact) else None,
+    )
+    filled, _, recovery = recovered(damaged)
+    if recovery.certain:
+        for i in intact:
+            assert SMALL[200 * i : 200 * i + 200] == filled[200 * i : 200 * i + 200]
+
+
+# Files, and what is refused
+
+
+def test_files(tmp_path):
+    damaged, new = tmp_path / "damaged.blp", tmp_path / "new.blp"
+    data = wiped(packed(), 2)
+    damaged.write_bytes(data)
+    recovery = recover(damaged, new, sync=False)
+    assert with_lost(text(2900), 300, [2]) == bp.unpack_bytes_from_file(new)[0]
+    assert data == damaged.read_bytes()
+    assert str(damaged) == recovery.report.filename
+
+
+def test_same_file_is_refused(tmp_path):
+    path = tmp_path / "x.blp"
+    path.write_bytes(packed())
+    with pytest.raises(UsageError, match="same file"):
+        recover(path, path)
+
+
+@pytest.mark.parametrize("data", [b"", b"blpk", text(3000), packed()[:32]])
+def test_nothing_to_save(tmp_path, data):
+    damaged, new = tmp_path / "damaged.blp", tmp_path / "new.blp"
+    damaged.write_bytes(data)
+    with pytest.raises(FormatError):
+        recover(damaged, new)
+    assert [damaged] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fill", [-1, 256])
+def test_fill_is_checked(fill):
+    with pytest.raises(UsageError, match="fill"):
+        recover_fp(io.BytesIO(packed()), io.BytesIO(), fill=fill)
+
+
+def test_number_of_chunks_that_nobody_believes():
+    data = packed(offsets=False)
+    damaged = data[:16] + struct.pack("<q", 2**60) + data[24:]
+    plain, _, recovery = recovered(damaged)
+    assert text(2900) == plain
+    assert 0 == recovery.nlost
+
+
+@pytest.mark.parametrize("nthreads", [1, 2, 4])
+def test_threads_write_the_same(nthreads):
+    plain = text(60_000)
+    data = wiped(packed(plain, 5000), 3)
+    out_fp = io.BytesIO()
+    recover_fp(io.BytesIO(data), out_fp, nthreads=nthreads)
+    expected = bp.pack_bytes_to_bytes(with_lost(plain, 5000, [3]), 5000)
+    assert expected == out_fp.getvalue()
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run `blpk`; return exit code, output and errors."""
+    monkeypatch.setattr(log, "PREFIX", log.PREFIX)
+    monkeypatch.setattr(log, "LEVEL", log.LEVEL)
+
+    def run(*arguments):
+        code = 0
+        try:
+            cli.main([*map(str, arguments)])
+        except SystemExit as error:
+            code = error.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_command(run, tmp_path):
+    damaged, new = tmp_path / "damaged.blp", tmp_path / "new.blp"
+    damaged.write_bytes(wiped(packed(), 2))
+    code, out, _ = run("recover", "--fill", "0x41", damaged, new)
+    assert 3 == code
+    assert "9 of 10 chunks saved" in out
+    assert "lost: chunk 2, plain bytes 600 to 900" in out
+    assert b"A" * 300 == bp.unpack_bytes_from_file(new)[0][600:900]
+    assert 1 == run("r", damaged, new)[0]
+    assert 3 == run("-f", "r", "--drop", damaged, new)[0]
+    assert 0 == run("-f", "r", new, tmp_path / "newer.blp")[0]
+    assert 2 == run("r", new, new)[0] or 1 == run("r", new, new)[0]
+    assert 2 == run("r", "--fill", "256", damaged, new)[0]
+
+
+def test_command_has_nothing_to_save(run, tmp_path):
+    damaged = tmp_path / "damaged.blp"
+    damaged.write_bytes(packed()[:100])
+    code, _, err = run("recover", damaged, tmp_path / "new.blp")
+    assert code in (1, 3)
+    assert "no chunk could be saved" in err
+
+
+def test_not_a_bloscpack_file():
+    with pytest.raises(NotReadable):
+        recover_fp(io.BytesIO(text(500)), io.BytesIO())

@@ -1,0 +1,395 @@
+"""Reading while somebody writes: the state before, or the one after.
+
+A reader is stopped at each point of its way, the folder is taken on from any step of
+the writer's work to any later one, and the reader goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from crash import Checker, lay_down, process_states
+from operations import (
+    JOURNAL,
+    LOOSE,
+    TARGET,
+    Append,
+    AppendToArray,
+    Compress,
+    Operation,
+    RewriteMetadata,
+    pack,
+)
+from watched import WatchedDisk, replaced_disk
+
+import bloscpack
+from bloscpack import journal
+from bloscpack.abstract_io import unpack
+from bloscpack.cli import main
+from bloscpack.exceptions import FormatError, StorageError
+from bloscpack.file_io import CompressedFPSource, PlainBytesSink
+from bloscpack.steady import ATTEMPTS, Patched, read_steadily
+
+# Points at which a reader can be stopped: before it has looked for a journal, before it
+# has checked what lies in front of the chunks, at each chunk, and at the end.
+# How many ways of going on are tried at each of them.
+SAMPLE = 50
+POINTS = ("opened", "beginning", "chunk 0", "chunk 2", "end")
+
+
+class Reading:
+    """Reads a file, and calls `happen` at one of POINTS, once."""
+
+    def __init__(self, path, point=None, happen=None):
+        self.path, self.point, self._happen = path, point, happen
+        self.attempts = 0
+
+    def _reached(self, point):
+        if point == self.point and self._happen is not None:
+            happen, self._happen = self._happen, None
+            happen()
+
+    def read(self, fp, check):
+        self.attempts += 1
+        source = Source(fp)
+        source.reached = self._reached
+        self._reached("beginning")
+        check(source.bloscpack_header)
+        sink = PlainBytesSink(source.bloscpack_header.nbytes)
+        unpack(source, sink, nthreads=1)
+        self._reached("end")
+        return sink.getvalue(), source.metadata
+
+    def result(self):
+        real_load = journal.load
+
+        def load(name):
+            self._reached("opened")
+            return real_load(name)
+
+        journal.load = load
+        try:
+            return read_steadily(self.path, self.read)
+        finally:
+            journal.load = real_load
+
+
+class Source(CompressedFPSource):
+    """Tells which chunk it is about to read."""
+
+    def load(self, frame):
+        self.reached("chunk %d" % frame.number)
+        return super().load(frame)
+
+
+class Several(Operation):
+    """Several changes of one file, one after another."""
+
+    def __init__(self, checksum, *operations):
+        self.checksum, self.operations = checksum, operations
+
+    def prepare(self, folder):
+        Append(metadata=["old"] * 9, checksum=self.checksum).prepare(folder)
+
+    def provide(self, inputs):
+        for operation in self.operations:
+            operation.provide(inputs)
+
+    def run(self, folder, inputs):
+        for operation in self.operations:
+            operation.run(folder, inputs)
+
+
+WRITERS = {
+    "appends": (Append(nbytes=100), Append(nbytes=2200)),
+    "metadata": (RewriteMetadata(), Append(nbytes=1700, new=["new"] * 9)),
+    "replaced": (Compress(True, None), Append(nbytes=700)),
+}
+
+
+class Stages:
+    """The states that a folder goes through, to be gone through again."""
+
+    def __init__(self, operation, folder):
+        self.checker = Checker(operation, folder)
+        self.folder, self.keep = self.checker.folder, self.checker.keep
+        record = self.checker.record
+        self.states = [(record.names, dict(record.contents))]
+        steps, record.steps = record.steps, []
+        for step in steps:
+            record.steps = [step]
+            record.names, record.contents = self.states[-1]
+            names, contents, _ = list(process_states(record))[-1]
+            if step[0] not in ("sync", "sync_folder"):
+                self.states.append((names, contents))
+        self.clock = 10**18
+        self.found = []
+        for i in range(len(self.states)):
+            self.lay_down(i)
+            self.found.append(Reading(self.folder / TARGET).result())
+
+    def lay_down(self, i):
+        lay_down(*self.states[i], self.folder, self.keep)
+        self.now = i
+
+    def go_on(self, j):
+        """Take the folder from where it is to a later state, as the writer did."""
+        (old_names, old), (names, contents) = self.states[self.now], self.states[j]
+        for number, content in contents.items():
+            if content != old.get(number):
+                path = self.keep / str(number)
+                path.write_bytes(content)
+                self.clock += 10**7
+                os.utime(path, ns=(self.clock, self.clock))
+        for name in old_names.keys() | names.keys():
+            path = self.folder / name
+            if old_names.get(name) != names.get(name):
+                if name in names:
+                    os.link(self.keep / str(names[name]), self.folder / "linked")
+                    (self.folder / "linked").replace(path)
+                else:
+                    path.unlink()
+        self.now = j
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
+@pytest.mark.parametrize("writers", WRITERS)
+def test_the_writer_goes_on_while_the_reader_reads(tmp_path, writers, checksum):
+    stages = Stages(Several(checksum, *WRITERS[writers]), tmp_path)
+    count = len(stages.states)
+    assert 3 == len({found[0] + repr(found[1]).encode() for found in stages.found})
+    pairs = [(i, j) for i in range(count) for j in range(i, count)]
+    chance = random.Random(1)
+    again = 0
+    for point in POINTS:
+        for i, j in chance.sample(pairs, min(len(pairs), SAMPLE)):
+            stages.lay_down(i)
+            reading = Reading(
+                stages.folder / TARGET, point, lambda j=j: stages.go_on(j)
+            )
+            assert reading.result() in stages.found[i : j + 1], (point, i, j)
+            assert reading.attempts <= 2
+            again += reading.attempts - 1
+    assert again > 20
+
+
+class Restless:
+    """Does something each time that a reader has read what lies before the chunks."""
+
+    def __init__(self, happen):
+        self.attempts = 0
+        self._happen = happen
+
+    def read(self, fp, check):
+        self.attempts += 1
+        source = CompressedFPSource(fp)
+        self._happen()
+        check(source.bloscpack_header)
+        sink = PlainBytesSink(source.bloscpack_header.nbytes)
+        unpack(source, sink, nthreads=1)
+        return sink.getvalue(), source.metadata
+
+
+def test_a_long_append_keeps_nobody_waiting(tmp_path):
+    """Whatever is written while the journal is there, it makes up for."""
+    stages = Stages(Append(nbytes=9000), tmp_path)
+    during = [i for i, (names, _) in enumerate(stages.states) if JOURNAL in names]
+    stages.lay_down(during[5])
+    steps = iter(during[6:])
+    restless = Restless(lambda: stages.go_on(next(steps)))
+    found = read_steadily(stages.folder / TARGET, restless.read)
+    assert stages.found[0] == found
+    assert 1 == restless.attempts
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / TARGET
+    bloscpack.pack_bytes_to_file(b"plain" * 1000, path, 1000, metadata={"n": [0] * 9})
+    return path
+
+
+def touching(path):
+    """Return what makes a file look changed, each time."""
+    times = iter(range(10**18, 2 * 10**18, 10**9))
+
+    def touch():
+        now = next(times)
+        os.utime(path, ns=(now, now))
+
+    return touch
+
+
+def test_a_file_that_never_rests(path):
+    restless = Restless(touching(path))
+    with pytest.raises(StorageError, match="changed each time") as raised:
+        read_steadily(path, restless.read)
+    assert ATTEMPTS == restless.attempts
+    assert str(path) == raised.value.filename
+
+
+def test_as_many_attempts_as_are_allowed(path):
+    restless = Restless(touching(path))
+    with pytest.raises(StorageError, match="changed each time"):
+        read_steadily(path, restless.read, 1)
+    assert 1 == restless.attempts
+
+
+def test_damage_is_told_at_once(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    restless = Restless(lambda: None)
+    with pytest.raises(FormatError) as raised:
+        read_steadily(path, restless.read)
+    assert 1 == restless.attempts
+    assert str(path) == raised.value.filename
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
+def test_file_that_is_removed_meanwhile(path, checksum):
+    Append(checksum=checksum).prepare(path.parent)
+    expected = bloscpack.unpack_bytes_from_file(path)
+    restless = Restless(path.unlink)
+    assert expected == read_steadily(path, restless.read)
+    with pytest.raises(FileNotFoundError):
+        read_steadily(path, restless.read)
+
+
+def test_pipe(tmp_path, path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writer.start()
+    assert bloscpack.unpack_bytes_from_file(path) == bloscpack.unpack_bytes_from_file(
+        pipe
+    )
+    writer.join()
+
+
+class Watchful(WatchedDisk):
+    """Notes what a name gets."""
+
+    def __init__(self):
+        self.contents = []
+
+    def do(self, kind, call, *arguments):
+        if kind == "rename":
+            self.contents.append(Path(arguments[0]).read_bytes())
+        return super().do(kind, call, *arguments)
+
+
+NEEDS_CHECK = pytest.mark.xfail(strict=True, reason="checks only before the chunks")
+
+
+@pytest.mark.parametrize(
+    "checksum", ["adler32", pytest.param("None", marks=NEEDS_CHECK)]
+)
+def test_nothing_mixed_gets_the_name_of_the_output(tmp_path, monkeypatch, checksum):
+    """A file without digests is known to be of one piece only when it has been read."""
+    (tmp_path / "in").mkdir()
+    packed, out = tmp_path / "in" / TARGET, tmp_path / "out"
+    # More than the buffer of a file takes at a time.
+    old, other = np.random.default_rng(1).bytes(60000), bytes(range(240)) * 250
+    pack(packed, old, checksum=checksum)
+    pack(tmp_path / "other", other, checksum=checksum, blosc_args=LOOSE)
+    load = CompressedFPSource.load
+
+    def changing_load(source, frame):
+        if frame.number == 1 and not disk.contents:
+            monkeypatch.setattr(CompressedFPSource, "load", load)
+            # In place, as an append does.
+            packed.write_bytes((tmp_path / "other").read_bytes())
+        return load(source, frame)
+
+    monkeypatch.setattr(CompressedFPSource, "load", changing_load)
+    disk = Watchful()
+    with replaced_disk(disk):
+        bloscpack.unpack_file_from_file(packed, out, nthreads=1)
+    assert other == out.read_bytes()
+    assert [other] == disk.contents
+
+
+# The functions that read files
+
+
+@pytest.fixture
+def half_done(tmp_path):
+    """A folder with an array whose append is under way, and the array as it was."""
+    stages = Stages(AppendToArray(nbytes=2400), tmp_path)
+    array = bloscpack.unpack_ndarray_from_file(stages.folder / TARGET)
+    assert (160, 10) == array.shape
+    during = [i for i, (names, _) in enumerate(stages.states) if JOURNAL in names]
+    stages.lay_down(during[-1])
+    return stages.folder / TARGET, array[:100]
+
+
+def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
+    path, array = half_done
+    assert (array == bloscpack.unpack_ndarray_from_file(path)).all()
+    assert array.tobytes() == bloscpack.unpack_bytes_from_file(path)[0]
+    bloscpack.unpack_file_from_file(path, tmp_path / "out")
+    assert array.tobytes() == (tmp_path / "out").read_bytes()
+    main(["info", str(path)])
+    assert "'shape': [100, 10]" in capsys.readouterr().out
+    assert [TARGET, JOURNAL] == sorted(os.listdir(path.parent))
+
+
+# The file as its journal says that it was
+
+OLD = bytes(range(100))
+
+
+@pytest.fixture
+def patched(tmp_path):
+    """OLD, which has been changed in three places and cut off."""
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    with path.open("r+b") as fp:
+        pieces = journal.encode(fp, [(0, 9), (20, 21), (70, 100)], b"\0new", (30, 70))
+        (tmp_path / "journal").write_bytes(b"".join(pieces))
+        fp.seek(0)
+        fp.write(b"\0new")
+        fp.truncate(80)
+        fp.seek(70)
+        fp.write(b"new end")
+    with path.open("rb") as fp:
+        kept = journal.load(str(tmp_path / "journal"))
+        kept.check_belongs_to(fp)
+        yield Patched(fp, kept)
+
+
+def test_patched_reads_what_was(patched):
+    assert OLD == patched.readall()
+    assert b"" == patched.read(10)
+    for start in range(0, 101, 7):
+        for size in (1, 2, 10, 200):
+            assert start == patched.seek(start)
+            assert OLD[start : start + size] == patched.read(size)
+            assert min(start + size, 100) == patched.tell()
+
+
+def test_patched_seeks(patched):
+    assert 100 == patched.seek(0, os.SEEK_END)
+    assert 90 == patched.seek(-10, os.SEEK_CUR)
+    assert OLD[90:] == patched.read(100)
+    assert 200 == patched.seek(100, os.SEEK_END)
+    assert b"" == patched.read(1)
+    assert patched.readable()
+    assert patched.seekable()
+    assert not patched.writable()
+
+
+def test_patched_under_a_buffer(patched):
+    with io.BufferedReader(patched, 16) as fp:
+        assert OLD[:5] == fp.read(5)
+        fp.seek(60)
+        assert OLD[60:75] == fp.read(15)
+        fp.seek(0)
+        assert OLD == fp.read()

@@ -1,0 +1,151 @@
+"""blpk completion: the scripts are ones, and complete what they should."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from bloscpack.outcomes import EXIT_COULD_NOT, Refusal
+from bloscpack.verbs import completion as verb
+
+
+def blpk(*arguments):
+    """Run the verb with its arguments."""
+    parser = argparse.ArgumentParser(prog="blpk completion")
+    verb.learn(parser)
+    return verb.run(parser.parse_args(arguments))
+
+
+@pytest.fixture
+def script(capsys):
+    """Return a function that returns the script for a shell."""
+    pytest.importorskip("shtab")
+
+    def make(shell):
+        assert blpk(shell) is None
+        return capsys.readouterr().out
+
+    return make
+
+
+def installed(shell):
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip("%s is not installed" % shell)
+    return path
+
+
+def output_of(*command, **options):
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=30, **options
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", verb.SHELLS)
+def test_the_shell_understands_it(script, tmp_path, shell):
+    path = tmp_path / "script"
+    path.write_text(script(shell))
+    assert "" == output_of(installed(shell), "-n", str(path))
+
+
+CASES = [
+    # (words, some of what they may become)
+    (["blpk", "comp"], {"compress"}),
+    (["blpk", "inf"], {"info"}),
+    (["blpk", "--ver"], {"--version", "--verbose"}),
+    (["blpk", "compress", "--cod"], {"--codec"}),
+    (["blpk", "compress", "-c", "lz4"], {"lz4", "lz4hc"}),
+    (["blpk", "-n", "2", "c", "--checksum", "sha2"], {"sha224", "sha256"}),
+    (["blpk", "compress", "dat"], {"data.bin"}),
+    (["blpk", "info", "dat"], {"data.bin"}),
+    (["blpk", "append", "data.bin", "dat"], {"data.bin"}),
+    (["blpk", "compress", "-m", "dat"], {"data.bin"}),
+    (["blpk", "compress", "--output-dir", "fol"], {"folder"}),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with a file and a folder in it."""
+    (tmp_path / "data.bin").touch()
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_bash_completes(script, folder, words, expected):
+    bash = installed("bash")
+    (folder / "script").write_text(script("bash"))
+    ask = (
+        "source ./script; COMP_WORDS=(%s); COMP_CWORD=%d; COMP_TYPE=9; "
+        "$(complete -p blpk | sed 's/.*-F \\([^ ]*\\).*/\\1/') blpk '%s' '%s'; "
+        'printf "%%s\\n" "${COMPREPLY[@]}"'
+    )
+    line = ask % (" ".join(words), len(words) - 1, words[-1], words[-2])
+    found = output_of(bash, "--norc", "-c", line, cwd=folder).split()
+    assert expected == {word.rstrip("/") for word in found}
+
+
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_fish_completes(script, folder, words, expected):
+    fish = installed("fish")
+    (folder / "script").write_text(script("fish"))
+    line = "source ./script; complete -C '%s'" % " ".join(words)
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    found = output_of(fish, "--no-config", "-c", line, cwd=folder, env=env)
+    words_found = {line.split("\t")[0].rstrip("/") for line in found.splitlines()}
+    assert expected <= words_found
+
+
+def test_zsh_completes(script, folder):
+    """Ask a real shell at a terminal that is not there."""
+    zsh = installed("zsh")
+    (folder / "_blpk").write_text(script("zsh"))
+    # The answer must not be in the question, which the terminal shows too.
+    (folder / "ask").write_text(
+        "zmodload zsh/zpty\n"
+        "zpty shell %s -f -i\n"
+        "zpty -w shell 'PS1=; unsetopt zle_bracketed_paste; fpath=($PWD $fpath); "
+        "autoload -U compinit; compinit -D -u; echo is$((1 + 1))ready'\n"
+        "zpty -r -m shell out '*is2ready*'\n"
+        "zpty -w -n shell $'blpk compr\\t--outp\\t'\n"
+        "zpty -r -m shell out '*compress*--output-dir*folder*'\n"
+        "print found\n" % zsh
+    )
+    assert "found\n" == output_of(zsh, "-f", "ask", cwd=folder)
+
+
+def test_file_names_are_asked_for_where_they_belong(script):
+    bash = script("bash")
+    assert "_shtab_blpk_info_pos_0_COMPGEN=_shtab_compgen_files" in bash
+    assert "_shtab_blpk_compress___output_dir_COMPGEN=_shtab_compgen_dirs" in bash
+    assert "_shtab_blpk_compress___clevel_COMPGEN" not in bash
+    assert "_shtab_blpk_compress___bitshuffle_COMPGEN" not in bash
+
+
+def test_an_unknown_shell(capsys):
+    with pytest.raises(SystemExit) as caught:
+        blpk("sh")
+    assert 2 == caught.value.code
+    assert "invalid choice: 'sh'" in capsys.readouterr().err
+
+
+def test_without_shtab(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(Refusal, match="needs the package shtab") as caught:
+        blpk("bash")
+    assert EXIT_COULD_NOT == caught.value.exit_code
+
+
+def test_a_shtab_that_is_too_old(monkeypatch):
+    shtab = pytest.importorskip("shtab")
+    monkeypatch.setattr(shtab, "SUPPORTED_SHELLS", ["bash"])
+    with pytest.raises(Refusal, match="knows no fish") as caught:
+        blpk("fish")
+    assert EXIT_COULD_NOT == caught.value.exit_code

@@ -1,0 +1,262 @@
+"""blpk metadata: what it shows, what it changes, and that it refuses the rest."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import bloscpack
+from bloscpack.args import MetadataArgs
+from bloscpack.exceptions import (
+    DoesNotFit,
+    FormatError,
+    MetadataSectionTooSmall,
+    NoMetadataFound,
+    StorageError,
+)
+from bloscpack.file_io import pack_bytes_to_file, unpack_bytes_from_file
+from bloscpack.inplace import claimed
+from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
+from bloscpack.verbs import metadata as verb
+
+PLAIN = bytes(range(256)) * 100
+
+
+def blpk(*arguments, sync=None):
+    """Run the verb with its arguments."""
+    parser = argparse.ArgumentParser(prog="blpk metadata")
+    verb.learn(parser)
+    args = parser.parse_args(list(map(str, arguments)))
+    args.sync = sync
+    return verb.run(args)
+
+
+@pytest.fixture
+def packed(tmp_path):
+    """Return a function that packs a file with some metadata."""
+
+    def pack(metadata, room=1000):
+        path = tmp_path / "x.blp"
+        args = MetadataArgs(max_meta_size=room)
+        pack_bytes_to_file(
+            PLAIN, path, "4K", metadata=metadata, metadata_args=args, nthreads=1
+        )
+        return path
+
+    return pack
+
+
+def content(path):
+    """Return the metadata, after checking that the data are what they were."""
+    plain, metadata = unpack_bytes_from_file(path)
+    assert plain == PLAIN
+    return metadata
+
+
+SHOWN = [
+    # (metadata, text, compact text)
+    (
+        {"b": [1, 2.5], "a": {"y": True}},
+        '{\n  "a": {\n    "y": true\n  },\n  "b": [\n    1,\n    2.5\n  ]\n}\n',
+        '{"a":{"y":true},"b":[1,2.5]}\n',
+    ),
+    ({}, "{}\n", "{}\n"),
+    ([], "[]\n", "[]\n"),
+    ("text", '"text"\n', '"text"\n'),
+    ({"☃": "é\n"}, '{\n  "☃": "é\\n"\n}\n', '{"☃":"é\\n"}\n'),
+    ({"x": "\ud800"}, '{\n  "x": "\\ud800"\n}\n', '{"x":"\\ud800"}\n'),
+]
+
+
+@pytest.mark.parametrize(("metadata", "text", "compact"), SHOWN)
+def test_show(packed, capsys, metadata, text, compact):
+    path = packed(metadata)
+    before = path.read_bytes()
+    assert blpk(path) is None
+    assert text == capsys.readouterr().out
+    blpk("--compact", path)
+    assert compact == capsys.readouterr().out
+    assert metadata == json.loads(compact)
+    assert before == path.read_bytes()
+
+
+def test_what_the_output_can_not_show_is_escaped(packed, monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    blpk("--compact", packed({"☃": 1}))
+    output.flush()
+    assert b'{"\\u2603":1}\n' == output.buffer.getvalue()
+
+
+CHANGES = [
+    # (arguments, metadata afterwards)
+    (["--update", "a=2"], {"a": 2, "b": "text"}),
+    (["--update", 'a="t=u"'], {"a": "t=u", "b": "text"}),
+    (["--update", " a =null"], {"a": 1, "b": "text", " a ": None}),
+    (["--update", "c=[1, {}]", "--update", "d=1.5"], None),
+    (["--update", "c=1", "--update", "c=2"], {"a": 1, "b": "text", "c": 2}),
+    (["--update", "=1"], {"a": 1, "b": "text", "": 1}),
+    (["--remove", "a"], {"b": "text"}),
+    (["--remove", "a", "--remove", "b"], {}),
+    (["--remove", "a", "--remove", "a"], {"b": "text"}),
+    (["--remove", "a", "--update", "a=5"], {"a": 5, "b": "text"}),
+    (["--update", 'b="\\u2603☃"'], {"a": 1, "b": "☃☃"}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CHANGES)
+def test_change(packed, capsys, arguments, expected):
+    path = packed({"a": 1, "b": "text"})
+    size = path.stat().st_size
+    if expected is None:
+        expected = {"a": 1, "b": "text", "c": [1, {}], "d": 1.5}
+    assert blpk(*arguments, path) is None
+    assert expected == content(path)
+    assert size == path.stat().st_size
+    assert ("", "") == capsys.readouterr()
+    assert [path] == list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("value", [{"x": [1]}, [], "text", 0, False, None])
+def test_replace(packed, tmp_path, monkeypatch, value):
+    path = packed({"a": 1})
+    text = json.dumps(value)
+    (tmp_path / "new").write_text("  %s\n" % text)
+    blpk("--set", tmp_path / "new", path, sync=False)
+    assert value == content(path)
+
+    path = packed({"a": 1})
+    stdin = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    blpk("--set", "-", path, sync=True)
+    assert value == content(path)
+
+
+def test_no_change_is_no_failure(packed, tmp_path):
+    path = packed({"a": 1, "b": [True]})
+    before = path.read_bytes()
+    (tmp_path / "same").write_text('{"b": [true], "a": 1}')
+    blpk("--update", "a=1", path)
+    blpk("--set", tmp_path / "same", path)
+    assert before == path.read_bytes()
+
+
+USAGE = [
+    # (arguments, exit code, message)
+    (["--update", "a"], EXIT_USAGE, "--update: expected KEY=JSON, found 'a'"),
+    (["--update", "a=metre"], EXIT_USAGE, "inside those of the shell: 'a=\"metre\"'"),
+    (["--update", "a='metre'"], EXIT_USAGE, "--update a: the metadata are no valid"),
+    (["--update", "a="], EXIT_USAGE, "no valid JSON: Expecting value"),
+    (["--update", "a=" + "[" * 101 + "]" * 101], EXIT_USAGE, "levels deep"),
+    (["--set", "x", "--update", "a=1"], EXIT_USAGE, "--set replaces everything"),
+    (["--set", "x", "--remove", "a"], EXIT_USAGE, "--set replaces everything"),
+    (["--compact", "--remove", "a"], EXIT_USAGE, "--compact is for showing"),
+    (["--remove", "c"], EXIT_COULD_NOT, "have no key 'c', only: a, b"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "rc", "message"), USAGE)
+def test_refused(packed, arguments, rc, message):
+    path = packed({"a": 1, "b": 2})
+    before = path.read_bytes()
+    with pytest.raises(Refusal) as caught:
+        blpk(*arguments, path)
+    assert message in str(caught.value)
+    assert rc == exit_code(caught.value)
+    assert before == path.read_bytes()
+
+
+@pytest.mark.parametrize("metadata", [[], "text", 1])
+@pytest.mark.parametrize("arguments", [("--update", "a=1"), ("--remove", "a")])
+def test_only_objects_have_keys(packed, metadata, arguments):
+    with pytest.raises(Refusal, match="no JSON object") as caught:
+        blpk(*arguments, packed(metadata))
+    assert EXIT_COULD_NOT == exit_code(caught.value)
+
+
+BAD_JSON = [
+    # (content of the file, message)
+    (b"{", "metadata file '%s': the metadata are no valid JSON"),
+    (b"", "metadata file '%s': the metadata are no valid JSON"),
+    (b"\xff", "metadata file '%s': 'utf-8' codec can't decode"),
+    (b"[" * 200 + b"]" * 200, "levels deep"),
+    (b"[" * 200000, "metadata file '%s': "),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_JSON)
+def test_files_that_hold_no_json(packed, tmp_path, text, message):
+    path = packed({"a": 1})
+    (tmp_path / "new").write_bytes(text)
+    with pytest.raises(Refusal) as caught:
+        blpk("--set", tmp_path / "new", path)
+    assert message.replace("%s", str(tmp_path / "new")) in str(caught.value)
+    assert EXIT_COULD_NOT == exit_code(caught.value)
+    assert {"a": 1} == content(path)
+
+
+def test_a_file_that_is_missing(packed, tmp_path):
+    path = packed({"a": 1})
+    for arguments in ((tmp_path / "no",), ("--set", tmp_path / "no", path)):
+        with pytest.raises(OSError, match="No such file") as caught:
+            blpk(*arguments)
+        assert str(tmp_path / "no") == str(caught.value.filename)
+        assert EXIT_COULD_NOT == exit_code(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--update", "a=1"), ("--set", "-")])
+def test_no_metadata_section(packed, monkeypatch, arguments):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    path = packed(None)
+    with pytest.raises(NoMetadataFound) as caught:
+        blpk(*arguments, path)
+    assert "the file has no metadata section (file '%s')" % path == str(caught.value)
+    assert EXIT_COULD_NOT == exit_code(caught.value)
+
+
+def test_too_little_room(packed):
+    path = packed({"a": 1}, room=20)
+    before = path.read_bytes()
+    with pytest.raises(MetadataSectionTooSmall) as caught:
+        blpk("--update", 'b="%s"' % "".join(map(chr, range(40, 90))), path)
+    assert "required: " in str(caught.value)
+    assert "allocated: 20" in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert before == path.read_bytes()
+
+
+def test_an_array_keeps_its_shape(tmp_path):
+    path = tmp_path / "x.blp"
+    bloscpack.pack_ndarray_to_file(np.arange(6), path)
+    before = path.read_bytes()
+    with pytest.raises(DoesNotFit):
+        blpk("--update", "shape=[7]", path)
+    assert before == path.read_bytes()
+    blpk("--update", "shape=[2, 3]", "--update", 'unit="m"', path)
+    found = bloscpack.unpack_ndarray_from_file(path)
+    assert [[0, 1, 2], [3, 4, 5]] == found.tolist()
+
+
+def test_damaged_metadata(packed):
+    path = packed({"a": 1})
+    data = bytearray(path.read_bytes())
+    data[64] ^= 0xFF
+    path.write_bytes(data)
+    for arguments in ((), ("--update", "a=2")):
+        with pytest.raises(FormatError) as caught:
+            blpk(*arguments, path)
+        assert ("metadata", str(path)) == (caught.value.section, caught.value.filename)
+        assert data == path.read_bytes()
+
+
+def test_one_writer_at_a_time(packed):
+    pytest.importorskip("fcntl")
+    path = packed({"a": 1})
+    with claimed(path), pytest.raises(StorageError, match="another writer"):
+        blpk("--update", "a=2", path)
+    assert {"a": 1} == content(path)

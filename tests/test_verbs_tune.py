@@ -1,0 +1,300 @@
+"""`blpk tune`: what is chosen depends on the data, the goal and the time."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from verb_support import assert_help_fits, parser_of, run_verb
+
+import bloscpack
+from bloscpack import log
+from bloscpack.cli import main
+from bloscpack.exceptions import StorageError
+from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack.verbs.trials import (
+    CHUNK_SIZE,
+    DEFAULT,
+    Sample,
+    Search,
+    Setting,
+    Trial,
+    chunk_text,
+    npy_typesizes,
+    pareto,
+)
+
+NBYTES = 2**20
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log, "OUTPUT_IS_DATA", False)
+    monkeypatch.setattr(log, "LEVEL", log.NORMAL)
+    return tmp_path
+
+
+def linspace():
+    np.linspace(0, 1, NBYTES // 8).tofile("data")
+    return "data"
+
+
+def tuned(capsys, *arguments, nthreads=2):
+    assert 0 == run_verb("tune", "--json", *arguments, nthreads=nthreads)
+    said = capsys.readouterr()
+    assert "" == said.err
+    return json.loads(said.out)
+
+
+def best_of(found):
+    (best,) = [trial for trial in found["trials"] if trial["best"]]
+    return best
+
+
+# The choice
+
+
+@pytest.mark.parametrize("goal", ["speed", "balanced", "ratio"])
+def test_numbers_are_shuffled(capsys, goal):
+    found = tuned(capsys, "--goal", goal, linspace())
+    best = best_of(found)
+    assert found["pays"]
+    assert 8 == best["typesize"]
+    assert best["shuffle"] in ("shuffle", "bitshuffle")
+    assert best["ratio"] > 5
+    assert " -t 8 " in found["command"]
+    assert "--no-shuffle" not in found["command"]
+
+
+def test_noise_is_not_worth_it(capsys):
+    with open("data", "wb") as fp:
+        fp.write(np.random.default_rng(1).bytes(NBYTES))
+    found = tuned(capsys, "data")
+    assert not found["pays"]
+    assert None is found["command"]
+    assert 1.01 > max(trial["ratio"] for trial in found["trials"])
+    assert 0 == run_verb("tune", "--seconds", "1", "data")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "compressing does not pay: the best for 'balanced' has the ratio 1.0" in last
+
+
+def test_goals_differ(capsys):
+    # Text is where codecs do.
+    words = np.random.default_rng(1).integers(0, 500, NBYTES // 4)
+    with open("data", "w") as fp:
+        fp.write("".join("%03d " % word for word in words))
+    small = best_of(tuned(capsys, "--goal", "ratio", "--typesize", "1", "data"))
+    quick = best_of(tuned(capsys, "--goal", "speed", "--typesize", "1", "data"))
+    assert small["ratio"] > 1.1 * quick["ratio"]
+    assert small["pack_bytes_per_s"] < quick["pack_bytes_per_s"]
+
+
+def test_the_command_does_what_the_table_says(capsys):
+    found = tuned(capsys, "--goal", "ratio", linspace())
+    name, *arguments = shlex.split(found["command"])
+    assert "blpk" == name
+    main(arguments)
+    plain, _ = bloscpack.unpack_bytes_from_file("data.blp")
+    with open("data", "rb") as fp:
+        assert fp.read() == plain
+    import os
+
+    ratio = NBYTES / os.path.getsize("data.blp")
+    assert best_of(found)["ratio"] == pytest.approx(ratio, rel=0.1)
+
+
+# What is tried
+
+
+def test_the_search_narrows_down(capsys):
+    found = tuned(capsys, linspace())
+    trials = found["trials"]
+    assert found["complete"]
+    assert ("blosclz", 7) == (trials[0]["cname"], trials[0]["clevel"])
+    # Type sizes are tried with one codec; the others take over what was good.
+    assert 16 == sum(
+        (trial["cname"], trial["clevel"]) == ("lz4", 5)
+        and trial["chunk_size"] == CHUNK_SIZE
+        for trial in trials
+    ) - (0)
+    others = [trial for trial in trials if trial["cname"] == "zstd"]
+    assert len({(trial["shuffle"], trial["typesize"]) for trial in others}) <= 4
+    assert len(trials) < 70
+    keys = [tuple(trial[name] for name in vars(DEFAULT)) for trial in trials]
+    assert len(keys) == len(set(keys))
+
+
+def test_type_size_that_is_given(capsys):
+    found = tuned(capsys, "--typesize", "4", linspace())
+    assert {4} == {trial["typesize"] for trial in found["trials"][1:]}
+
+
+def test_time_is_limited(capsys):
+    found = tuned(capsys, "--seconds", "0", linspace())
+    assert not found["complete"]
+    assert 1 == len(found["trials"])
+    assert found["command"].startswith("blpk compress -c blosclz -l 7 -t 8 -z 1M ")
+
+
+def test_setting_that_takes_too_long(monkeypatch):
+    linspace()
+    sample = Sample("data", NBYTES)
+    search = Search(sample, (8,), 1e8, 1, 1e-9)
+    search._start = 0.0
+    search.trials[DEFAULT.key] = Trial(DEFAULT, 1, 1, 1)
+    monkeypatch.setattr(sample, "pieces", lambda size: [bytes(10), bytes(10)])
+    assert None is search._measure(DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk_size", "starts"),
+    [
+        (100, 10, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]),
+        (50, 10, [10, 30, 50, 70, 90]),
+        (10, 10, [50]),
+        (1, 10, [50]),
+        (100, 100, [0]),
+        (100, 1000, [0]),
+        (100, 30, [0, 30, 60]),
+    ],
+)
+def test_sample_is_made_of_chunks(folder, size, chunk_size, starts):
+    data = bytes(range(100))
+    (folder / "data").write_bytes(data)
+    assert [data[start : start + chunk_size] for start in starts] == Sample(
+        "data", size
+    ).pieces(chunk_size)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((8,), "f8"),
+        ((2,), ">i2"),
+        ((16, 8), "c16"),
+        ((12,), [("a", "i4"), ("b", "f8")]),
+        ((4,), "U100"),
+        ((1,), "S300"),
+        ((8,), [("\xe9", "f8")]),  # a header in UTF-8
+        ((), object),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+def test_npy(sizes, dtype):
+    np.save("data.npy", np.zeros(3, dtype=dtype))
+    with open("data.npy", "rb") as fp:
+        assert sizes == npy_typesizes(fp)
+
+
+def test_npy_that_is_none(folder, capsys):
+    for data in (b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{", b"\x93NUMPY\x09\x00ab"):
+        (folder / "data").write_bytes(data)
+        with open("data", "rb") as fp:
+            assert () == npy_typesizes(fp)
+        assert 0 == run_verb("tune", "--seconds", "0", "data")
+
+
+def test_npy_file(capsys):
+    np.save("data.npy", np.linspace(0, 1, NBYTES // 4, dtype="f4"))
+    found = tuned(capsys, "data.npy")
+    assert 4 == best_of(found)["typesize"]
+
+
+# What is said
+
+
+def test_table(capsys):
+    assert 0 == run_verb("tune", "--all", linspace())
+    lines = capsys.readouterr().out.splitlines()
+    titles = "ratio pack M/s unpack M/s codec level type size chunk filter"
+    assert titles.split() == lines[2].split()
+    rows = lines[3 : lines.index("", 3)]
+    ratios = [float(row[3:].split()[0]) for row in rows]
+    assert sorted(ratios, reverse=True) == ratios
+    assert 1 == sum(row[0] == ">" for row in rows)
+    assert 1 == sum(row[2] == "d" for row in rows)
+    starred = sum(row[1] == "*" for row in rows)
+    assert 1 <= starred < len(rows)
+    assert lines[-1].startswith("blpk compress -c ")
+    assert lines[-1].endswith(" data")
+
+
+def test_bloscpack_file(folder, capsys):
+    linspace()
+    bloscpack.pack_bytes_to_file((folder / "data").read_bytes(), "data.blp")
+    assert 0 == run_verb("tune", "--seconds", "0.1", "data.blp")
+    assert "this is a Bloscpack file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "name"),
+    [
+        ("-c zstd -l 5 -t 8 -z 1M x", Setting("zstd", 5, 1, 8, 2**20), "x"),
+        ("-c lz4 -l 1 --no-shuffle -t 1 -z 64K x", Setting("lz4", 1, 0, 1, 2**16), "x"),
+        ("-c lz4 -l 1 --bitshuffle -t 2 -z 16M 'a b'",
+         Setting("lz4", 1, 2, 2, 2**24), "a b"),
+        ("-c lz4 -l 1 -t 2 -z 1M ./-x", Setting("lz4", 1, 1, 2, 2**20), "-x"),
+    ],
+)  # fmt: skip
+def test_command(command, setting, name):
+    assert "blpk compress " + command == setting.command(name)
+
+
+def test_chunk_sizes_in_words():
+    assert ["1M", "64K", "1000"] == [chunk_text(n) for n in (2**20, 2**16, 1000)]
+
+
+def test_pareto():
+    trials = [Trial(DEFAULT, *values) for values in [
+        (2, 10, 10), (3, 5, 10), (3, 5, 9), (1, 20, 20), (1, 20, 20), (2, 9, 99),
+    ]]  # fmt: skip
+    assert [(3, 5, 10), (2, 10, 10), (2, 9, 99), (1, 20, 20), (1, 20, 20)] == [
+        (trial.ratio, trial.pack, trial.unpack) for trial in pareto(trials)
+    ]
+
+
+# What can't be
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "arguments"),
+    [
+        ("--sample: 'x'", EXIT_USAGE, ["--sample", "x"]),
+        ("--sample: '0': it must be at least 1", EXIT_USAGE, ["--sample", "0"]),
+        ("--typesize must be from 1 to 255", EXIT_USAGE, ["--typesize", "256"]),
+        ("'/dev/null' is no regular file", EXIT_COULD_NOT, ["/dev/null"]),
+        ("'empty' is empty", EXIT_COULD_NOT, ["empty"]),
+    ],
+)
+def test_refusals(folder, message, code, arguments):
+    linspace()
+    (folder / "empty").write_bytes(b"")
+    name = [] if arguments[0][:2] != "--" else ["data"]
+    with pytest.raises(Refusal, match=message) as caught:
+        run_verb("tune", *arguments, *name)
+    assert code == caught.value.exit_code
+
+
+def test_file_that_is_not_there():
+    with pytest.raises(FileNotFoundError):
+        run_verb("tune", "missing")
+
+
+def test_file_that_gets_shorter(folder):
+    linspace()
+    sample = Sample("data", NBYTES)
+    (folder / "data").write_bytes(b"")
+    with pytest.raises(StorageError, match="gets shorter"):
+        sample.pieces(CHUNK_SIZE)
+
+
+def test_either_all_or_json(capsys):
+    parser, _ = parser_of("tune")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--all", "--json", "data"])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_help():
+    assert_help_fits("tune")

@@ -1,0 +1,477 @@
+"""Verify: what is sound is said to be so, and damage is found and named."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+
+import numpy
+import pytest
+from support import BLP, ShortReads, golden_files
+
+import bloscpack as bp
+from bloscpack import cli, headers, log
+from bloscpack.exceptions import NotReadable, UsageError
+from bloscpack.findings import FINDINGS_KEPT, Findings
+from bloscpack.verify import verify, verify_fp
+
+WORDS = b"size codec chunk digest offset extent span section "
+
+
+def text(size, seed=1):
+    """Return text that Blosc makes a little smaller."""
+    generator = random.Random(seed)
+    return bytes(generator.choice(WORDS) for _ in range(size))
+
+
+def packed(plain=None, chunk_size=300, checksum="adler32", offsets=True, metadata=None):
+    """Return a file in memory; by default four chunks, the last one shorter."""
+    return bp.pack_bytes_to_bytes(
+        text(1000) if plain is None else plain,
+        chunk_size,
+        metadata,
+        bloscpack_args=bp.BloscpackArgs(
+            checksum=checksum, offsets=offsets, max_app_chunks=2
+        ),
+        metadata_args=bp.MetadataArgs(max_meta_size=60),
+    )
+
+
+def report_on(data, **kwargs):
+    return verify_fp(io.BytesIO(data), **kwargs)
+
+
+def kinds(report, severity="error"):
+    return [f.kind for f in report.findings if f.severity == severity]
+
+
+def offsets_of(data, nchunks):
+    """Return the entries of the offset table behind a header without metadata."""
+    return struct.unpack_from("<%dq" % nchunks, data, 32)
+
+
+def overwritten(data, offset, new):
+    return data[:offset] + new + data[offset + len(new) :]
+
+
+# What is sound
+
+
+LOSSY = {
+    entry["file"]
+    for entry in golden_files()
+    if entry["demand"].startswith("error for the array")
+}
+UNRELEASED = {
+    entry["file"]
+    for entry in golden_files()
+    if entry["demand"].startswith("refuse or equal")
+}
+
+
+@pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=e["file"]) for e in golden_files()]
+)
+def test_golden_files(entry):
+    try:
+        report = verify(BLP / entry["file"], nthreads=1)
+    except NotReadable:
+        assert entry["file"] in UNRELEASED
+        return
+    if entry["file"] in LOSSY:
+        assert {"lossy-writer"} <= set(kinds(report)) <= {"lossy-writer", "size"}
+        assert any("releases" in f.message for f in report.findings)
+        return
+    if entry["file"] in UNRELEASED and not report.ok:
+        return
+    assert [] == kinds(report)
+    assert entry["format_version"] == report.layout
+    assert entry["size"] == report.cbytes
+    assert report.nchunks == report.nintact
+    if "header" in entry and "nchunks" in entry["header"]:
+        assert entry["header"]["nchunks"] == report.nchunks
+    plain = entry.get("stored_plain", entry["expected"].get("plain"))
+    if plain is not None:
+        assert plain["size"] == report.nbytes
+
+
+def test_notes_of_the_golden_files():
+    found = {}
+    for entry in golden_files("v3/"):
+        for finding in verify(BLP / entry["file"], nthreads=1).findings:
+            found.setdefault(finding.kind, []).append(entry["file"])
+    assert {"no-checksum", "trailing"} == found.keys()
+    assert ["v3/H-leftover-tail-long.blp"] == found["trailing"]
+
+
+def test_leftovers_of_an_append_are_explained():
+    report = verify(BLP / "v3/H-leftover-tail-long.blp")
+    (note,) = report.findings
+    assert ("trailing", "note") == (note.kind, note.severity)
+    assert "releases up to 0.16.0" in note.message
+    assert (1390, 1390 + 738) == note.extent
+
+
+def test_missing_codec_is_no_damage():
+    report = verify(BLP / "old/0.16.0-codec-snappy.blp")
+    if report.findings:  # unless Blosc was built with it
+        assert ["codec"] == kinds(report, "note")
+    assert report.ok
+
+
+@pytest.mark.parametrize("nthreads", [1, 2, 4])
+def test_threads_find_the_same(nthreads):
+    plain = text(60_000)
+    data = bytearray(packed(plain, 5000))
+    for offset in (2000, 20_000, 31_000):
+        data[offset] ^= 1
+    expected = report_on(bytes(data), nthreads=1).as_dict()
+    assert 3 == expected["nerrors"]
+    assert expected == report_on(bytes(data), nthreads=nthreads).as_dict()
+
+
+def test_file_object_is_used_from_where_it_stands():
+    fp = io.BytesIO(b"in front" + packed())
+    fp.seek(8)
+    report = verify_fp(fp)
+    assert report.ok
+    assert len(packed()) == report.cbytes
+    assert len(fp.getvalue()) == fp.tell()
+
+
+def test_pipe():
+    fp = ShortReads(packed())
+    assert verify_fp(fp).ok
+
+
+def test_unknown_lengths():
+    out_fp = io.BytesIO()
+    out_fp.seekable = lambda: False
+    bp.abstract_io.pack(
+        bp.file_io.PlainFPSource(ShortReads(text(1000))),
+        bp.file_io.CompressedFPSink(out_fp),
+        *(-1, 300, -1),
+    )
+    data = out_fp.getvalue()
+    report = report_on(data)
+    assert (True, 4, 1000) == (report.ok, report.nchunks, report.nbytes)
+    assert ["truncated"] == kinds(report_on(data[:-1]))
+
+
+def test_report_of_a_sound_file(tmp_path):
+    path = tmp_path / "sound.blp"
+    path.write_bytes(packed(metadata={"unit": "m"}))
+    report = verify(path)
+    assert {
+        "filename": str(path),
+        "findings": [],
+        "nerrors": 0,
+        "nnotes": 0,
+        "nchunks": 4,
+        "nintact": 4,
+        "nbytes": 1000,
+        "cbytes": path.stat().st_size,
+        "layout": 3,
+        "checksum": "adler32",
+        "ok": True,
+    } == report.as_dict()
+
+
+# What is no Bloscpack file
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"b",
+        b"blp",
+        bytes(100),
+        text(5000),
+        b"blpk" + bytes(28),
+        b"blpk\x07" + bytes(27),
+    ],
+    ids=["empty", "b", "blp", "zeros", "text", "version 0", "version 7"],
+)
+def test_no_bloscpack_file(data):
+    with pytest.raises(NotReadable):
+        report_on(data)
+
+
+def test_nthreads_is_checked():
+    with pytest.raises(UsageError, match="nthreads"):
+        report_on(packed(), nthreads=0)
+
+
+# Damage, bit by bit
+
+META_LEVEL = 32 + 11
+
+
+def harmless(data, position, bit):
+    """Return whether the format gives that bit no meaning in such a file."""
+    has_metadata, has_offsets = bool(data[5] & 2), bool(data[5] & 1)
+    if position == META_LEVEL and has_metadata:
+        return data[position] ^ 1 << bit <= 9
+    # Without sections in front of the chunks, layouts 2 and 3 say the same.
+    return position == 4 and bit == 0 and not has_metadata and not has_offsets
+
+
+@pytest.mark.parametrize("metadata", [None, {"a": [1, 2, 3], "b": "cc"}])
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("checksum", ["adler32", "crc32", "sha512"])
+def test_every_bit(checksum, offsets, metadata):
+    data = packed(text(200), 120, checksum, offsets, metadata)
+    assert report_on(data).ok
+    silent, noted = [], set()
+    for position in range(len(data)):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[position] ^= 1 << bit
+            report = report_on(bytes(changed), nthreads=1)
+            if report.ok and not report.findings:
+                silent.append((position, bit))
+            elif report.ok:
+                noted.update(kinds(report, "note"))
+    assert [] == [place for place in silent if not harmless(data, *place)]
+    assert noted <= {"typesize", "room"}
+
+
+def test_every_bit_in_front_of_the_content_without_checksum():
+    data = packed(text(200), 120, "None")
+    first = offsets_of(data, 2)[0]
+    for position in range(first):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[position] ^= 1 << bit
+            report = report_on(bytes(changed), nthreads=1)
+            found = {f.kind for f in report.findings} - {"no-checksum"}
+            assert found, (position, bit)
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("checksum", ["None", "adler32"])
+def test_cut_at_every_byte(checksum, offsets):
+    data = packed(text(500), 200, checksum, offsets)
+    for size in range(4, len(data)):
+        report = report_on(data[:size], nthreads=1)
+        assert not report.ok, size
+        assert report.nintact < 3
+
+
+@pytest.mark.parametrize("nlayout", [0, 1, 2])
+def test_old_layouts_are_cut(nlayout):
+    name = {0: "old/rc2-", 1: "old/0.1.1-", 2: "old/0.2.1-"}[nlayout]
+    for entry in golden_files(name)[:5]:
+        data = (BLP / entry["file"]).read_bytes()
+        report = report_on(data[:-1])
+        assert not report.ok
+        assert entry["format_version"] == report.layout == nlayout
+
+
+# Damage and its name
+
+
+@pytest.mark.parametrize(
+    ("offset", "new", "section", "kind"),
+    [
+        (0, b"BLPK", "header", "magic"),
+        (4, b"\x09", "header", "layout"),
+        (5, b"\xff", "header", "header"),
+        (6, b"\x09", "header", "header"),
+        (6, b"\x04", "header", "checksum"),
+        (8, b"\x2d", "chunks", "size"),
+        (16, b"\x03", "header", "sections"),
+        (24, b"\x03", "header", "sections"),
+        (32, b"\xff" * 32, "offsets", "unfilled"),
+        (40, b"\x00", "offsets", "offset"),
+        (64, b"\x01", "offsets", "free-entry"),
+    ],
+)
+def test_kinds_in_front_of_the_chunks(offset, new, section, kind):
+    report = report_on(overwritten(packed(), offset, new))
+    assert (section, kind) in {(f.section, f.kind) for f in report.findings}
+    assert not report.ok
+    assert 4 == report.nintact
+
+
+@pytest.mark.parametrize(
+    ("at", "new", "kind"),
+    [
+        (0, b"\0", "chunk-header"),
+        (20, b"\0\0\0\0", "digest"),
+        (-1, b"\0", "digest"),
+    ],
+)
+def test_kinds_in_chunks(at, new, kind):
+    data = packed()
+    second, third = offsets_of(data, 4)[1:3]
+    place = second + at if at >= 0 else third + at
+    assert new != data[place : place + len(new)]
+    (finding,) = report_on(overwritten(data, place, new)).findings
+    assert ("chunks", kind, 1) == (finding.section, finding.kind, finding.chunk)
+    assert second == finding.offset
+    assert (second, third) == finding.extent
+    assert (300, 600) == finding.span
+    assert finding.rows is None
+
+
+def test_content_that_blosc_cannot_read():
+    data = packed(bytes(3000), 1000, "None", offsets=False)
+    damaged = overwritten(data, 32 + 16, b"\xff" * 4)
+    (finding,) = (f for f in report_on(damaged).findings if f.severity == "error")
+    assert ("content", 0) == (finding.kind, finding.chunk)
+
+
+@pytest.mark.parametrize(
+    ("offset", "new", "kind"),
+    [
+        (32, b"J\0", "metadata-header"),
+        (64, b"X", "digest"),
+        (64 + 12, b"X", "room"),
+    ],
+)
+def test_kinds_in_metadata(offset, new, kind):
+    data = overwritten(packed(metadata={"unit": "m"}), offset, new)
+    found = [f.kind for f in report_on(data).findings if f.section == "metadata"]
+    assert kind in found
+
+
+def test_rows_of_an_array():
+    array = numpy.arange(1000, dtype="<i8").reshape(100, 10)
+    data = bytearray(bp.pack_ndarray_to_bytes(array, chunk_size=2000))
+    intact = report_on(bytes(data))
+    assert (True, 4) == (intact.ok, intact.nchunks)
+    data[-1] ^= 1
+    (finding,) = report_on(bytes(data)).findings
+    assert (6000, 8000) == finding.span
+    assert (75, 100) == finding.rows
+
+
+def test_span_of_an_array_in_fortran_order():
+    array = numpy.asfortranarray(numpy.arange(1000.0).reshape(100, 10))
+    data = bytearray(bp.pack_ndarray_to_bytes(array, chunk_size=2000))
+    data[-1] ^= 1
+    (finding,) = report_on(bytes(data)).findings
+    assert (6000, 8000) == finding.span
+    assert finding.rows is None
+
+
+def test_array_of_another_size():
+    data = packed(
+        bytes(1000),
+        metadata={"dtype": "'<i8'", "shape": [124], "container": "numpy"},
+    )
+    (finding,) = report_on(data).findings
+    assert ("metadata", "array") == (finding.section, finding.kind)
+    assert "0.16.0" in finding.message
+
+
+def test_bytes_that_are_gone_are_noticed_by_those_behind():
+    data = packed()
+    second = offsets_of(data, 4)[1]
+    report = report_on(data[: second + 30] + data[second + 40 :])
+    assert [("chunks", 1), ("offsets", 2)] == [
+        (f.section, f.chunk) for f in report.findings
+    ]
+    assert "start '10' bytes in front of" in report.findings[-1].message
+    assert 3 == report.nintact
+
+
+def test_chunks_that_are_gone_are_counted():
+    data = packed(text(3000), 100)
+    offsets = offsets_of(data, 30)
+    damaged = overwritten(data, offsets[5], bytes(offsets[20] - offsets[5]))
+    report = report_on(damaged)
+    assert 15 == report.nintact
+    assert (500, 600) == report.findings[0].span
+    (missing,) = (f for f in report.findings if f.kind == "missing")
+    assert (6, (600, 2000)) == (missing.chunk, missing.span)
+    assert "chunks 6 to 19 are not there" in missing.message
+
+
+def test_bytes_behind_the_last_chunk_are_a_note():
+    report = report_on(packed() + b"more")
+    assert (True, ["trailing"]) == (report.ok, kinds(report, "note"))
+
+
+def test_chunk_behind_the_last_one():
+    data = packed(offsets=False)
+    one_less = overwritten(data, 16, b"\x03")
+    assert "nchunks" in kinds(report_on(one_less))
+
+
+def test_no_more_findings_are_kept_than_anyone_will_read():
+    findings = Findings()
+    for i in range(FINDINGS_KEPT + 5):
+        findings.add("chunks", "digest", "wrong", chunk=i)
+    assert FINDINGS_KEPT == len(findings.kept)
+    assert FINDINGS_KEPT + 5 == findings.nerrors
+
+
+@pytest.mark.timeout(20)
+def test_nothing_but_beginnings_of_chunks():
+    head = headers.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
+    data = packed(offsets=False)[:32] + head * 50_000
+    report = report_on(data, nthreads=1)
+    assert 0 == report.nintact
+    assert "search" in kinds(report)
+
+
+def test_header_that_announces_more_than_can_be():
+    data = packed(offsets=False)
+    damaged = overwritten(data, 16, struct.pack("<q", 2**60))
+    report = report_on(damaged)
+    assert (4, False) == (report.nintact, report.ok)
+    assert report.nchunks < 2**17
+
+
+# The command
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run `blpk`; return exit code, output and errors."""
+    monkeypatch.setattr(log, "PREFIX", log.PREFIX)
+    monkeypatch.setattr(log, "LEVEL", log.LEVEL)
+
+    def run(*arguments):
+        code = 0
+        try:
+            cli.main([*map(str, arguments)])
+        except SystemExit as error:
+            code = error.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_command_on_several_files(run, tmp_path):
+    sound, damaged, other = (tmp_path / name for name in ("a.blp", "b.blp", "c"))
+    sound.write_bytes(packed())
+    damaged.write_bytes(packed()[:-1])
+    other.write_bytes(b"something else")
+    code, out, err = run("verify", sound, damaged, other)
+    assert 3 == code
+    assert "%s: ok (4 chunks, 1000.0B)" % sound == out.splitlines()[0]
+    assert out.splitlines()[1].startswith("%s: damaged (3 of 4 chunks" % damaged)
+    assert "chunk 3" in out.splitlines()[2]
+    assert str(other) in err
+    assert 0 == run("v", sound)[0]
+    assert 1 == run("v", sound, other)[0]
+    assert 1 == run("v", tmp_path / "missing")[0]
+
+
+def test_command_as_json(run, tmp_path):
+    sound, other = tmp_path / "a.blp", tmp_path / "c"
+    sound.write_bytes(packed())
+    other.write_bytes(b"something else")
+    code, out, _ = run("-n", "1", "verify", "--json", sound, other)
+    assert 1 == code
+    first, second = json.loads(out)
+    assert verify(sound).as_dict() == first
+    assert (str(other), False) == (second["filename"], second["ok"])
+    assert "magic" in second["error"]

@@ -1,0 +1,37 @@
+"""What the tests of the verbs have in common: calling one without the rest of `blpk`."""
+
+import argparse
+import importlib
+
+from bloscpack.parser import BloscPackCustomFormatter
+
+SCREEN = 30
+
+
+def parser_of(name):
+    """Return a parser that has learned a verb."""
+    verb = importlib.import_module("bloscpack.verbs." + name)
+    parser = argparse.ArgumentParser(
+        prog="blpk " + name, formatter_class=BloscPackCustomFormatter
+    )
+    verb.learn(parser)
+    return parser, verb.run
+
+
+def run_verb(name, *arguments, nthreads=2, force=False):
+    """Run a verb and return its exit code."""
+    parser, run = parser_of(name)
+    parser.set_defaults(nthreads=nthreads, force=force, verbose=False, debug=False)
+    return run(parser.parse_args([str(argument) for argument in arguments])) or 0
+
+
+def assert_help_fits(name):
+    """Check that the help of a verb has a description and examples, on one screen."""
+    parser, _ = parser_of(name)
+    lines = parser.format_help().splitlines()
+    # Two more options, and a blank line, come from the rest of the command.
+    assert len(lines) <= SCREEN
+    assert all(len(line) <= 80 for line in lines)
+    examples = lines[lines.index("examples:") + 1 :]
+    assert 2 <= len(examples) <= 4
+    assert all(line.startswith("  blpk ") for line in examples)
