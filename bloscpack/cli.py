@@ -125,7 +125,7 @@ def _run(args: Namespace) -> int:
         files = process_append_args(args)
         commands.append(args, *files, process_metadata_args(args))
     elif name == "info":
-        commands.info(args.file_)
+        commands.info(args.file_, args.json)
     else:
         from importlib import import_module
 

@@ -76,6 +76,11 @@ def compress(
     if descriptor is not None and os.isatty(descriptor) and not args.force:
         raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
     clock = Clock()
+    if args.npy:
+        _compress_npy(args, in_file, out_file, blosc_args, metadata)
+        clock.tell(os.path.getsize(in_file) if in_file != STREAM else 0)
+        remove_input(in_file, args)
+        return
     with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
         size = os.fstat(in_fp.fileno()).st_size
         with shown(in_file, size or None, args.progress):
@@ -98,6 +103,42 @@ def compress(
         tell_packed(in_size, out_file)
     clock.tell(in_size)
     remove_input(in_file, args)
+
+
+def _compress_npy(
+    args: Namespace, in_file: str, out_file: str, blosc_args: BloscArgs, metadata: Any
+) -> None:
+    from .args import BloscpackArgs
+    from .npy_io import pack_npy_to_file
+    from .streams import device_of, make_alike
+
+    if metadata is not None:
+        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
+    size = args.chunk_size
+    pack_npy_to_file(
+        device_of(in_file, 0),
+        device_of(out_file, 1),
+        size if isinstance(size, str) else "%dB" % size,
+        blosc_args,
+        BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
+        _metadata_args(args),
+        nthreads=args.nthreads,
+        sync=True if args.rm else args.sync,
+    )
+    make_alike(in_file, out_file, args)
+
+
+def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> None:
+    from .npy_io import unpack_npy_from_file
+    from .streams import device_of, make_alike
+
+    unpack_npy_from_file(
+        device_of(in_file, 0),
+        device_of(out_file, 1),
+        nthreads=args.nthreads,
+        sync=True if args.rm else args.sync,
+    )
+    make_alike(in_file, out_file, args)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -128,6 +169,11 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 
     check_files(in_file, out_file, args)
     clock = Clock()
+    if args.npy:
+        _decompress_npy(args, in_file, out_file)
+        clock.tell(os.path.getsize(out_file) if out_file != STREAM else 0)
+        remove_input(in_file, args)
+        return
     nbytes: int | None = None
 
     def read(in_fp: Any, check: Any) -> Any:
@@ -179,6 +225,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     """Append the content of a file to a compressed file."""
     from .append import UNCHANGED, append
     from .args import BloscArgs
+    from .streams import device_of
 
     if original_file == STREAM:
         raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
@@ -186,13 +233,23 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     check_exists("new file", new_file)
     log.verbose("original file is: '%s'" % original_file)
     log.verbose("new file is: '%s'" % new_file)
+    new_file = device_of(new_file, 0)
+    blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
+    sync = args.sync is not False
+    if args.npy:
+        from .npy_io import append_npy
+
+        append_npy(
+            original_file, new_file, blosc_args, nthreads=args.nthreads, sync=sync
+        )
+        return
     append(
         original_file,
         new_file,
-        BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname),
+        blosc_args,
         metadata=UNCHANGED if metadata is None else metadata,
         nthreads=args.nthreads,
-        sync=args.sync is not False,
+        sync=sync,
     )
 
 
@@ -230,11 +287,19 @@ def _blosc_versions() -> tuple[str, str]:
     return versions[0], versions[1]
 
 
-def info(file_: str) -> None:
+def info(file_: str, as_json: bool = False) -> None:
     """Show what the sections in front of the chunks and the first chunk say."""
     from .steady import read_steadily
 
     check_exists("file", file_)
+    if as_json:
+        import json
+
+        from .verbs.describe import describe
+
+        log.flush()
+        print(json.dumps(describe(file_, strict=False), indent=1))
+        return
     if file_ == STREAM:
         beginning, head = _read_info(sys.stdin.buffer, lambda header: None)
     else:

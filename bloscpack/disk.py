@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Disk:
             except FileExistsError:
                 continue
             except BaseException:  # Ctrl-C just after it was made
-                with suppress(OSError):
+                if os.path.lexists(temporary):
                     self.remove(temporary)
                 raise
 

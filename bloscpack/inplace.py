@@ -134,6 +134,7 @@ class JournaledChange(Change):
         claim = self._claim
         try:
             with disk.create(claim.journal_name, 0o600) as fp:
+                claim.changing = True
                 for piece in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
                 ):
@@ -166,6 +167,8 @@ class Claim:
         self.path = path
         self.fp = fp
         self.sync = sync
+        #: Whether there is a journal of this writer.
+        self.changing = False
         self.journal_name = journal.name_for(os.fspath(path))
 
     def change(
@@ -193,6 +196,7 @@ class Claim:
     def drop_journal(self) -> None:
         """Remove the journal: from here on the file is what it is."""
         disk.remove(self.journal_name)
+        self.changing = False
         if self.sync:
             disk.sync_folder(self.journal_name)
 
@@ -228,9 +232,14 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
             fp.seek(0)
         try:
             yield claim
-        except OSError as error:
-            if error.errno in NO_ROOM and error.filename is None:
-                error.filename = os.fspath(path)
+        except BaseException as error:
+            # Ctrl-C just before or after a change. What can't be put back stays for
+            # the next writer.
+            if claim.changing:
+                with suppress(OSError):
+                    claim.roll_back()
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                error.filename = error.filename or os.fspath(path)
             raise
 
 

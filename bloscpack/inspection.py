@@ -50,6 +50,8 @@ TABLE_LOOKED_FOR = 2**26
 # that is found: 2**62 chunks would keep `recover` busy.
 BELIEVED_ALWAYS = 2**16
 BELIEVED_PER_CHUNK = 1000
+# No chunk and its digest take as much.
+LARGEST = 2**31 + 2**10
 # Plain sizes that are tried as that of all chunks.
 SIZES_TRIED = 16
 
@@ -121,11 +123,8 @@ class Inspection:
             elif unreadable is not None:
                 kind, unreadable = "truncated", None
             self.findings.add("header", kind, error.message, offset=error.offset or 0)
-            self.base = min(BLOSCPACK_HEADER_LENGTH, self.content.size)
             # Damaged as it is, it may still say that there are no digests.
             self._unchecked = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
-            if not prefix.startswith(MAGIC):
-                self.base = 0
             return unreadable
         self.base = HEADER_LENGTHS[self.header.format_version]
         self._check_header(self.header, prefix)
@@ -329,21 +328,26 @@ class Inspection:
             self._find_metadata(BLOSCPACK_HEADER_LENGTH)
 
     def _find_table(self, offset: int) -> bool:
-        """Find the offset table by an entry; return whether there is one.
+        """Find the offset table by an entry; return whether there is another one.
 
         It ends where its first entry says that the first chunk begins, and all entries
         behind those in use are free.
         """
-        start = max(0, offset - TABLE_LOOKED_FOR)
+        start = max(BLOSCPACK_HEADER_LENGTH, offset - TABLE_LOOKED_FOR)
         region = self.content.read(start, offset - start)
         at = region.find(struct.pack("<q", offset))
         first = offset
         while at >= 0:
             entries = _table_in(region, at, first - start)
+            if entries and first == self.first:
+                return False  # it is where the header says
             if entries:
-                self.table = array("q", [entry for entry in entries if entry != FREE])
-                self.table_at, self.free = start + at, entries.count(FREE)
-                self.first = first
+                self.table_at, self.first = start + at, first
+                self.free = (first - self.table_at) // OFFSET_LENGTH - len(entries)
+                # The first free entry may be damaged too.
+                while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST:
+                    entries, self.free = entries[:-1], self.free + 1
+                self.table = array("q", entries)
                 return True
             # The entry may be that of a later chunk.
             at -= OFFSET_LENGTH
@@ -371,10 +375,20 @@ class Inspection:
                 offset=5,
             )
 
+    def _agrees(self, header: BloscpackHeader) -> bool:
+        """Return whether the chunks do not say that the header is another one's."""
+        chains = self.survey.chains
+        if self.survey.beyond:
+            return False
+        if header.format_version < 2 or not chains or self.first == chains[0].start:
+            return True
+        sizes = header.chunk_size, header.last_chunk
+        return -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
+
     def _known(self) -> Known:
         header, survey = self.header, self.survey
         nchunks = None
-        if header is not None and header.nchunks != -1 and not survey.beyond:
+        if header is not None and header.nchunks != -1 and self._agrees(header):
             nchunks = header.nchunks
         if self.table and self.first is not None:
             nchunks = len(self.table)
@@ -382,7 +396,8 @@ class Inspection:
         believed = BELIEVED_ALWAYS + BELIEVED_PER_CHUNK * found
         if nchunks is not None and nchunks > max(believed, len(self.table)):
             nchunks = None
-        return Known(self.table, self.first, nchunks, self.base, self.content.size)
+        base = self.base or BLOSCPACK_HEADER_LENGTH
+        return Known(self.table, self.first, nchunks, base, self.content.size)
 
 
 def _decode_header(prefix: bytes) -> BloscpackHeader:
@@ -396,7 +411,7 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
 
 
 def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
-    """Return the entries from `start` to `stop`, none if that is no offset table."""
+    """Return the entries in use from `start` to `stop`, none if that is no table."""
     length, rest = divmod(stop - start, OFFSET_LENGTH)
     if rest or length < 1:
         return ()
@@ -404,12 +419,13 @@ def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
     if last != FREE and length > 1 and last <= stop:
         return ()
     entries: tuple[int, ...] = struct.unpack_from("<%dq" % length, region, start)
-    used = length - entries.count(FREE)
-    if entries[:used].count(FREE):
-        return ()
+    used = entries.index(FREE) if FREE in entries else length
     # Some may be damaged.
-    rising = sum(a < b for a, b in pairwise(entries[:used]))
-    return entries if 2 * rising >= used - 1 else ()
+    nfree = entries.count(FREE)
+    rising = sum(start < a < b for a, b in pairwise(entries[:used]))
+    if 4 * nfree < 3 * (length - used) or 3 * rising < 2 * (used - 1):
+        return ()
+    return entries[:used]
 
 
 def _drop_foreign(survey: Survey) -> None:

@@ -96,8 +96,8 @@ def _is_wanted(path: str, args: Namespace) -> bool:
     """Return whether a file in a folder is one of those meant."""
     if not stat.S_ISREG(os.lstat(path).st_mode) or path.endswith(journal.SUFFIX):
         return False
-    compressed = path.endswith(str(args.suffix))
-    return compressed == (args.subcommand[0] == "d")
+    decompress = str(args.subcommand).startswith("d")
+    return path.endswith(str(args.suffix)) == decompress
 
 
 def _output(

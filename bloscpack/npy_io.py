@@ -22,7 +22,7 @@ from .args import BloscArgs, calculate_nchunks
 from .arrays import Description, describe, encode_dtype
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .durable import check_distinct, is_stream, replacing, size_of
-from .exceptions import DoesNotFit, FormatError, NotReadable
+from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
 from .file_io import (
     LIKELY_RATIO,
     CompressedFPSink,
@@ -81,10 +81,12 @@ def encode_header(array: Array) -> bytes:
         try:
             npy_format.write_array(keeper, array, version)
         except _HeaderKept:
-            break
+            return keeper.kept
         except ValueError:
             continue  # too long for this version, or not in its encoding
-    return keeper.kept
+    raise UsageError(  # pragma: no cover - the last version takes 4 GiB of any text
+        "a .npy file can't hold arrays of dtype '%.200s'" % array.dtype
+    )
 
 
 def read_header(fp: Any) -> Array:

@@ -72,6 +72,10 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
         return super()._split_lines(text, width)
 
 
+class _Usual(int):
+    """A number that nobody has asked for."""
+
+
 class Verb(argparse.ArgumentParser):
     """The parser of a verb, made when it is first looked at: by `learn`."""
 
@@ -161,6 +165,10 @@ def _add_blosc_group(parser: argparse.ArgumentParser, typesize: int | None) -> N
         dest="cname",
         help="codec to be used by Blosc: \n%(choices)s\n (default: %(default)s)",
     )
+
+
+def _add_npy_option(group: Any, help_: str) -> None:
+    group.add_argument("--npy", action="store_true", help=help_)
 
 
 def _add_metadata_option(group: Any) -> None:
@@ -255,6 +263,7 @@ def _compress(parser: Any) -> None:
         help="deactivate offsets",
     )
     _add_metadata_option(group)
+    _add_npy_option(group, "the input is a .npy file: store its array")
     group.add_argument(
         "--max-app-chunks",
         metavar="<n>",
@@ -292,6 +301,7 @@ def _decompress(parser: Any) -> None:
         metavar="<file>",
         help="write the metadata to a file, as JSON",
     )
+    _add_npy_option(parser, "write the array as a .npy file")
     _add_files(parser, "decompress")
     parser.epilog = DECOMPRESS_EXAMPLES
 
@@ -309,10 +319,29 @@ def _append(parser: Any) -> None:
         help="disable checking original file for extension (*.blp)",
     )
     _add_metadata_option(parser)
+    _add_npy_option(parser, "append the rows of a .npy file to an array")
 
 
 def _info(parser: Any) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="print an object with all that is known"
+    )
     parser.add_argument("file_", metavar="<file>", help="file to show info for")
+
+
+def _with_settings(verb: str, learn: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return what teaches a verb its options, with the defaults that a user has set."""
+
+    def learn_all(parser: Any) -> None:
+        from .settings import as_arguments
+
+        learn(parser)
+        found = as_arguments(verb)
+        if "nthreads" in found:
+            found["usual_nthreads"] = found.pop("nthreads")
+        parser.set_defaults(**found)
+
+    return learn_all
 
 
 def _learn_from_module(name: str) -> Callable[[Any], None]:
@@ -329,9 +358,21 @@ def _learn_from_module(name: str) -> Callable[[Any], None]:
 # name → letter, if it has one, help, and what teaches it its options: by default the
 # module of that name in `verbs`.
 VERBS: dict[str, tuple[str | None, str, Callable[[Any], None] | None]] = {
-    "compress": ("c", "perform compression on file", _compress),
-    "decompress": ("d", "perform decompression on file", _decompress),
-    "append": ("a", "append data to a compressed file", _append),
+    "compress": (
+        "c",
+        "perform compression on file",
+        _compress,
+    ),
+    "decompress": (
+        "d",
+        "perform decompression on file",
+        _decompress,
+    ),
+    "append": (
+        "a",
+        "append data to a compressed file",
+        _append,
+    ),
     "info": ("i", "print information about a compressed file", _info),
     "list": ("l", "show a table of compressed files", None),
     "cat": (None, "write plain bytes, or rows of an array, to standard output", None),
@@ -344,6 +385,8 @@ VERBS: dict[str, tuple[str | None, str, Callable[[Any], None] | None]] = {
     "config": (None, "show the settings in force and where they come from", None),
     "completion": (None, "print a completion script for a shell", None),
 }
+# Those whose defaults a user may set.
+SETTLED_VERBS = ("compress", "decompress", "append")
 VERBS_OF_LETTERS = {letter: name for name, (letter, *_) in VERBS.items() if letter}
 
 
@@ -363,10 +406,15 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the arguments, understood. Leaves the program where they are wrong."""
-    parser = create_parser()
+    parser = create_parser(settled=True)
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
         parser.error("too few arguments")
+    # A default of the verb would win over what stands in front of it.
+    wanted = getattr(args, "usual_nthreads", None)
+    if isinstance(args.nthreads, _Usual):
+        args.nthreads = int(args.nthreads) if wanted is None else wanted
+    args.__dict__.pop("usual_nthreads", None)
     # argparse takes names behind an option for unknown arguments.
     if rest and (not hasattr(args, "more") or any(_is_option(arg) for arg in rest)):
         parser.error("unrecognized arguments: %s" % " ".join(rest))
@@ -384,8 +432,8 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and argument != "-"
 
 
-def create_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def create_parser(*, settled: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the command line; `settled`: with the user's defaults."""
     parser = _Parser(
         prog="blpk",
         formatter_class=BloscPackCustomFormatter,
@@ -432,7 +480,7 @@ def create_parser() -> argparse.ArgumentParser:
         "--nthreads",
         metavar="[1, %d]" % MAX_THREADS,
         type=int,
-        default=min(available_cpus(), MAX_THREADS),
+        default=_Usual(min(available_cpus(), MAX_THREADS)),
         help="set number of threads, (default: %(default)s (ncores))",
     )
     syncing = group.add_mutually_exclusive_group()
@@ -464,6 +512,8 @@ def create_parser() -> argparse.ArgumentParser:
     )
     for name, (letter, help_, learn) in VERBS.items():
         learn = learn or _learn_from_module(name)
+        if settled and name in SETTLED_VERBS:
+            learn = _with_settings(name, learn)
         subparsers.add_parser(name, help=help_, learn=learn)
         if letter:
             subparsers.add_parser(letter, help="alias for '%s'" % name, learn=learn)

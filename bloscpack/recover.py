@@ -81,7 +81,8 @@ class Recovery:
     and ``nlost`` were not; ``losses`` tells which. ``nchunks`` and ``nbytes`` are those
     of the new file. ``metadata`` is ``'kept'``, ``'changed'``, ``'lost'`` or
     ``'none'``, and ``remarks`` are sentences on what the new file has otherwise than
-    the damaged one. ``certain`` is False if numbers of chunks had to be guessed.
+    the damaged one. ``certain`` is False if chunks may stand at other places than
+    before, because their numbers or sizes had to be guessed.
     """
 
     def __init__(self, report: Report, certain: bool) -> None:
@@ -200,6 +201,7 @@ def _can_fill(parts: list[Part], cut: Cut, recovery: Recovery) -> bool:
             recovery.remarks.append(
                 "the sizes of lost chunks are not known: nothing is filled in for them"
             )
+            recovery.certain = False
             return False
     return True
 

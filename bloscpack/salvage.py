@@ -92,8 +92,8 @@ class Content:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset` on, fewer at the end."""
-        buffer = bytearray(max(0, min(size, self.size - offset)))
-        return bytes(buffer[: self.read_into(memoryview(buffer), offset)])
+        view = memoryview(bytearray(max(0, min(size, self.size - offset))))
+        return bytes(view[: self.read_into(view, offset)])
 
 
 class Chain:
@@ -385,10 +385,11 @@ class Survey:
             end = self._end_around(found, dropped)
             if end is None:
                 return found
-            led_to = self._follow_good(found, end)
+            led_to, last = self._follow_good(found, end)
             if led_to > end or (led_to == self.content.size and self._fits(found)):
                 return found
-            start = led_to
+            # Without a digest, the last one may be longer than what is left of it.
+            start = led_to if self.checksum.size else last + 1
         return target
 
     def _fits(self, position: int) -> bool:
@@ -427,12 +428,13 @@ class Survey:
         one_chunk = following - entry <= largest + self.checksum.size
         return following if one_chunk else None
 
-    def _follow_good(self, position: int, stop: int) -> int:
+    def _follow_good(self, position: int, stop: int) -> tuple[int, int]:
         """Return where the good chunks from `position` on end, or one behind `stop`.
 
-        Those in the data of another chunk end in it; those moved there need not.
+        Those in the data of another chunk end in it; those moved there need not. Also
+        returns where the last of them starts.
         """
-        size = self.content.size
+        size, last = self.content.size, position
         while position <= stop and position < size:
             try:
                 header = self.examiner.header_at(position)
@@ -441,14 +443,14 @@ class Survey:
             following = position + header.ctbytes + self.checksum.size
             if self.examiner.check((position, following, header)) is not None:
                 break
-            position = following
+            last, position = position, following
         if not self.checksum.size and position < size:
             # Without a digest, one that is cut short swallows what follows it.
             try:
                 self.examiner.header_at(position)
             except FormatError:
-                return min(position, stop)
-        return position
+                position = min(position, stop)
+        return position, last
 
     def _allowed(self, ctbytes: int) -> bool:
         """Return whether a candidate of that size may be tried."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 ATTEMPTS = 10
+# How often to begin, which costs little, beside a writer that never rests.
+BEGINNINGS = 100
 
 
 class Changed(Exception):
@@ -84,6 +86,8 @@ class Snapshot:
         self._patched = False
         self._state = self._now()
         self.fp = fp
+        #: Whether all that lies in front of the chunks has been read and accepted.
+        self.begun = False
         #: Whether digests tell what belongs together.
         self.digested = False
 
@@ -134,6 +138,7 @@ class Snapshot:
             self.digested = bool(header.checksum_impl.size)
             if not self.is_current():
                 raise Changed
+            self.begun = True
 
 
 def read_steadily(
@@ -145,21 +150,25 @@ def read_steadily(
 
     It is called again if the file was changed meanwhile, so it must leave nothing
     behind when it raises; it calls `check` with the header, as `Snapshot.check` says.
+    `attempts` is how often it may go on once `check` has returned.
     """
-    for _ in range(attempts):
+    for _ in range(BEGINNINGS):
+        if not attempts:
+            break
         with opened(path) as fp:
             snapshot = Snapshot(path, fp)
             try:
                 snapshot.lay_journal()
                 result = read(snapshot.fp, snapshot.check)
+                snapshot.begun = True
+                if snapshot.digested or snapshot.is_current():
+                    return result
             except Changed:
-                continue
+                pass
             except (FormatError, StorageError):
                 if snapshot.is_current():
                     raise
-                continue
-            if snapshot.digested or snapshot.is_current():
-                return result
+            attempts -= snapshot.begun
     raise StorageError(
         errno.EAGAIN, "the file was changed each time it was read", os.fspath(path)
     )

@@ -79,6 +79,18 @@ def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
         yield fp
 
 
+def device_of(name: str, descriptor: int) -> str:
+    """Return a name that can be opened, also for a standard stream."""
+    return "/dev/fd/%d" % descriptor if name == STREAM else name
+
+
+def make_alike(in_file: str, out_file: str, args: Namespace) -> None:
+    """Give an output the times of its input, if both are files and that is wanted."""
+    if args.preserve and os.path.isfile(in_file) and os.path.isfile(out_file):
+        status = os.stat(in_file)
+        os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def remove_input(in_file: str, args: Namespace) -> None:
     """Remove an input whose output is complete and on the disk, if that is wanted."""
     if args.rm and in_file != STREAM and stat.S_ISREG(os.lstat(in_file).st_mode):

@@ -197,7 +197,11 @@ class _Checker:
         inspection = self.inspection
         places, chains = inspection.places, inspection.survey.chains
         self._check_sections()
-        end = inspection.base if inspection.first is None else inspection.first
+        end = inspection.first
+        if end is None:
+            # Sections that are lost have been told of.
+            known_from = chains and places.numbers[0] == 0
+            end = chains[0].start if known_from else inspection.base
         number = 0
         broken = list(inspection.survey.broken)
         for first, chain in zip(places.numbers, chains, strict=True):

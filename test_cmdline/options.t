@@ -17,6 +17,7 @@ Level 0 stores the bytes, so that the sizes are known. -v tells what is done:
   blpk: last_chunk_size: 3.8K (3893B)
   blpk: output file size: 3.94K (4033B)
   blpk: compression ratio: 0.965286
+  blpk: took: * (glob)
   blpk: done
   $ blpk -v -n 2 -f decompress numbers.blp
   blpk: using 2 threads
@@ -27,6 +28,7 @@ Level 0 stores the bytes, so that the sizes are known. -v tells what is done:
   blpk: input file size: 3.94K
   blpk: output file size: 3.8K
   blpk: decompression ratio: 0.965286
+  blpk: took: * (glob)
   blpk: done
 
 The chunk size is a number of bytes, one with a suffix, or 'max'.

@@ -24,6 +24,7 @@ Existing files are only replaced if asked for, and then wholly or not at all.
   blpk: input file size: 4.25K
   blpk: output file size: 3.8K
   blpk: decompression ratio: 0.893505
+  blpk: took: * (glob)
   blpk: done
   $ tail -n 1 numbers
   1000

@@ -6,7 +6,8 @@ does it as a machine does whose disk has got only a part of what was never synce
 any order. `check_all` lays each state down and looks at it as the next reader and the
 next writer do: what they find must be exactly old or exactly new.
 
-The long form, with more subsets: ``python tests/crash.py [SUBSETS [OPERATION ...]]``.
+The long form: ``python tests/crash.py [SUBSETS [OPERATION ...]]``, with more subsets,
+and with random operations, whose names are numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from operations import (
     RewriteMetadata,
     TakenBack,
     quietly,
+    refill,
 )
 from watched import WatchedDisk, replaced_disk
 
@@ -243,6 +245,24 @@ def _partly_zero(step, contents, chance):
     return kind, number, offset, bytes(data)
 
 
+def random_append(chance):
+    """Return an append of any kind, or something else after one that was killed."""
+    metadata = ["old"] * chance.randrange(3, 30)
+    first = Append(
+        chance.choice([0, 1, 999, 1000, 1001, chance.randrange(9000)]),
+        chance.choice([1, 500, 1000, chance.randrange(1, 9000)]),
+        new=chance.choice([None, ["new"], ["new"] * 5]),
+        recompress=chance.choice([None, LOOSE, TIGHT]),
+        checksum=chance.choice(["adler32", "sha512", "None"]),
+        metadata=metadata,
+        blosc_args=chance.choice([None, LOOSE, TIGHT]),
+    )
+    if chance.random() < 0.5:
+        return first
+    then = [Append(nbytes=chance.randrange(1, 3000)), RewriteMetadata()]
+    return AfterCrash(first, chance.choice(then))
+
+
 # Looking at the states
 
 
@@ -270,7 +290,7 @@ def lay_down(names, contents, folder, keep):
     for path in folder.iterdir():
         path.unlink()
     for name, number in names.items():
-        (keep / str(number)).write_bytes(contents.get(number, b""))
+        refill(keep / str(number), contents.get(number, b""))
         os.link(keep / str(number), folder / name)
 
 
@@ -430,10 +450,11 @@ def main(subsets="20", *names):
     import time
 
     tried = different = 0
-    for name in names or OPERATIONS:
+    for name in names or [*OPERATIONS, *map(str, range(100))]:
         start = time.perf_counter()
+        operation = OPERATIONS.get(name) or random_append(random.Random(int(name)))
         with tempfile.TemporaryDirectory() as folder:
-            checker = check_operation(OPERATIONS[name], folder, int(subsets))
+            checker = check_operation(operation, folder, int(subsets))
         tried += checker.tried
         different += checker.different
         print(

@@ -7,6 +7,7 @@ reader finds there and what a later writer would do.
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 
 import numpy as np
@@ -38,6 +39,16 @@ def pack(path, plain, chunk_size=1000, room=60, checksum="adler32", **options):
         sync=False,
         **options,
     )
+
+
+def refill(path, content):
+    """Give a file, which stays the same file, another content.
+
+    Not by cutting it at 0 first: some file systems then write to the disk at once.
+    """
+    with open(path, "r+b" if os.path.exists(path) else "wb") as fp:
+        fp.write(content)
+        fp.truncate()
 
 
 def quietly(function, *arguments, **options):

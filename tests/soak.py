@@ -30,8 +30,8 @@ from bloscpack.append import append
 from bloscpack.args import BloscpackArgs
 
 CHUNK_SIZE = 2**14
-# So many generations has a file before the next epoch takes its place.
-GENERATIONS = 40
+# The generations that a file has before the next epoch takes its place.
+FIRST, LAST = 4, 40
 REPORT = struct.Struct("<qq")
 
 
@@ -73,8 +73,8 @@ class Place:
         self.folder.mkdir()
         self.file = self.folder / "file.blp"
         self.journal = self.folder / "file.blp.journal"
-        self.input, self.metadata, self.stop = (
-            Path(root) / name for name in ("input", "metadata", "stop")
+        self.input, self.metadata, self.stop, self.errors = (
+            Path(root) / name for name in ("input", "metadata", "stop", "errors")
         )
 
     def state(self):
@@ -82,10 +82,10 @@ class Place:
 
     def next(self, epoch, generation, replace=False):
         """Prepare the next step; return its state and whether it is a replacement."""
-        new = replace or generation + 1 == GENERATIONS
+        new = replace or generation == LAST
         if new:
-            epoch, generation = epoch + 1, 0
-            self.input.write_bytes(whole(epoch, 0))
+            epoch, generation = epoch + 1, FIRST
+            self.input.write_bytes(whole(epoch, FIRST))
         else:
             generation += 1
             start, stop = length_of(generation - 1), length_of(generation)
@@ -140,8 +140,11 @@ def go_on_by_command(place, state, replace=False):
     return epoch, generation
 
 
-def forked(work):
-    """Run `work` in a process of its own; return its number and a pipe to read."""
+def forked(work, errors):
+    """Run `work` in a process of its own; return its number and a pipe to read.
+
+    What it says goes to the file `errors`.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if child:
@@ -150,8 +153,9 @@ def forked(work):
     code = 1
     try:
         os.close(read_end)
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 1)
+        with open(errors, "a") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
         work(lambda *state: os.write(write_end, REPORT.pack(*state)))
         code = 0
     except SystemExit as error:
@@ -216,7 +220,9 @@ def one_round(place, chance, counts):
         signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
     number = chance.choice(signals)
     before = set(place.left())
-    child, pipe = forked(lambda report: keep_writing(place, writer, report))
+    child, pipe = forked(
+        lambda report: keep_writing(place, writer, report), place.errors
+    )
     reports = os.read(pipe, REPORT.size)
     # Not before it is at work, and then at any moment.
     time.sleep(chance.random() * 0.03)
@@ -229,7 +235,7 @@ def one_round(place, chance, counts):
     reached = REPORT.unpack(reports[-REPORT.size :])
     found = place.state()
     epoch, generation = reached
-    assert found in (reached, (epoch, generation + 1), (epoch + 1, 0)), told
+    assert found in (reached, (epoch, generation + 1), (epoch + 1, FIRST)), told
     left = place.left()
     counts.rounds += 1
     counts.steps += len(reports) // REPORT.size - 1
@@ -252,22 +258,28 @@ def soak(rounds, seed, root):
     """Run all rounds; return the counts, and what the readers report."""
     chance = random.Random(seed)
     place = Place(root)
-    place.input.write_bytes(whole(0, 0))
+    place.input.write_bytes(whole(0, FIRST))
     bloscpack.pack_file_to_file(
         place.input,
         place.file,
         CHUNK_SIZE,
-        described(0, 0),
+        described(0, FIRST),
         bloscpack_args=BloscpackArgs(max_app_chunks=2000),
         nthreads=1,
     )
-    readers = [forked(lambda report: keep_reading(place, report)) for _ in range(2)]
+    readers = [
+        forked(lambda report: keep_reading(place, report), place.errors)
+        for _ in range(2)
+    ]
     counts = Counts()
     try:
         for _ in range(rounds):
             one_round(place, chance, counts)
             ended = [os.waitpid(child, os.WNOHANG)[0] for child, _ in readers]
             assert ended == [0, 0], "a reader saw what is no state"
+    except BaseException:
+        print(place.errors.read_text()[-5000:])
+        raise
     finally:
         place.stop.touch()
         seen = [os.read(pipe, REPORT.size) for _, pipe in readers]

@@ -39,9 +39,9 @@ SAME_BLOSC = RECORD["versions"] == {
 
 # What ``-d`` lists and 0.16 did not know.
 NEW_ARGUMENTS = (
-    "files_from max_app_chunks max_meta_size meta_checksum meta_codec metadata_to more npy "
-    "output output_dir preserve progress quiet recursive rm suffix sync"
-).split()
+    "files_from|max_app_chunks|max_meta_size|meta_checksum|meta_codec|metadata_to|more|"
+    "npy|output|output_dir|preserve|progress|quiet|recursive|rm|suffix|sync"
+)
 
 REPLACEMENTS = (
     # What depends on the machine or on the Python version.
@@ -103,9 +103,9 @@ def without_news(shown: str) -> str:
     """Return an output without the lines that every one has more than 0.16's."""
     shown = re.sub(r"(?m)^blpk: took: .*\n", "", shown)
     announced = "blpk: command line arguments are: \n"
-    before, _, after = shown.partition(announced)
+    after = shown.partition(announced)[2]
     listed = re.match(r"(blpk:     .*\n)*", after)[0]
-    known = re.sub(r"(?m)^blpk:     (%s): .*\n" % "|".join(NEW_ARGUMENTS), "", listed)
+    known = re.sub(r"(?m)^blpk:     (%s): .*\n" % NEW_ARGUMENTS, "", listed)
     return shown.replace(announced + listed, announced + known) if after else shown
 
 

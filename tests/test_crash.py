@@ -17,7 +17,7 @@ from crash import OPERATIONS, Checker, check_operation, machine_states, process_
 from operations import TARGET, Append, Compress
 
 # How many states of each operation real processes look at.
-PROCESSES = 6
+PROCESSES = 3
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -106,6 +106,14 @@ def test_a_process_of_its_own_sees_the_same(tmp_path):
     assert all(found in (checker.old, checker.new) for found in seen)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_writers_that_are_killed_beside_readers(tmp_path):
+    """The short form of `soak`."""
+    said = run([sys.executable, Path(__file__).with_name("soak.py"), "25", "2"])
+    assert said.stdout.startswith("25 rounds")
+    assert 2 == said.stdout.count("all of them complete")
+
+
 def run(command):
     """Run a command; `blpk` is that of this Python."""
     if command[0] == "blpk":
@@ -113,5 +121,10 @@ def run(command):
         command = [sys.executable, "-c", script, *command[1:]]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
     )

@@ -6,15 +6,22 @@ goes wrong. A later writer must always be able to go on.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+import signal
 import sys
 
 import pytest
 from crash import OPERATIONS
-from operations import JOURNAL, TARGET
+from operations import JOURNAL, TARGET, refill
 from watched import WatchedDisk, replaced_disk
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None
 
 
 class Stop(BaseException):
@@ -112,7 +119,7 @@ class Trial:
             if not (self.before / path.name).exists():
                 path.unlink()
         for path in self.before.iterdir():
-            (self.folder / path.name).write_bytes(path.read_bytes())
+            refill(self.folder / path.name, path.read_bytes())
 
     def run(self, disk):
         """Return what it raised, None if nothing."""
@@ -192,3 +199,62 @@ def test_everything_fails_from_a_call_on(trial):
         allowed = [trial.old, trial.new] if disk.committed() else [trial.old]
         assert trial.operation.see(trial.folder) in allowed
         trial.check_follows()
+
+
+# What the system itself does
+
+
+@contextlib.contextmanager
+def largest_file(nbytes):
+    """Let no file grow beyond `nbytes`."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.skipif(resource is None, reason="needs limits")
+@pytest.mark.parametrize(
+    "trial", ["append many chunks", "compress -f", "decompress -f"], indirect=True
+)
+def test_no_room(trial):
+    old_size = (trial.folder / TARGET).stat().st_size
+    trial.operation.run(trial.folder, trial.inputs)
+    size = (trial.folder / TARGET).stat().st_size
+    # Less than what is there would not even let it be put back.
+    for limit in range(old_size, size, max(1, size // 50)):
+        trial.put_back()
+        with largest_file(limit), pytest.raises(OSError, match="too large") as raised:
+            trial.operation.run(trial.folder, trial.inputs)
+        assert errno.EFBIG == raised.value.errno
+        assert str(trial.folder / TARGET) == raised.value.filename
+        assert trial.old == trial.operation.see(trial.folder)
+        assert set() == trial.names()
+    with largest_file(size):
+        trial.operation.run(trial.folder, trial.inputs)
+    assert trial.new == trial.operation.see(trial.folder)
+
+
+@contextlib.contextmanager
+def constant_alarms():
+    """Interrupt every system call that takes its time, for nothing."""
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+@every_operation
+def test_interrupted_system_calls(trial):
+    for _ in range(3):
+        trial.put_back()
+        with constant_alarms():
+            trial.operation.run(trial.folder, trial.inputs)
+        assert trial.new == trial.operation.see(trial.folder)
+        assert set() == trial.names()

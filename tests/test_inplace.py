@@ -16,8 +16,9 @@ from watched import WatchedDisk, replaced_disk
 import bloscpack
 from bloscpack import inplace
 from bloscpack.append import append, rewrite_metadata
+from bloscpack.cli import main
 from bloscpack.durable import replacing
-from bloscpack.exceptions import FormatError, StorageError
+from bloscpack.exceptions import StorageError
 from bloscpack.inplace import Change, claimed
 
 needs_locks = pytest.mark.skipif(os.name != "posix", reason="needs locks")
@@ -425,12 +426,70 @@ def test_lock_of_another_process(path):
 
 def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
     monkeypatch.setattr(inplace, "_lock", lambda fp, path: None)
-    with claimed(path) as first, claimed(path) as second, journaled(first) as change:
+    second = claimed(path)
+    journaled_second = journaled(second.__enter__())
+    with claimed(path) as first, journaled(first) as change:
         change.overwrite(4, b"wxyz")
-        with pytest.raises(FileExistsError):
-            journaled(second).__enter__()
+        with pytest.raises(FileExistsError) as raised:
+            journaled_second.__enter__()
+        assert not second.__exit__(type(raised.value), raised.value, None)
         assert [TARGET, JOURNAL] == names_in(path.parent)
     assert b"0123wxyz89" == path.read_bytes()
+
+
+def interrupted_at(line, work):
+    """Return whether an interruption was raised at the n-th line of `inplace`."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != inplace.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise Stop
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except Stop:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+# An interruption between opening a file and keeping it leaves it to be collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interruption_at_every_line(path):
+    def change_it():
+        with claimed(path) as claim, journaled(claim) as change:
+            change.overwrite(4, b"wxyz")
+            change.overwrite(0, b"ab")
+
+    line = 0
+    while interrupted_at(line := line + 1, change_it):
+        assert [TARGET] == names_in(path.parent), line
+        assert path.read_bytes() in (OLD, b"ab23wxyz89"), line
+        path.write_bytes(OLD)
+    assert line > 50
+    assert b"ab23wxyz89" == path.read_bytes()
+
+
+@needs_locks
+def test_command_is_refused_too(path, capsys):
+    arguments = ["-f", "compress", __file__, str(path)]
+    with claimed(path), pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert 1 == raised.value.code
+    expected = "'%s': another writer is changing this file" % path
+    assert expected in capsys.readouterr().err
+    assert OLD == path.read_bytes()
+    main(arguments)
+    assert OLD != path.read_bytes()
 
 
 def test_names_of_files_that_are_not_there(tmp_path):
@@ -438,9 +497,3 @@ def test_names_of_files_that_are_not_there(tmp_path):
         with pytest.raises(OSError, match=name[:7]) as raised:
             claimed(tmp_path / name).__enter__()
         assert str(tmp_path / name) == os.fspath(raised.value.filename)
-
-
-def test_errors_about_the_content_get_the_name(path):
-    with pytest.raises(FormatError) as raised, claimed(path):
-        raise FormatError("wrong")
-    assert str(path) == raised.value.filename

@@ -24,10 +24,11 @@ TIERS = {
     "bytes": "disk ranges memory journal inplace durable steady parallel",
     "walk": "frames",
     "loop": "abstract_io",
-    "ends": "file_io memory_io numpy_io stream_io reader",
-    "acts": "append findings placing salvage inspection verify recover",
+    "ends": "file_io memory_io numpy_io reader",
+    "acts": "append npy_io findings placing salvage inspection verify recover",
     "datasets": "dataset",
-    "shell": "outcomes jobs progress streams commands settings manpage verbs parser cli",
+    "shell": "outcomes settings jobs progress streams commands verbs parser manpage "
+    "cli",
     "front": "__init__ __main__",
 }
 # Within a tier: who may import whom.
@@ -36,32 +37,27 @@ NEIGHBOURS = {
     "args": {"abstract_objects", "headers"},
     "headers": {"abstract_objects"},
     "numpy_io": {"file_io"},
-    "cli": {"commands", "jobs", "outcomes", "parser", "verbs"},
+    "cli": {"commands", "jobs", "outcomes", "parser", "streams"},
     "jobs": {"outcomes"},
     "progress": {"outcomes"},
     "streams": {"jobs"},
-    "commands": {"jobs", "outcomes", "progress", "streams"},
-    "verbs": {
-        "commands",
-        "jobs",
-        "outcomes",
-        "parser",
-        "progress",
-        "settings",
-        "streams",
-    },
-    "parser": {"commands", "outcomes", "verbs"},
+    "commands": {"jobs", "outcomes", "progress", "streams", "verbs"},
+    "verbs": {"outcomes", "parser", "settings"},
+    "parser": {"commands", "outcomes", "settings"},
     "ranges": {"disk"},
     "journal": {"ranges"},
     "inplace": {"disk", "journal", "ranges"},
-    "durable": {"disk", "inplace", "ranges"},
+    "durable": {"disk", "inplace"},
     "steady": {"journal", "ranges"},
+    "npy_io": {"append"},
+    "settings": {"outcomes"},
+    "manpage": {"outcomes", "parser", "settings"},
     "inspection": {"findings", "placing", "salvage"},
     "verify": {"findings", "inspection", "salvage"},
     "recover": {"inspection", "salvage", "verify"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
-PRINTERS = {"log", "commands", "parser", "cli", "verbs"}
+PRINTERS = {"log", "progress", "commands", "parser", "manpage", "cli", "verbs"}
 
 
 def sources():

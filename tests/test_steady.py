@@ -25,6 +25,7 @@ from operations import (
     Operation,
     RewriteMetadata,
     pack,
+    refill,
 )
 from watched import WatchedDisk, replaced_disk
 
@@ -34,7 +35,7 @@ from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
-from bloscpack.steady import ATTEMPTS, Patched, read_steadily
+from bloscpack.steady import BEGINNINGS, Patched, read_steadily
 
 # Points at which a reader can be stopped: before it has looked for a journal, before it
 # has checked what lies in front of the chunks, at each chunk, and at the end.
@@ -144,7 +145,7 @@ class Stages:
         for number, content in contents.items():
             if content != old.get(number):
                 path = self.keep / str(number)
-                path.write_bytes(content)
+                refill(path, content)
                 self.clock += 10**7
                 os.utime(path, ns=(self.clock, self.clock))
         for name in old_names.keys() | names.keys():
@@ -180,17 +181,24 @@ def test_the_writer_goes_on_while_the_reader_reads(tmp_path, writers, checksum):
 
 
 class Restless:
-    """Does something each time that a reader has read what lies before the chunks."""
+    """Does something each time that a reader has read what lies before the chunks.
 
-    def __init__(self, happen):
+    With `late` only after that has been accepted.
+    """
+
+    def __init__(self, happen, late=False):
         self.attempts = 0
         self._happen = happen
+        self._late = late
 
     def read(self, fp, check):
         self.attempts += 1
         source = CompressedFPSource(fp)
-        self._happen()
+        if not self._late:
+            self._happen()
         check(source.bloscpack_header)
+        if self._late:
+            self._happen()
         sink = PlainBytesSink(source.bloscpack_header.nbytes)
         unpack(source, sink, nthreads=1)
         return sink.getvalue(), source.metadata
@@ -226,18 +234,40 @@ def touching(path):
     return touch
 
 
-def test_a_file_that_never_rests(path):
-    restless = Restless(touching(path))
+@pytest.mark.parametrize(
+    ("late", "attempts", "expected"),
+    [(False, 1, BEGINNINGS), (False, 3, BEGINNINGS), (True, 1, 1), (True, 3, 3)],
+)
+def test_a_file_that_never_rests(path, late, attempts, expected):
+    Append(checksum="None").prepare(path.parent)
+    restless = Restless(touching(path), late)
     with pytest.raises(StorageError, match="changed each time") as raised:
-        read_steadily(path, restless.read)
-    assert ATTEMPTS == restless.attempts
+        read_steadily(path, restless.read, attempts)
+    assert expected == restless.attempts
     assert str(path) == raised.value.filename
 
 
-def test_as_many_attempts_as_are_allowed(path):
-    restless = Restless(touching(path))
+def test_reading_without_a_check(path):
+    """Only what was read in one piece counts."""
+    touch, contents = touching(path), []
+
+    def read(fp, check):
+        contents.append(fp.read())
+        if len(contents) < 3:
+            touch()
+        return contents[-1]
+
+    assert path.read_bytes() == read_steadily(path, read)
+    assert 3 == len(contents)
+    contents[:] = []
     with pytest.raises(StorageError, match="changed each time"):
-        read_steadily(path, restless.read, 1)
+        read_steadily(path, read, 2)
+    assert 2 == len(contents)
+
+
+def test_digests_prove_what_was_read_while_the_file_changed(path):
+    restless = Restless(touching(path), late=True)
+    assert (b"plain" * 1000, {"n": [0] * 9}) == read_steadily(path, restless.read)
     assert 1 == restless.attempts
 
 

@@ -200,6 +200,12 @@ def test_files_that_hold_no_json(packed, tmp_path, text, message):
     assert {"a": 1} == content(path)
 
 
+def test_no_standard_input(packed, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(Refusal, match="no standard input"):
+        blpk("--set", "-", packed({"a": 1}))
+
+
 def test_a_file_that_is_missing(packed, tmp_path):
     path = packed({"a": 1})
     for arguments in ((tmp_path / "no",), ("--set", tmp_path / "no", path)):

@@ -1,4 +1,4 @@
-"""What the tests of the verbs have in common: calling one without the rest of `blpk`."""
+"""What the tests of the verbs have in common: calling one on its own."""
 
 import argparse
 import importlib

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
-# Blosc needs memory for so many blocks while it decompresses one.
-BLOCKS_OF_BLOSC = 3
+# Blosc needs three more blocks to decompress one, and each thread may keep as many that
+# it has given back.
+BLOCKS_OF_BLOSC = 6
 
 
 def learn(parser: Any) -> None:
@@ -76,8 +77,8 @@ def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
     blocks = BLOCKS_OF_BLOSC * chunk["blocksize"] if chunk else 0
     # Each thread has one chunk as stored, and what Blosc works with.
     working = nthreads * (packed + blocks)
-    # A pipe takes chunks in order: those that wait are plain. Fewer need not wait.
-    waiting = min(description["nchunks"], WINDOW * nthreads) if nthreads > 1 else 1
+    # A pipe takes chunks in order: those that wait, and the one it took, are plain.
+    waiting = min(description["nchunks"], WINDOW * nthreads + 1) if nthreads > 1 else 1
     return {
         "file": description["file"],
         "nbytes": description["nbytes"],

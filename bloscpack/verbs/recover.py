@@ -32,7 +32,7 @@ def learn(parser: Any) -> None:
         "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
     )
     parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
-    parser.add_argument("out_file", metavar="<out_file>", help="file to be written")
+    parser.add_argument("target", metavar="<out_file>", help="file to be written")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--fill",
@@ -58,18 +58,18 @@ def _byte(text: str) -> int:
 
 def run(args: Namespace) -> int:
     """Recover the file."""
-    if os.path.exists(args.out_file) and not args.force:
-        raise Refusal("output file '%s' exists!" % args.out_file, EXIT_COULD_NOT)
+    if os.path.exists(args.target) and not args.force:
+        raise Refusal("output file '%s' exists!" % args.target, EXIT_COULD_NOT)
     recovery = recover(
         args.damaged,
-        args.out_file,
+        args.target,
         fill=args.fill,
         drop=args.drop,
         nthreads=args.nthreads,
         sync=args.sync,
     )
     if args.json:
-        say_json({"out_file": args.out_file, **recovery.as_dict()})
+        say_json({"out_file": args.target, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
         _tell(recovery, args)
     return EXIT_OK if recovery.complete else EXIT_DAMAGED
@@ -84,7 +84,7 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
             recovery.nsaved,
             total,
             "s" * (total != 1),
-            shown(args.out_file),
+            shown(args.target),
         )
     )
     for finding in recovery.report.findings:

@@ -1,8 +1,9 @@
 """Settings for Blosc, tried on a sample of some data, fewer and fewer of them.
 
 `Sample` reads whole chunks from places all over a file. `Search` narrows down: first
-filter and type size with two codecs, then the others, then levels, then chunk sizes. What counts is the time to pack, to write to some disk and read again what comes
-of it, and to unpack.
+filter and type size with two codecs, then the others, then levels, then chunk sizes.
+What counts is the time to pack, to write to some disk and read again what comes of it,
+and to unpack.
 """
 
 from __future__ import annotations
@@ -284,7 +285,7 @@ class Search:
             )
 
     def _try_codecs(self) -> None:
-        """Try the other codecs with what was best for the first ones, and unfiltered."""
+        """Try the other codecs with what was best for the first ones, and with none."""
         kept: dict[tuple[int, int], Setting] = {}
         for probe in self._codecs[:NPROBES]:
             tried = [

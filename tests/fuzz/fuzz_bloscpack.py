@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import os
 import random
@@ -77,6 +78,7 @@ else:
     )
 
 FormatError = exceptions.FormatError
+NotReadable = exceptions.NotReadable
 Allowed = (exceptions.FormatError, exceptions.UsageError)
 
 LONGEST_INPUT = 4096
@@ -213,7 +215,9 @@ def run_repairs(data: bytes, expected) -> None:
     """Verify and recover: what can't be read has errors, what comes out is sound."""
     report = outcome(lambda: verify.verify_fp(io.BytesIO(data), nthreads=1))
     found_none = not isinstance(report, Exception) and not report.nerrors
-    if found_none and isinstance(expected, Exception):
+    # What needs a codec that is not there is not damaged.
+    damaged = isinstance(expected, Exception) and not isinstance(expected, NotReadable)
+    if found_none and damaged:
         raise Broken("nothing found, but %s" % expected)
     out = io.BytesIO()
     recovery = outcome(lambda: recover.recover_fp(io.BytesIO(data), out, nthreads=1))
@@ -223,6 +227,9 @@ def run_repairs(data: bytes, expected) -> None:
         return
     found = outcome(read_bytes, out.getvalue())
     if isinstance(found, Exception):
+        # What stands for lost chunks may be too large to be read here.
+        if isinstance(found, NotReadable) or "no memory" in found.message:
+            return
         raise Broken("recovered: %s" % found)
     # Chunks that are left behind the last one may count as lost and found.
     if not isinstance(expected, Exception) and not found[0].startswith(expected[0]):
@@ -341,6 +348,8 @@ def too_slow(*_: object) -> None:
 def prepare() -> Path:
     """Set the limits and return a new folder in memory, if there is such a place."""
     warnings.simplefilter("error")
+    for late in ("blosc", "numpy", "hashlib", "json", "pprint", "threading", "queue"):
+        importlib.import_module(late)  # has to be there before memory is limited
     signal.signal(signal.SIGALRM, too_slow)
     with open("/proc/self/statm") as fp:
         used = int(fp.read().split()[0]) * resource.getpagesize()

@@ -1,0 +1,130 @@
+Many files at once: with three names or more, each is an input.
+
+  $ for name in a b c; do awk -v n=$name 'BEGIN { for (i = 1; i <= 500; i++) print n, i }' > $name; done
+  $ blpk compress a b c
+  $ ls
+  a
+  a.blp
+  b
+  b.blp
+  c
+  c.blp
+
+Two names stay input and output.
+
+  $ blpk compress a packed.blp
+  $ blpk decompress packed.blp again
+  $ cmp a again
+
+One failure does not stop the others, and the exit code tells.
+
+  $ blpk compress a b c
+  blpk: error: output file 'a.blp' exists!
+  blpk: error: output file 'b.blp' exists!
+  blpk: error: output file 'c.blp' exists!
+  [1]
+  $ rm b.blp
+  $ blpk compress a missing b c
+  blpk: error: output file 'a.blp' exists!
+  blpk: error: input file 'missing' does not exist!
+  blpk: error: output file 'c.blp' exists!
+  [1]
+  $ ls b.blp
+  b.blp
+  $ head -c 700 c.blp > short.blp
+  $ rm a b c
+  $ blpk decompress a.blp short.blp b.blp
+  blpk: error: * (file 'short.blp', section 'chunks', chunk 0, byte *) (glob)
+  [3]
+  $ ls a b
+  a
+  b
+
+An option that says where outputs go makes all names inputs.
+
+  $ blpk compress --output-dir packed a b
+  $ ls packed
+  a.blp
+  b.blp
+  $ blpk compress --output one.blp a
+  $ blpk compress --output one.blp a b
+  blpk: error: --output is for one input, but there are 2
+  [2]
+  $ mkdir -p x y && cp a x/same && cp b y/same
+  $ blpk compress --output-dir z x/same y/same a
+  blpk: error: 'x/same' and 'y/same' would both be written to 'z/same.blp'
+  [2]
+  $ ls z
+
+Names behind options, and other suffixes.
+
+  $ blpk compress -k crc32 a -c lz4 other.blp
+  $ blpk decompress --suffix .blosc --output-dir o a.blp b.blp
+  blpk: error: input file 'a.blp' does not end with '.blosc'
+  [1]
+  $ blpk compress --suffix .blosc --output-dir o a b
+  $ ls o
+  a.blosc
+  b.blosc
+
+Folders, and lists of names.
+
+  $ mkdir -p tree/below && cp a tree && cp b tree/below && ln -s a tree/link
+  $ blpk compress --recursive --output-dir mirror tree
+  $ find mirror -type f | sort
+  mirror/a.blp
+  mirror/below/b.blp
+  $ blpk decompress -r --output-dir back mirror
+  $ cmp a back/a && cmp b back/below/b
+  $ blpk compress tree
+  blpk: error: 'tree': Is a directory
+  [1]
+  $ printf 'a\nb\n' > names
+  $ blpk compress --files-from names --output-dir l1
+  $ printf 'a\0b\0' | blpk compress --files-from - --output-dir l2
+  $ ls l1 l2
+  l1:
+  a.blp
+  b.blp
+  
+  l2:
+  a.blp
+  b.blp
+  $ blpk compress
+  usage: blpk compress * (glob)
+  * (glob)
+  * (glob)
+  * (glob)
+  * (glob)
+  * (glob)
+  * (glob)
+  * (glob)
+  blpk compress: error: the following arguments are required: <in_file>
+  [2]
+
+An input is removed when its output is safe, and only then.
+
+  $ cp a gone && cp a stays && echo in the way > stays.blp
+  $ blpk compress --rm --suffix .blp --output-dir . gone stays
+  blpk: error: output file './stays.blp' exists!
+  [1]
+  $ ls gone* stays*
+  gone.blp
+  stays
+  stays.blp
+
+Outputs have the times and permissions of inputs.
+
+  $ touch -d '2001-02-03 04:05:06 UTC' a && chmod 640 a
+  $ blpk compress a dated.blp && blpk decompress dated.blp dated
+  $ ls -l dated dated.blp | cut -c1-10
+  -rw-r-----
+  -rw-r-----
+  $ for name in dated dated.blp; do test a -nt $name || test a -ot $name || echo same time; done
+  same time
+  same time
+
+A misspelt verb gets a suggestion.
+
+  $ blpk compres a 2>&1 | tail -n 1 | sed 's/.*Did/Did/'
+  Did you mean 'compress'?

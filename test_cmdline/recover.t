@@ -1,0 +1,65 @@
+Saving what is intact.
+
+  $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
+  $ blpk c -z 1K -l 0 numbers
+  $ { head -c 1500 numbers.blp; printf '!'; tail -c +1502 numbers.blp; } > damaged.blp
+  $ cp damaged.blp before
+  $ blpk recover damaged.blp saved.blp
+  damaged.blp: 3 of 4 chunks saved to saved.blp
+    error: Checksum mismatch * (glob)
+    lost: chunk 1, plain bytes 1024 to 2048
+  [3]
+  $ cmp damaged.blp before
+  $ blpk verify saved.blp
+  saved.blp: ok (4 chunks, 3.8K)
+  $ blpk d saved.blp
+  $ cmp -n 1024 numbers saved
+  $ tail -c +2049 numbers > end
+  $ tail -c +2049 saved | cmp - end
+
+Lost chunks are filled with any byte, or left out.
+
+  $ blpk -f r --fill 65 damaged.blp saved.blp > told
+  [3]
+  $ blpk -f d saved.blp
+  $ head -c 1028 saved | tail -c 4; echo
+  AAAA
+  $ blpk -f r --drop damaged.blp saved.blp > told
+  [3]
+  $ blpk v saved.blp
+  saved.blp: ok (3 chunks, 2.8K)
+
+Header and offset table are made anew.
+
+  $ { head -c 384 /dev/zero; tail -c +385 numbers.blp; } > damaged.blp
+  $ blpk -f recover damaged.blp saved.blp
+  damaged.blp: 4 of 4 chunks saved to saved.blp
+    error: the magic marker * (glob)
+    note: there may have been metadata: none were found
+  $ blpk -f d saved.blp
+  $ cmp numbers saved
+
+What can't be done.
+
+  $ blpk recover damaged.blp saved.blp
+  blpk: error: output file 'saved.blp' exists!
+  [1]
+  $ blpk -f recover damaged.blp damaged.blp
+  blpk: error: input 'damaged.blp' and output 'damaged.blp' are the same file
+  [2]
+  $ blpk recover --fill 256 damaged.blp new.blp
+  blpk: error: --fill must be a number from 0 to 255, not '256'
+  [2]
+  $ blpk recover numbers new.blp 2> errors
+  [1]
+  $ ls -A
+  before
+  damaged.blp
+  end
+  errors
+  numbers
+  numbers.blp
+  saved
+  saved.blp
+  told
+  $ rm before damaged.blp end errors numbers numbers.blp saved saved.blp told
