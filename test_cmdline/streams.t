@@ -29,8 +29,8 @@ What is appended may come from standard input.
   $ cat numbers numbers > twice
   $ blpk d numbers.blp - | cmp - twice
   $ blpk append - numbers < piped.blp
-  blpk: error: original file '-' does not end with '.blp'
-  [1]
+  blpk: error: a file to append to can't be standard input
+  [2]
 
 A closed pipe ends it quietly.
 

@@ -13,7 +13,6 @@ import importlib
 import io
 import os
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -347,6 +346,8 @@ def too_slow(*_: object) -> None:
 
 def prepare() -> Path:
     """Set the limits and return a new folder in memory, if there is such a place."""
+    import resource  # not everywhere, but tests import this module everywhere
+
     warnings.simplefilter("error")
     for late in ("blosc", "numpy", "hashlib", "json", "pprint", "threading", "queue"):
         importlib.import_module(late)  # has to be there before memory is limited
