@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .args import BloscArgs as BloscArgs
     from .args import BloscpackArgs as BloscpackArgs
+    from .args import Limits as Limits
     from .args import MetadataArgs as MetadataArgs
     from .exceptions import BloscpackError as BloscpackError
     from .exceptions import FormatError as FormatError
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "args": ("BloscArgs", "BloscpackArgs", "MetadataArgs"),
+    "args": ("BloscArgs", "BloscpackArgs", "Limits", "MetadataArgs"),
     "exceptions": ("BloscpackError", "FormatError", "StorageError", "UsageError"),
     "file_io": (
         "pack_bytes_file",

@@ -463,9 +463,9 @@ def _decompress_all(
         sink.start()
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
-        compressed, digest = source.load(frame)
         header = frame.header
         try:
+            compressed, digest = source.load(frame)
             if checksum is not None:
                 check_digest(compressed, digest, checksum)
             if telling:
@@ -483,6 +483,8 @@ def _decompress_all(
         except FormatError as error:
             error.locate(frame.number, frame.offset)
             raise
+        except MemoryError as error:
+            raise _no_memory(frame) from error
         sink.store_at(frame.start, plain)
         return frame, None
 
@@ -492,17 +494,29 @@ def _decompress_all(
             log.PROGRESS(frame.header.nbytes)
         if chunk is None:
             return
-        if sink.concurrent:
-            sink.store(chunk)
-        else:
-            try:
+        try:
+            if sink.concurrent:
+                sink.store(chunk)
+            else:
                 sink.put(bytes(chunk))
-            except FormatError as error:
-                error.locate(frame.number, frame.offset)
-                raise
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        except MemoryError as error:
+            raise _no_memory(frame) from error
 
     quick = 0 < chunk_size < QUICK_CHUNK
     for_each(tasks, work, deliver, nthreads, run, quick)
+
+
+def _no_memory(frame: Frame) -> FormatError:
+    return FormatError(
+        "there is no memory for the '%d' plain bytes up to the end of the chunk"
+        % (frame.start + frame.header.nbytes),
+        section="chunks",
+        chunk=frame.number,
+        offset=frame.offset,
+    )
 
 
 def _run_length(nchunks: int, chunk_size: int, nthreads: int) -> int:

@@ -102,12 +102,13 @@ def plan_append(
     nchunks_new, last_chunk = 0, last_nbytes + fill
     if new_size > fill:
         nchunks_new, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
-        sizes += [full] * (nchunks_new - 1) + [last_chunk]
     if nchunks_new > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
             "has room for '%d'" % (nchunks_new, old.max_app_chunks)
         )
+    if nchunks_new:
+        sizes += [full] * (nchunks_new - 1) + [last_chunk]
     header = old.copy()
     header.chunk_size = chunk_size
     header.last_chunk = last_chunk

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
+MOST_SHOWN = 2**16
 
 
 def log_metadata(metadata: Any) -> None:
     """Show metadata, keys sorted."""
     log.normal("Metadata:")
     line = _sorted_repr(metadata)
-    if len(line) > LINE_WIDTH:
+    if len(line) > MOST_SHOWN:
+        # To lay out so much would take minutes.
+        line = "%s... (%d characters)" % (line[:MOST_SHOWN], len(line))
+    elif len(line) > LINE_WIDTH:
         # Importing this takes as long as everything else in `blpk info`.
         import pprint
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from .args import Limits
     from .chunks import Buffer
     from .frames import Frame
     from .headers import BloscpackHeader, MetadataHeader
@@ -77,22 +78,26 @@ class CompressedFPSource(CompressedSource):
     """Reads a file of any layout from a file object, which may be a pipe.
 
     The sections in front of the chunks are read at once. After the last chunk has
-    been yielded the file object stands right behind it.
+    been yielded the file object stands right behind it. `limits` are what the file may
+    ask for.
     """
 
     concurrent = True
 
-    def __init__(self, input_fp: Any) -> None:
+    def __init__(self, input_fp: Any, *, limits: Limits | None = None) -> None:
         self.input_fp = input_fp
         self._range = FileRange.over(input_fp)
         self.random_access = self._range is not None
         self._range_start = input_fp.tell() if self._range else 0
         self._workspace = Workspace()
-        self._begin(Cursor(input_fp))
+        self._begin(Cursor(input_fp), limits)
 
-    def _begin(self, cursor: Cursor) -> None:
+    def _begin(self, cursor: Cursor, limits: Limits | None) -> None:
+        if limits is not None:
+            limits.check()
+        self.limits = limits
         self._cursor = cursor
-        beginning = read_beginning(cursor)
+        beginning = read_beginning(cursor, limits)
         self.bloscpack_header = beginning.header
         self.metadata = beginning.metadata
         self.metadata_header = beginning.metadata_header
@@ -101,13 +106,13 @@ class CompressedFPSource(CompressedSource):
         self.nchunks = beginning.header.nchunks
 
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
-        for frame in read_frames(self._cursor, self.bloscpack_header):
+        for frame in read_frames(self._cursor, self.bloscpack_header, self.limits):
             self.chunk_offset = frame.offset
             yield self.load(frame)
 
     def tasks(self) -> Iterator[Frame]:
         frames = skip_frames if self._range else read_frames
-        return frames(self._cursor, self.bloscpack_header)
+        return frames(self._cursor, self.bloscpack_header, self.limits)
 
     def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
         if frame.content is not None:
@@ -133,10 +138,10 @@ class CompressedBytesSource(CompressedFPSource):
 
     concurrent = True
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Any, *, limits: Limits | None = None) -> None:
         self._range = None
         self.random_access = True
-        self._begin(MemoryCursor(buffer))
+        self._begin(MemoryCursor(buffer), limits)
 
 
 # Writing
@@ -502,6 +507,7 @@ def unpack_file_from_file(
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    limits: Limits | None = None,
 ) -> Any:
     """Decompress `in_file` into `out_file`, which appears when it is complete.
 
@@ -514,7 +520,9 @@ def unpack_file_from_file(
 
     def read(in_fp: Any, check: Any) -> Any:
         with replacing(out_file, sync) as out_fp:
-            return unpack_fp_to_fp(in_fp, out_fp, check, nthreads=nthreads)
+            return unpack_fp_to_fp(
+                in_fp, out_fp, check, nthreads=nthreads, limits=limits
+            )
 
     # What a stream has been given can't be taken back.
     metadata = read_steadily(in_file, read, 1 if is_stream(out_file) else ATTEMPTS)
@@ -528,13 +536,14 @@ def unpack_fp_to_fp(
     check: Callable[[BloscpackHeader], Any] | None = None,
     *,
     nthreads: int | None = None,
+    limits: Limits | None = None,
 ) -> Any:
     """Decompress a file object, from where it stands, into a new file.
 
     Both may be pipes. Returns the metadata. `check` is called with the header once all
     that lies in front of the chunks has been read. Else as `unpack_file_from_file`.
     """
-    source = CompressedFPSource(in_fp)
+    source = CompressedFPSource(in_fp, limits=limits)
     header = source.bloscpack_header
     if check is not None:
         check(header)
@@ -639,15 +648,18 @@ def _pack_bytes(
 
 
 def unpack_bytes_from_file(
-    compressed_file: Path, *, nthreads: int | None = None
+    compressed_file: Path,
+    *,
+    nthreads: int | None = None,
+    limits: Limits | None = None,
 ) -> tuple[bytes, Any]:
     """Return the plain bytes of a file and its metadata, None if there are none.
 
-    Raises `FormatError` if the file is damaged.
+    Raises `FormatError` if the file is damaged, or asks for more than the `limits`.
     """
 
     def read(fp: Any, check: Any) -> tuple[bytes, Any]:
-        source = CompressedFPSource(fp)
+        source = CompressedFPSource(fp, limits=limits)
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads)
 
@@ -655,13 +667,13 @@ def unpack_bytes_from_file(
 
 
 def unpack_bytes_from_bytes(
-    bytes_: Any, *, nthreads: int | None = None
+    bytes_: Any, *, nthreads: int | None = None, limits: Limits | None = None
 ) -> tuple[bytes, Any]:
     """Return plain bytes and metadata of what `pack_bytes_to_bytes` returned.
 
-    Raises `FormatError` if the bytes are damaged.
+    Raises `FormatError` if the bytes are damaged, or ask for more than the `limits`.
     """
-    return _unpack_bytes(CompressedBytesSource(bytes_), nthreads)
+    return _unpack_bytes(CompressedBytesSource(bytes_, limits=limits), nthreads)
 
 
 def _unpack_bytes(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from .args import Limits
     from .chunks import Buffer, ChunkHeader
     from .ranges import Cursor
 
@@ -45,15 +46,18 @@ class Beginning:
         self.offsets: list[int] | None = None
 
 
-def read_beginning(cursor: Cursor) -> Beginning:
+def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
     """Read the sections in front of the chunks and stop at the first chunk.
 
-    Raises `FormatError`. See docs/format.rst, Header, Metadata and Offsets.
+    Raises `FormatError`, also for what is beyond the `limits`. See docs/format.rst,
+    Header, Metadata and Offsets.
     """
     beginning = Beginning(read_header(cursor))
     header = beginning.header
+    if limits is not None:
+        _check_limit(limits, header.nbytes or 0, "header", 0)
     if header.metadata:
-        beginning.metadata, beginning.metadata_header = read_metadata(cursor)
+        beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
     # A file whose length was not known when it was written has no table.
     if header.offsets and header.nchunks != -1:
         beginning.offsets = _read_offsets(cursor, header)
@@ -72,7 +76,17 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
     return header
 
 
-def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
+def _check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None:
+    try:
+        limits.check_nbytes(nbytes)
+    except FormatError as error:
+        error.section, error.offset = section, offset
+        raise
+
+
+def read_metadata(
+    cursor: Cursor, limits: Limits | None = None
+) -> tuple[Any, MetadataHeader]:
     """Read the metadata section."""
     from . import metadata as metadata_section  # most files have none
 
@@ -85,7 +99,10 @@ def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
         header = MetadataHeader.decode(raw)
         if log.enabled(log.DEBUG):
             log.debug(header.pformat())
-        metadata_section.check_header(header)
+        limit = (
+            None if limits is None else limits.effective_metadata(header.meta_comp_size)
+        )
+        metadata_section.check_header(header, limit)
         stored = bytes(
             cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
         )
@@ -95,7 +112,7 @@ def read_metadata(cursor: Cursor) -> tuple[Any, MetadataHeader]:
         digest = bytes(
             cursor.read_exactly(size, "the digest of the metadata", "metadata")
         )
-        return metadata_section.decode(header, stored, digest), header
+        return metadata_section.decode(header, stored, digest, limit), header
     except FormatError as error:
         error.section = "metadata"
         error.offset = start if error.offset is None else error.offset
@@ -113,6 +130,8 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
             section="offsets",
             offset=cursor.position,
         )
+    # A table that is there costs memory too: first see whether its chunks can be.
+    _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
     log.debug("Read raw offsets: %r", raw)
     cursor.skip(free, "the free entries of the offset table", "offsets")
@@ -121,16 +140,17 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     return entries
 
 
-def _check_nchunks(cursor: Cursor, header: BloscpackHeader) -> None:
-    """Raise `FormatError` if the file is too short for its chunks."""
+def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> None:
+    """Raise `FormatError` if the file is too short for its chunks, `ahead` bytes on."""
     left = cursor.left()
+    left = None if left is None else left - ahead
     smallest = header.nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
     if left is not None and left < smallest:
         raise FormatError(
             "the file ends too early: expected '%d' chunks, which take at least '%d' "
             "bytes, found '%d'" % (header.nchunks, smallest, left),
             section="chunks",
-            offset=cursor.position,
+            offset=cursor.position + ahead,
         )
 
 
@@ -153,10 +173,13 @@ class Frame:
         self.content: tuple[Buffer, Buffer] | None = None
 
 
-def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+def find_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
     """Yield all frames, in order; the caller moves the cursor behind each.
 
-    The sizes of the chunks are compared with the header. Raises `FormatError`.
+    The sizes of the chunks are compared with the header and with the `limits`. Raises
+    `FormatError`.
     """
     number = start = 0
     nbytes = None
@@ -165,6 +188,8 @@ def find_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
             return
         try:
             chunk = _read_chunk_header(cursor, header, number)
+            if limits is not None:
+                _check_limit(limits, start + chunk.nbytes, "chunks", cursor.position)
         except FormatError as error:
             error.locate(number, cursor.position)
             raise
@@ -194,10 +219,12 @@ def _ends(
     return False
 
 
-def skip_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+def skip_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
     """Yield all frames, in order, without reading more than their headers."""
     size = header.checksum_impl.size
-    for frame in find_frames(cursor, header):
+    for frame in find_frames(cursor, header, limits):
         try:
             cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
             cursor.skip(size, "a digest", "chunks")
@@ -207,10 +234,12 @@ def skip_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
         yield frame
 
 
-def read_frames(cursor: Cursor, header: BloscpackHeader) -> Iterator[Frame]:
+def read_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
     """Yield all frames, in order, with their content; the digests are not checked."""
     size = header.checksum_impl.size
-    for frame in find_frames(cursor, header):
+    for frame in find_frames(cursor, header, limits):
         try:
             compressed = cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks")
             digest = cursor.read_exactly(size, "a digest", "chunks")

@@ -228,7 +228,6 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
                 "'%s': a change was interrupted; the file has been put back to what it "
                 "was before" % os.fspath(path)
             )
-            fp.seek(0, os.SEEK_END)  # the buffer does not know that it was moved
             fp.seek(0)
         try:
             yield claim

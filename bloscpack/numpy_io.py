@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .abstract_io import CompressedSink, CompressedSource
+    from .args import Limits
     from .arrays import Array, DType
     from .ranges import Path
 
@@ -262,25 +263,33 @@ def unpack_ndarray(source: CompressedSource, *, nthreads: int | None = None) -> 
     if header is not None and header.nbytes is not None:
         # Before the array is made: a shape that lies must not cost memory.
         Description(metadata).check_nbytes(header.nbytes)
+    limits = getattr(source, "limits", None)
+    if limits is not None:
+        limits.check_nbytes(Description(metadata).nbytes)
     sink = PlainNumpySink(metadata)
     unpack(source, sink, nthreads=nthreads)
     return sink.ndarray
 
 
-def unpack_ndarray_from_file(filename: Path, *, nthreads: int | None = None) -> Array:
+def unpack_ndarray_from_file(
+    filename: Path, *, nthreads: int | None = None, limits: Limits | None = None
+) -> Array:
     """Return the array in a file. Raises what `unpack_ndarray` raises."""
 
     def read(fp: Any, check: Any) -> Array:
-        source = CompressedFPSource(fp)
+        source = CompressedFPSource(fp, limits=limits)
         check(source.bloscpack_header)
         return unpack_ndarray(source, nthreads=nthreads)
 
     return read_steadily(filename, read)
 
 
-def unpack_ndarray_from_bytes(bytes_: Any, *, nthreads: int | None = None) -> Array:
+def unpack_ndarray_from_bytes(
+    bytes_: Any, *, nthreads: int | None = None, limits: Limits | None = None
+) -> Array:
     """Return the array in the bytes of a file. Raises what `unpack_ndarray` raises."""
-    return unpack_ndarray(CompressedBytesSource(bytes_), nthreads=nthreads)
+    source = CompressedBytesSource(bytes_, limits=limits)
+    return unpack_ndarray(source, nthreads=nthreads)
 
 
 # Names kept from 0.16

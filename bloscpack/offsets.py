@@ -28,7 +28,13 @@ def encode(offsets: Iterable[int]) -> bytes:
 
 
 def decode(table: bytes) -> list[int]:
-    """Return the entries in `table`."""
+    """Return the entries in `table`; raises `FormatError` for half an entry."""
+    if len(table) % OFFSET_LENGTH:
+        raise FormatError(
+            "expected an offset table of a multiple of '%d' bytes, found '%d'"
+            % (OFFSET_LENGTH, len(table)),
+            section="offsets",
+        )
     entries = array("q")
     entries.frombytes(table)
     if sys.byteorder == "big":

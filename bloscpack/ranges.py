@@ -166,7 +166,14 @@ class Cursor:
         if left is not None and left < size:
             raise self._short(size, left, what, section)
         start = self.position
-        data = self.read(size)
+        try:
+            data = self.read(size)
+        except MemoryError as error:
+            raise FormatError(
+                "there is no memory for %s of '%d' bytes" % (what, size),
+                section=section,
+                offset=start,
+            ) from error
         if len(data) < size:
             self.position = start
             raise self._short(size, len(data), what, section)

@@ -404,7 +404,7 @@ def _write(
                 raise StorageError("the file changed while it was read") from error
             return compressed, digest
         if task not in fillers:
-            fillers[task] = compress(bytes([fill]) * task, blosc_args)
+            fillers[task] = _filler(fill, task, blosc_args)
         return fillers[task], checksum(fillers[task])
 
     def deliver(chunk: tuple[bytes, bytes]) -> None:
@@ -412,6 +412,18 @@ def _write(
 
     for_each(chunks(), work, deliver, nthreads)
     sink.finalize()
+
+
+def _filler(fill: int, nbytes: int, blosc_args: BloscArgs) -> bytes:
+    """Return what stands in the place of a lost chunk, compressed."""
+    try:
+        return compress(bytes([fill]) * nbytes, blosc_args)
+    except MemoryError as error:
+        raise FormatError(
+            "there is no memory for '%d' plain bytes in place of a lost chunk; without "
+            "filling, none is needed" % nbytes,
+            section="chunks",
+        ) from error
 
 
 def recover(

@@ -117,6 +117,21 @@ def test_changes_reach_the_disk(tmp_path):
         assert b"ab23456789" == path.read_bytes()
 
 
+def test_a_failure_at_the_very_end_is_taken_back():
+    class Failing(io.BytesIO):
+        failures = 1
+
+        def flush(self):
+            self.failures -= 1
+            if self.failures == 0:
+                raise OSError(errno.EIO, "Input/output error")
+
+    fp = Failing(OLD)
+    with pytest.raises(OSError, match="Input/output"), Change(fp, EVERYWHERE) as change:
+        change.overwrite(0, b"ab")
+    assert OLD == fp.getvalue()
+
+
 # Changes under a journal
 
 
@@ -300,7 +315,8 @@ def test_a_full_disk_names_the_file(path):
     assert str(path) == raised.value.filename
 
 
-def test_a_writer_that_died_while_another_waited(path, monkeypatch):
+@pytest.mark.parametrize("mode", ["r+b", "rb"])
+def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
     """The journal appears after it was looked for, and before the lock was had."""
     real_lock = inplace._lock
 
@@ -310,7 +326,10 @@ def test_a_writer_that_died_while_another_waited(path, monkeypatch):
         real_lock(fp, name)
 
     monkeypatch.setattr(inplace, "_lock", late_lock)
-    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
+    with (
+        pytest.warns(RuntimeWarning, match="put back"),
+        claimed(path, mode=mode) as claim,
+    ):
         assert OLD == claim.fp.read()
 
 

@@ -30,18 +30,18 @@ from operations import (
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack import journal
+from bloscpack import journal, steady
 from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
-from bloscpack.steady import BEGINNINGS, Patched, read_steadily
+from bloscpack.steady import BEGINNINGS, Patched, Snapshot, read_steadily
 
-# Points at which a reader can be stopped: before it has looked for a journal, before it
-# has checked what lies in front of the chunks, at each chunk, and at the end.
+# Points at which a reader can be stopped: with the file open, before it has looked for a
+# journal, before it has checked what lies in front of the chunks, at a chunk, at the end.
 # How many ways of going on are tried at each of them.
 SAMPLE = 50
-POINTS = ("opened", "beginning", "chunk 0", "chunk 2", "end")
+POINTS = ("opened", "noted", "beginning", "chunk 0", "chunk 2", "end")
 
 
 class Reading:
@@ -71,14 +71,18 @@ class Reading:
         real_load = journal.load
 
         def load(name):
-            self._reached("opened")
+            self._reached("noted")
             return real_load(name)
 
-        journal.load = load
+        def snapshot(path, fp):
+            self._reached("opened")
+            return Snapshot(path, fp)
+
+        journal.load, steady.Snapshot = load, snapshot
         try:
             return read_steadily(self.path, self.read)
         finally:
-            journal.load = real_load
+            journal.load, steady.Snapshot = real_load, Snapshot
 
 
 class Source(CompressedFPSource):

@@ -1,0 +1,201 @@
+"""Limits on what a file may ask for, and what happens where there is no memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+import bloscpack as bp
+from bloscpack.append import append_fp
+from bloscpack.args import BloscpackArgs, Limits
+from bloscpack.exceptions import FormatError, NotEnoughSpace, NotReadable
+
+PLAIN = bytes(range(100))
+VALUE = {"text": "a" * 1000}
+KNOWN = bp.pack_bytes_to_bytes(PLAIN, 30, metadata=VALUE)
+# The number of chunks is not known; that of the bytes is neither.
+UNKNOWN = (
+    KNOWN[:16] + b"\xff" * 8 + bytes(8)
+    + bp.pack_bytes_to_bytes(
+        PLAIN, 30, metadata=VALUE, bloscpack_args=BloscpackArgs(offsets=False)
+    )[32:]
+)  # fmt: skip
+ARRAY = bp.pack_ndarray_to_bytes(numpy.frombuffer(PLAIN, "|u1"), 30)
+
+
+def read_bytes(data, path, limits):
+    return bp.unpack_bytes_from_bytes(data, limits=limits)[0]
+
+
+def read_file(data, path, limits):
+    path.write_bytes(data)
+    return bp.unpack_bytes_from_file(path, limits=limits)[0]
+
+
+def read_to_file(data, path, limits):
+    path.write_bytes(data)
+    out = path.with_suffix(".out")
+    bp.unpack_file_from_file(path, out, limits=limits)
+    return out.read_bytes()
+
+
+def read_array(data, path, limits):
+    return bp.unpack_ndarray_from_bytes(data, limits=limits).tobytes()
+
+
+def read_array_file(data, path, limits):
+    path.write_bytes(data)
+    return bp.unpack_ndarray_from_file(path, limits=limits).tobytes()
+
+
+READERS = [read_bytes, read_file, read_to_file]
+ALL = [
+    *((reader, data) for reader in READERS for data in (KNOWN, UNKNOWN)),
+    (read_array, ARRAY),
+    (read_array_file, ARRAY),
+]
+
+
+@pytest.mark.parametrize(("reader", "data"), ALL)
+def test_plain_bytes(tmp_path, reader, data):
+    path = tmp_path / "a.blp"
+    assert PLAIN == reader(data, path, Limits(nbytes=100))
+    with pytest.raises(NotReadable, match="but the limit is '99'") as raised:
+        reader(data, path, Limits(nbytes=99))
+    expected = ("chunks", 3) if data is UNKNOWN else ("header", None)
+    assert expected == (raised.value.section, raised.value.chunk)
+
+
+@pytest.mark.parametrize(("reader", "data"), ALL)
+def test_metadata(tmp_path, reader, data):
+    path = tmp_path / "a.blp"
+    size = 62 + 9 if data is ARRAY else 1011
+    found = reader(data, path, Limits(metadata=2000))
+    assert PLAIN == found
+    with pytest.raises(FormatError, match="metadata decompress to more than '50'"):
+        reader(data, path, Limits(metadata=50))
+    assert size > 50
+
+
+def test_a_shape_that_lies_costs_nothing():
+    metadata = {"dtype": "'|u1'", "shape": [2**40], "container": "numpy"}
+    data = bp.pack_bytes_to_bytes(b"", metadata=metadata)
+    data = data[:8] + b"\xff" * 16 + bytes(8) + data[32:]
+    with pytest.raises(NotReadable, match="'1099511627776' plain bytes or more"):
+        bp.unpack_ndarray_from_bytes(data, limits=Limits(nbytes=2**30))
+
+
+@pytest.mark.parametrize("limits", [Limits(nbytes=-1), Limits(metadata=-1)])
+def test_limits_are_checked(limits):
+    with pytest.raises(bp.UsageError, match="must be in the range"):
+        bp.unpack_bytes_from_bytes(KNOWN, limits=limits)
+
+
+def test_append_to_tiny_chunks_is_planned_without_a_list():
+    import io
+
+    fp = io.BytesIO(bp.pack_bytes_to_bytes(b"ab", 1))
+    with pytest.raises(NotEnoughSpace, match="not enough space: '1000000000000' chunks"):
+        append_fp(fp, io.BytesIO(b"c"), 10**12)
+
+
+# Where there is no memory
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import numpy, blosc, bloscpack as bp
+from bloscpack import abstract_io, append, commands, file_io, memory_io
+with open("/proc/self/statm") as fp:
+    used = int(fp.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20,) * 2)
+def pipe(path):
+    class Pipe:
+        def __init__(self):
+            self.read = open(path, "rb").read
+    sink = memory_io.PlainMemorySink()
+    abstract_io.unpack(file_io.CompressedFPSource(Pipe()), sink, nthreads=1)
+def added(path):
+    with open(path, "r+b") as fp:
+        append.append_fp(fp, open(path, "rb"), 8)
+for function in (
+    lambda path: bp.unpack_bytes_from_file(path, nthreads=1),
+    lambda path: bp.unpack_bytes_from_file(path, nthreads=2),
+    lambda path: bp.unpack_bytes_from_bytes(path.read_bytes()),
+    lambda path: bp.unpack_file_from_file(path, path.with_suffix(".out")),
+    bp.unpack_ndarray_from_file,
+    pipe,
+    added,
+):
+    try:
+        function(Path(sys.argv[1]))
+    except (bp.FormatError, bp.UsageError) as error:
+        print(getattr(error, "section", None) or type(error).__name__)
+    else:
+        print("done")
+"""
+
+
+def hostile(name):
+    """Return a small file that asks for much memory."""
+    import blosc
+    from fuzz import parts
+    from invalid import make
+
+    taken = make.blank()
+    largest = 2**31 - 17
+    if name == "metadata":
+        import zlib
+
+        text = b"[" + b"[]," * (5 * 2**20) + b"[]]"
+        make.store(taken, zlib.compress(text), meta_codec=1, meta_size=len(text))
+        return taken.join()
+    size = largest if name == "claim" else 30 * 2**20
+    if name == "claim":
+        record = {"flags": 4 << 5, "nbytes": size, "blocksize": size, "ctbytes": 2**16}
+        taken.chunks = [make.copied(b"")]
+        taken.chunks[0].record.update(record)
+        taken.chunks[0].rest = b"\x14\0\0\0".ljust(2**16 - 16, b"\1")
+    else:
+        chunk = blosc.compress(bytes(size), typesize=1, clevel=1, cname="zstd")
+        one = parts.Chunk(parts.decode(parts.CHUNK, chunk), chunk[16:])
+        taken.chunks = [one] * 10
+    count = len(taken.chunks)
+    make.describe(taken, dtype="'|u1'", shape=[count * size])
+    taken.header.update(chunk_size=size, last_chunk=size, nchunks=count)
+    taken.offsets = [-1] * (count + 1)
+    parts.set_offsets(taken)
+    if name == "unknown":
+        taken.header.update(nchunks=-1, last_chunk=-1, max_app_chunks=0)
+        taken.offsets = []
+    return taken.join()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /proc")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("metadata", ["metadata"] * 7),
+        ("claim", [*["header"] * 3, "chunks", "metadata", "chunks", "chunks"]),
+        ("known", [*["header"] * 3, "done", "metadata", "chunks", "done"]),
+        ("unknown", [*["chunks"] * 3, "done", "metadata", "chunks", "UsageError"]),
+    ],
+)
+def test_no_memory(tmp_path, name, expected):
+    path = tmp_path / "a.blp"
+    path.write_bytes(hostile(name))
+    assert 2**20 > path.stat().st_size
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(bp.__file__).parents[1],
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    assert expected == done.stdout.split()
