@@ -99,7 +99,7 @@ def test_append_to_tiny_chunks_is_planned_without_a_list():
     import io
 
     fp = io.BytesIO(bp.pack_bytes_to_bytes(b"ab", 1))
-    with pytest.raises(NotEnoughSpace, match="not enough space: '1000000000000' chunks"):
+    with pytest.raises(NotEnoughSpace, match="space: '1000000000000' chunks"):
         append_fp(fp, io.BytesIO(b"c"), 10**12)
 
 
