@@ -37,9 +37,9 @@ from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
 from bloscpack.steady import BEGINNINGS, Patched, Snapshot, read_steadily
 
-# How many ways of going on are tried at each of the points where a reader can be stopped:
-# with the file open, before it has looked for a journal, before it has checked what lies
-# in front of the chunks, at a chunk, at the end.
+# How many ways of going on are tried at each point where a reader can be stopped: with
+# the file open, before it has looked for a journal, before it has checked what lies in
+# front of the chunks, at a chunk, at the end.
 SAMPLE = 50
 POINTS = ("opened", "noted", "beginning", "chunk 0", "chunk 2", "end")
 

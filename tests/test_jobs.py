@@ -1,0 +1,109 @@
+"""Which files are read and written: planned from the names."""
+
+import argparse
+import os
+
+import pytest
+
+from bloscpack import jobs
+from bloscpack.outcomes import Refusal
+
+
+def arguments(*names, **options):
+    given = {
+        "subcommand": "compress",
+        "in_file": None,
+        "out_file": None,
+        "more": [],
+        "files_from": None,
+        "recursive": False,
+        "output": None,
+        "output_dir": None,
+        "suffix": ".blp",
+    }
+    given |= dict(zip(("in_file", "out_file"), names, strict=False))
+    given["more"] = list(names[2:])
+    return argparse.Namespace(**(given | options))
+
+
+def planned(args):
+    return jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
+
+
+@pytest.mark.parametrize(
+    ("classic", "args"),
+    [
+        (True, arguments("a")),
+        (True, arguments("a", "b")),
+        (False, arguments("a", "b", "c")),
+        (False, arguments("a", "b", output_dir="out")),
+        (False, arguments("a", output="b")),
+        (False, arguments("a", recursive=True)),
+        (False, arguments(files_from="list")),
+    ],
+)
+def test_two_names_are_input_and_output(classic, args):
+    assert classic == jobs.is_classic(args)
+
+
+@pytest.mark.parametrize(
+    ("expected", "args"),
+    [
+        ([("a", "a.blp"), ("b", "b.blp"), ("c", "c.blp")], arguments("a", "b", "c")),
+        ([("-", "-")], arguments("-", recursive=True)),
+        ([("a", "x")], arguments("a", output="x")),
+        ([("a", "-")], arguments("a", output="-")),
+        (
+            [("a", "a.z"), ("b", "b.z"), ("c", "c.z")],
+            arguments("a", "b", "c", suffix=".z"),
+        ),
+        (
+            [("d/a", os.path.join("out", "a.blp"))],
+            arguments("d/a", output_dir="out"),
+        ),
+    ],
+)
+def test_plan(tmp_path, monkeypatch, expected, args):
+    monkeypatch.chdir(tmp_path)
+    assert expected == planned(args)
+
+
+@pytest.mark.parametrize(
+    ("message", "args"),
+    [
+        ("for one input, but there are 3", arguments("a", "b", "c", output="x")),
+        ("would both be written to", arguments("d/a", "e/a", "b", output_dir="out")),
+    ],
+)
+def test_plan_that_would_lose_something(tmp_path, monkeypatch, message, args):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refusal, match=message):
+        planned(args)
+
+
+def test_the_same_input_twice_is_no_conflict(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert [("a", "a.blp")] * 3 == planned(arguments("a", "a", "a"))
+
+
+@pytest.mark.parametrize("mark", [b"\n", b"\0"])
+def test_names_from_a_list(tmp_path, mark):
+    names = [b"a b", "ä".encode(), b"-c"]
+    listing = tmp_path / "list"
+    listing.write_bytes(mark.join(names) + mark)
+    found = [name for name, _ in planned(arguments(files_from=str(listing)))]
+    assert [os.fsdecode(name) for name in names] == found
+
+
+@pytest.mark.parametrize(
+    ("expected", "subcommand"),
+    [(["a", "below/c"], "compress"), (["b.blp"], "decompress"), (["b.blp"], "d")],
+)
+def test_folders(tmp_path, expected, subcommand):
+    (tmp_path / "below").mkdir()
+    for name in ("a", "b.blp", "below/c", "b.blp.journal"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "link").symlink_to("a")
+    args = arguments(str(tmp_path), recursive=True, subcommand=subcommand)
+    found = [os.path.relpath(name, tmp_path) for name, _ in jobs.plan(args, str)]
+    assert expected == found

@@ -1,0 +1,123 @@
+"""The progress bar, and what else depends on a terminal: through a pseudo-terminal."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bloscpack
+
+pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+fcntl = pytest.importorskip("fcntl")
+termios = pytest.importorskip("termios")
+pytest.importorskip("tqdm", reason="the bar needs tqdm")
+
+ROOT = str(Path(bloscpack.__file__).parents[1])
+
+
+def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0):
+    """Run the command with a terminal as standard error; return code and what it says.
+
+    The bar comes after `patience` seconds.
+    """
+    code = "import bloscpack.progress as p; p.PATIENCE = %r; " % patience
+    code += "from bloscpack.cli import main; main()"
+    leader, follower = pty.openpty()
+    size = struct.pack("HHHH", 24, 80, 0, 0)  # rows and columns; pixels are not known
+    fcntl.ioctl(leader, termios.TIOCSWINSZ, size)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": ROOT, "TERM": "xterm", "COLUMNS": "80"},
+            stdin=subprocess.DEVNULL,
+            stdout=follower if stdout == "terminal" else stdout,
+            stderr=follower,
+        )
+    finally:
+        os.close(follower)
+    said = b""
+    while True:
+        try:
+            data = os.read(leader, 4096)
+        except OSError:  # how the end of a terminal is told
+            break
+        if not data:
+            break
+        said += data
+    os.close(leader)
+    process.communicate()
+    return process.returncode, said.decode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "plain").write_bytes(os.urandom(1000) * 4000)
+    bloscpack.pack_file_to_file(tmp_path / "plain", tmp_path / "packed.blp")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compress", "plain", "new.blp"),
+        ("decompress", "packed.blp", "new"),
+    ],
+)
+def test_bar_on_a_terminal(folder, arguments):
+    code, said = blpk(folder, *arguments)
+    assert 0 == code
+    assert arguments[1] in said
+    assert "B/s" in said
+
+
+@pytest.mark.parametrize(
+    "options", [["--no-progress"], ["-q"], ["-v"]], ids=lambda options: options[0]
+)
+def test_no_bar(folder, options):
+    code, said = blpk(folder, *options, "compress", "plain", "new.blp")
+    assert 0 == code
+    assert "B/s" not in said.replace("took", "")
+
+
+def test_no_bar_for_what_is_quick(folder):
+    code, said = blpk(folder, "compress", "plain", "new.blp", patience=60)
+    assert (0, "") == (code, said)
+
+
+def test_no_bar_without_a_terminal(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "bloscpack", "compress", "plain", "new.blp"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        check=True,
+    )
+    assert b"" == done.stderr
+
+
+def test_bar_where_it_is_asked_for(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "bloscpack", "--progress", "c", "plain", "new.blp"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        check=True,
+    )
+    assert b"plain" in done.stderr
+
+
+def test_compressed_bytes_are_not_for_a_terminal(folder):
+    code, said = blpk(folder, "compress", "plain", "-", stdout="terminal")
+    assert 2 == code
+    assert "blpk: error: compressed bytes are not for a terminal" in said
+
+
+def test_plain_bytes_are(folder):
+    (folder / "words").write_bytes(b"some words\n")
+    bloscpack.pack_file_to_file(folder / "words", folder / "words.blp")
+    code, said = blpk(folder, "decompress", "words.blp", "-", stdout="terminal")
+    assert (0, "some words\r\n") == (code, said)
