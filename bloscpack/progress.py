@@ -66,18 +66,22 @@ class Bar:
             self._bar.close()
 
 
+def _is_welcome() -> bool:
+    """Return whether a person watches who sees nothing else on the terminal."""
+    if log.QUIET or log.enabled(log.VERBOSE):
+        return False
+    if log.OUTPUT_IS_DATA and sys.stdout and sys.stdout.isatty():
+        return False
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
 @contextmanager
 def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[None]:
     """Show how the work of the block goes on: `total` plain bytes, None if unknown.
 
     By default only where standard error is a terminal, and not with other messages.
     """
-    if wanted is None:
-        quiet = log.QUIET or log.enabled(log.VERBOSE)
-        wanted_now = bool(sys.stderr and sys.stderr.isatty() and not quiet)
-    else:
-        wanted_now = wanted
-    if not wanted_now:
+    if not (_is_welcome() if wanted is None else wanted):
         yield
         return
     bar = Bar(os.path.basename(name), total, bool(wanted))
