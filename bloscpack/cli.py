@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
+STANDARD_INPUT = "/dev/stdin"
+
+
 class Terminated(BaseException):
     """The process has been asked to end; everything is left as after Ctrl-C."""
 
@@ -129,9 +132,21 @@ def _run(args: Namespace) -> int:
     else:
         from importlib import import_module
 
+        _name_standard_input(args)
         code = import_module(".verbs." + name, __package__).run(args) or EXIT_OK
     log.verbose("done")
     return code
+
+
+def _name_standard_input(args: Namespace) -> None:
+    """Give standard input, where it is meant, a name that it can be opened by."""
+    for name in ("file_", "damaged"):
+        if getattr(args, name, None) == jobs.STREAM:
+            setattr(args, name, STANDARD_INPUT)
+    if hasattr(args, "files"):
+        args.files = [
+            STANDARD_INPUT if name == jobs.STREAM else name for name in args.files
+        ]
 
 
 def _keep_out_of_output(args: Namespace) -> None:
