@@ -73,17 +73,19 @@ def compress(
         opened_input,
         opened_output,
         remove_input,
+        state_of,
     )
 
     check_files(in_file, out_file, args)
     descriptor = descriptor_of(out_file)
     if descriptor is not None and os.isatty(descriptor) and not args.force:
         raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+    before = state_of(in_file)
     clock = Clock()
     if args.npy:
         _compress_npy(args, in_file, out_file, blosc_args, metadata)
         clock.tell(os.path.getsize(in_file) if in_file != STREAM else 0)
-        remove_input(in_file, args)
+        remove_input(in_file, before, args)
         return
     with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
         size = os.fstat(in_fp.fileno()).st_size
@@ -106,7 +108,7 @@ def compress(
     if descriptor is None:
         tell_packed(in_size, out_file)
     clock.tell(in_size)
-    remove_input(in_file, args)
+    remove_input(in_file, before, args)
 
 
 def _compress_npy(
@@ -169,14 +171,15 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     from .pretty import pretty_size
     from .progress import shown
     from .steady import ATTEMPTS, read_steadily
-    from .streams import Clock, check_files, opened_output, remove_input
+    from .streams import Clock, check_files, opened_output, remove_input, state_of
 
     check_files(in_file, out_file, args)
+    before = state_of(in_file)
     clock = Clock()
     if args.npy:
         _decompress_npy(args, in_file, out_file)
         clock.tell(os.path.getsize(out_file) if out_file != STREAM else 0)
-        remove_input(in_file, args)
+        remove_input(in_file, before, args)
         return
     nbytes: int | None = None
 
@@ -202,7 +205,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
             tell_unpacked(in_size, out_file)
     clock.tell(nbytes or 0)
     _keep_metadata(metadata, args)
-    remove_input(in_file, args)
+    remove_input(in_file, before, args)
 
 
 def _keep_metadata(metadata: Any, args: Namespace) -> None:

@@ -541,7 +541,8 @@ def unpack_fp_to_fp(
     """Decompress a file object, from where it stands, into a new file.
 
     Both may be pipes. Returns the metadata. `check` is called with the header once all
-    that lies in front of the chunks has been read. Else as `unpack_file_from_file`.
+    that lies in front of the chunks has been read, and without digests once more at the
+    end. Else as `unpack_file_from_file`.
     """
     source = CompressedFPSource(in_fp, limits=limits)
     header = source.bloscpack_header
@@ -553,6 +554,8 @@ def unpack_fp_to_fp(
     reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
     sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
     unpack(source, sink, nthreads=nthreads)
+    if check is not None and not header.checksum_impl.size:
+        check(header)  # nothing else tells a mixture, and the output is about to appear
     return source.metadata
 
 

@@ -309,6 +309,8 @@ def unpack_npy_from_file(
         with replacing(npy_file, sync) as out_fp:
             sink = NpySink(out_fp, description, header, reserved=reserved)
             unpack(source, sink, nthreads=nthreads)
+            if not source.bloscpack_header.checksum_impl.size:
+                check(source.bloscpack_header)  # nothing else tells a mixture
 
     # What a stream has been given can't be taken back.
     read_steadily(in_file, read, 1 if is_stream(npy_file) else ATTEMPTS)

@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from time import perf_counter
 
-from . import log
+from . import journal, log
 from .durable import check_distinct, open_stream, replacing, standard_stream
 from .exceptions import StorageError, UsageError
 from .jobs import STREAM, check_exists
@@ -91,10 +91,28 @@ def make_alike(in_file: str, out_file: str, args: Namespace) -> None:
         os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def remove_input(in_file: str, args: Namespace) -> None:
-    """Remove an input whose output is complete and on the disk, if that is wanted."""
-    if args.rm and in_file != STREAM and stat.S_ISREG(os.lstat(in_file).st_mode):
-        os.unlink(in_file)
+def state_of(in_file: str) -> tuple[int, ...] | None:
+    """Return what changes when an input does; None for what can't be removed."""
+    if in_file == STREAM:
+        return None
+    status = os.lstat(in_file)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
+    """Remove an input whose output is complete and on the disk, if that is wanted.
+
+    `before` is what `state_of` returned. Raises `StorageError` if it has changed since.
+    """
+    if not args.rm or before is None:
+        return
+    if state_of(in_file) != before or os.path.lexists(journal.name_for(in_file)):
+        raise StorageError(
+            "input '%s' was changed while it was read, and is not removed" % in_file
+        )
+    os.unlink(in_file)
 
 
 class Clock:

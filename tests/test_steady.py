@@ -319,12 +319,7 @@ class Watchful(WatchedDisk):
         return super().do(kind, call, *arguments)
 
 
-NEEDS_CHECK = pytest.mark.xfail(strict=True, reason="checks only before the chunks")
-
-
-@pytest.mark.parametrize(
-    "checksum", ["adler32", pytest.param("None", marks=NEEDS_CHECK)]
-)
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
 def test_nothing_mixed_gets_the_name_of_the_output(tmp_path, monkeypatch, checksum):
     """A file without digests is known to be of one piece only when it has been read."""
     (tmp_path / "in").mkdir()
