@@ -165,7 +165,9 @@ def encode_again(metadata: Any, old_metadata: Any, old_header: MetadataHeader) -
     Raises `NoChangeInMetadata` if the value is the old one, and
     `MetadataSectionTooSmall` if the room does not hold it.
     """
-    if metadata == old_metadata:
+    dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
+    # Python takes 1 for True.
+    if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):
         raise NoChangeInMetadata(
             "you requested to update metadata, but this has not changed"
         )

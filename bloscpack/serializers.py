@@ -43,7 +43,10 @@ def _dump_json(value: Any) -> str:
     import json
 
     try:
-        return json.dumps(value, separators=(",", ":"))
+        text = json.dumps(value, separators=(",", ":"))
+        if _is_too_deep(value):
+            raise ValueError("nested more than '%d' levels deep" % MAX_NESTING)
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError("the metadata can't be written as JSON: %s" % error) from error
 
@@ -53,7 +56,11 @@ def _load_json(data: bytes | str) -> Any:
 
     try:
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
-        _check_nesting(value)
+        if _is_too_deep(value):
+            raise FormatError(
+                "the metadata are nested more than '%d' levels deep" % MAX_NESTING,
+                section="metadata",
+            )
     except FormatError:
         raise
     except MemoryError as error:
@@ -68,22 +75,19 @@ def _load_json(data: bytes | str) -> Any:
     return value
 
 
-def _check_nesting(value: Any) -> None:
-    """Raise `FormatError` for a value that is nested too deeply to be worked with."""
+def _is_too_deep(value: Any) -> bool:
+    """Return whether a value is nested too deeply to be worked with."""
     level = [value]
     for _ in range(MAX_NESTING):
         level = [
             inner
             for outer in level
-            if isinstance(outer, (dict, list))
+            if isinstance(outer, (dict, list, tuple))
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         if not level:
-            return
-    raise FormatError(
-        "the metadata are nested more than '%d' levels deep" % MAX_NESTING,
-        section="metadata",
-    )
+            return False
+    return True
 
 
 SERIALIZERS = [Serializer(b"JSON", _dump_json, _load_json)]

@@ -91,3 +91,13 @@ def test_check_valid_serializer_refuses(shown, name):
         serializers.check_valid_serializer(name)
     assert "serializer '%s' does not exist" % shown == str(raised.value)
     assert isinstance(raised.value, ValueError)
+
+
+def test_what_could_not_be_read_is_not_written():
+    deep = []
+    for _ in range(serializers.MAX_NESTING - 1):
+        deep = [deep]
+    json_format = serializers.SERIALIZERS_LOOKUP[b"JSON"]
+    assert deep == json_format.loads(json_format.dumps(deep))
+    with pytest.raises(UsageError, match="nested more than '100' levels deep"):
+        json_format.dumps([deep])
