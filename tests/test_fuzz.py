@@ -23,7 +23,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
 
 
 @linux
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_by_chance(seed):
     arguments = ["--plain", "--count", "3000", "--seconds", "4", "--seed", str(seed)]
     done = subprocess.run(
