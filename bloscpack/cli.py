@@ -16,6 +16,7 @@ from .outcomes import (
     EXIT_COULD_NOT,
     EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_USAGE,
     SIGNAL_BASE,
     Refusal,
     exit_code,
@@ -68,7 +69,7 @@ def process_compression_args(args: Namespace) -> tuple[str, str, Any]:
     blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
     if args.out_file is not None:
         return args.in_file, args.out_file, blosc_args
-    return args.in_file, jobs.compressed_name(args.in_file), blosc_args
+    return args.in_file, jobs.compressed_name(args.in_file, args.suffix), blosc_args
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:
@@ -77,10 +78,10 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
-    jobs.check_extension("input file", args.in_file)
+    jobs.check_extension("input file", args.in_file, args.suffix)
     if args.out_file is not None:
         return args.in_file, args.out_file
-    return args.in_file, jobs.plain_name(args.in_file)
+    return args.in_file, jobs.plain_name(args.in_file, args.suffix)
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:
@@ -154,7 +155,10 @@ def _keep_out_of_output(args: Namespace) -> None:
     from .streams import keep_out_of_output
 
     out_file = args.out_file if args.output is None else args.output
-    if out_file is None and args.in_file == jobs.STREAM:
+    many = not jobs.is_classic(args)
+    names = (args.in_file, args.out_file, *args.more)
+    to_streams = (many or out_file is None) and args.output is None
+    if to_streams and jobs.STREAM in names:
         out_file = jobs.STREAM
     if out_file is not None:
         keep_out_of_output(out_file)
@@ -182,6 +186,8 @@ def _decompress(args: Namespace) -> int:
         todo = [process_decompression_args(args)]
     else:
         todo = jobs.plan(args, lambda name: jobs.plain_name(name, args.suffix))
+    if args.metadata_to is not None and len(todo) > 1:
+        raise Refusal("--metadata-to is for one input", EXIT_USAGE)
     return _each(todo, lambda *files: commands.decompress(args, *files))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from .args import BloscArgs, MetadataArgs
+    from .args import BloscArgs, BloscpackArgs, MetadataArgs
     from .frames import Beginning
     from .headers import BloscpackHeader
 
@@ -63,7 +63,6 @@ def compress(
     metadata: Any,
 ) -> None:
     """Compress a file."""
-    from .args import BloscpackArgs
     from .file_io import pack_fp_to_fp, tell_packed
     from .progress import shown
     from .streams import (
@@ -96,11 +95,7 @@ def compress(
                 args.chunk_size,
                 metadata,
                 blosc_args,
-                BloscpackArgs(
-                    offsets=args.offsets,
-                    checksum=args.checksum,
-                    **_given(max_app_chunks=args.max_app_chunks),
-                ),
+                _bloscpack_args(args),
                 _metadata_args(args),
                 nthreads=args.nthreads,
             )
@@ -114,42 +109,53 @@ def compress(
 def _compress_npy(
     args: Namespace, in_file: str, out_file: str, blosc_args: BloscArgs, metadata: Any
 ) -> None:
-    from .args import BloscpackArgs
     from .npy_io import pack_npy_to_file
     from .streams import device_of, make_alike
 
     if metadata is not None:
         raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
     size = args.chunk_size
+    replaced = os.path.exists(out_file)
     pack_npy_to_file(
         device_of(in_file, 0),
         device_of(out_file, 1),
         size if isinstance(size, str) else "%dB" % size,
         blosc_args,
-        BloscpackArgs(offsets=args.offsets, checksum=args.checksum),
+        _bloscpack_args(args),
         _metadata_args(args),
         nthreads=args.nthreads,
         sync=True if args.rm else args.sync,
     )
-    make_alike(in_file, out_file, args)
+    make_alike(in_file, out_file, args, replaced)
 
 
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> None:
     from .npy_io import unpack_npy_from_file
     from .streams import device_of, make_alike
 
+    replaced = os.path.exists(out_file)
     unpack_npy_from_file(
         device_of(in_file, 0),
         device_of(out_file, 1),
         nthreads=args.nthreads,
         sync=True if args.rm else args.sync,
     )
-    make_alike(in_file, out_file, args)
+    make_alike(in_file, out_file, args, replaced)
 
 
 def _given(**values: Any) -> dict[str, Any]:
     """Return those that are not None: the others keep their defaults."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _bloscpack_args(args: Namespace) -> BloscpackArgs:
+    from .args import BloscpackArgs
+
+    return BloscpackArgs(
+        offsets=args.offsets,
+        checksum=args.checksum,
+        **_given(max_app_chunks=args.max_app_chunks),
+    )
 
 
 def _metadata_args(args: Namespace) -> MetadataArgs:
@@ -171,9 +177,17 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     from .pretty import pretty_size
     from .progress import shown
     from .steady import ATTEMPTS, read_steadily
-    from .streams import Clock, check_files, opened_output, remove_input, state_of
+    from .streams import (
+        Clock,
+        check_files,
+        opened_output,
+        remove_input,
+        standard_input,
+        state_of,
+    )
 
     check_files(in_file, out_file, args)
+    _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
     clock = Clock()
     if args.npy:
@@ -194,7 +208,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
             return unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
 
     if in_file == STREAM:
-        metadata = read(sys.stdin.buffer, lambda header: None)
+        metadata = read(standard_input(), lambda header: None)
     else:
         in_size = os.path.getsize(in_file)
         log.verbose("input file size: %s" % pretty_size(in_size))
@@ -206,6 +220,17 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     clock.tell(nbytes or 0)
     _keep_metadata(metadata, args)
     remove_input(in_file, before, args)
+
+
+def _check_metadata_to(args: Namespace, *others: str) -> None:
+    """Raise unless the file for metadata is free, and neither input nor output."""
+    name = args.metadata_to
+    if name is None:
+        return
+    if any(os.path.realpath(name) == os.path.realpath(other) for other in others):
+        raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
+    if name != STREAM and os.path.exists(name) and not args.force:
+        raise StorageError("output file '%s' exists!" % name)
 
 
 def _keep_metadata(metadata: Any, args: Namespace) -> None:
@@ -222,17 +247,15 @@ def _keep_metadata(metadata: Any, args: Namespace) -> None:
         return
     from .durable import replacing
 
-    if os.path.exists(args.metadata_to) and not args.force:
-        raise StorageError("output file '%s' exists!" % args.metadata_to)
     with replacing(args.metadata_to, args.sync) as fp:
         fp.write(text.encode("ascii"))
 
 
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
     """Append the content of a file to a compressed file."""
-    from .append import UNCHANGED, append
+    from .append import UNCHANGED, append, append_from, sized
     from .args import BloscArgs
-    from .streams import device_of
+    from .streams import device_of, standard_input
 
     if original_file == STREAM:
         raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
@@ -240,15 +263,30 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     check_exists("new file", new_file)
     log.verbose("original file is: '%s'" % original_file)
     log.verbose("new file is: '%s'" % new_file)
-    new_file = device_of(new_file, 0)
     blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
     sync = args.sync is not False
     if args.npy:
         from .npy_io import append_npy
 
         append_npy(
-            original_file, new_file, blosc_args, nthreads=args.nthreads, sync=sync
+            original_file,
+            device_of(new_file, 0),
+            blosc_args,
+            nthreads=args.nthreads,
+            sync=sync,
         )
+        return
+    if new_file == STREAM:
+        with sized(standard_input()) as (fp, size):
+            append_from(
+                original_file,
+                fp,
+                size,
+                blosc_args,
+                metadata=UNCHANGED if metadata is None else metadata,
+                nthreads=args.nthreads,
+                sync=sync,
+            )
         return
     append(
         original_file,
@@ -308,7 +346,9 @@ def info(file_: str, as_json: bool = False) -> None:
         print(json.dumps(describe(file_, strict=False), indent=1))
         return
     if file_ == STREAM:
-        beginning, head = _read_info(sys.stdin.buffer, lambda header: None)
+        from .streams import standard_input
+
+        beginning, head = _read_info(standard_input(), lambda header: None)
     else:
         beginning, head = read_steadily(file_, _read_info)
     _log_beginning(beginning)

@@ -12,9 +12,10 @@ import os
 import stat
 from contextlib import contextmanager, nullcontext, suppress
 
+from . import journal, log
 from .disk import disk
 from .exceptions import UsageError
-from .inplace import NO_ROOM, claimed
+from .inplace import NO_ROOM, claimed, take_over
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def replacing(
     """
     name = os.fspath(path)
     if not os.path.exists(name):
+        _forget_journal(name)
         with _new_file(name, None, bool(sync), like) as fp:
             yield fp
         return
@@ -67,6 +69,14 @@ def replacing(
     target = name if descriptor is None else os.dup(descriptor)
     with open_stream(target) as stream:
         yield stream
+
+
+def _forget_journal(name: str) -> None:
+    """Remove the journal of a file that is gone: a new one must not be taken for it."""
+    journal_name = journal.name_for(name)
+    if journal.load(journal_name) is not None:
+        disk.remove(journal_name)
+        log.notice("'%s': removed, the file that it belonged to is gone" % journal_name)
 
 
 def is_stream(path: Path) -> bool:
@@ -98,7 +108,7 @@ def _new_file(
             yield fp
             fp.flush()
             if replaced is not None:
-                _take_over(temporary, replaced)
+                take_over(temporary, replaced)
             elif like is not None:
                 os.chmod(temporary, like.st_mode & 0o777)
             if like is not None:
@@ -114,14 +124,6 @@ def _new_file(
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             error.filename = name
         raise
-
-
-def _take_over(temporary: str, replaced: os.stat_result) -> None:
-    """Give a file the owner and the permissions of the one that it replaces."""
-    if hasattr(os, "chown"):
-        with suppress(PermissionError):
-            os.chown(temporary, replaced.st_uid, replaced.st_gid)
-    os.chmod(temporary, stat.S_IMODE(replaced.st_mode))
 
 
 class Stream(io.BufferedWriter):

@@ -35,7 +35,7 @@ from .compat import deprecated_alias, sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
 from .durable import check_distinct, is_stream, replacing, size_of
-from .exceptions import FormatError, StorageError
+from .exceptions import FormatError, StorageError, UsageError
 from .frames import read_beginning, read_frames, read_metadata, skip_frames
 from .memory import BytesUnderConstruction, BytesWriter
 from .parallel import Workspace
@@ -199,7 +199,13 @@ class CompressedFPSink(CompressedSink):
     def init_offsets(self) -> None:
         total = self.bloscpack_header.total_prospective_chunks
         if self.offsets and total is not None:
-            self._write(offset_table.free_entries(total))
+            try:
+                entries = offset_table.free_entries(total)
+            except (MemoryError, OverflowError) as error:
+                raise UsageError(
+                    "there is no memory for an offset table of '%d' entries" % total
+                ) from error
+            self._write(entries)
 
     def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
         """Write a chunk and its digest; return file offset, chunk and digest."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 from contextlib import contextmanager, suppress
 
 from . import journal, log
@@ -98,16 +99,24 @@ def put_back(raw: Any, length: int, pieces: Iterable[tuple[int, Buffer]]) -> Non
     raw.truncate(length)
 
 
-def _mark_changed(raw: Any) -> None:
+def _mark_changed(raw: Any, before: int) -> None:
     """Give a file a time of change that it never had, however coarse the clock is.
 
     Readers know by it that what they read may be of two states.
     """
     if os.utime in os.supports_fd:
         status = os.fstat(raw.fileno())
-        times = status.st_atime_ns, status.st_mtime_ns + 1
+        times = status.st_atime_ns, max(status.st_mtime_ns, before) + 1
         with suppress(PermissionError):  # only the owner may
             os.utime(raw.fileno(), ns=times)
+
+
+def take_over(temporary: str, replaced: os.stat_result) -> None:
+    """Give a file the owner and the permissions of the one that it stands for."""
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):
+            os.chown(temporary, replaced.st_uid, replaced.st_gid)
+    os.chmod(temporary, stat.S_IMODE(replaced.st_mode))
 
 
 class JournaledChange(Change):
@@ -134,6 +143,7 @@ class JournaledChange(Change):
         claim = self._claim
         try:
             with disk.create(claim.journal_name, 0o600) as fp:
+                take_over(claim.journal_name, os.fstat(self._raw.fileno()))
                 claim.changing = True
                 for piece in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
@@ -151,7 +161,7 @@ class JournaledChange(Change):
             raise
 
     def _commit(self) -> None:
-        _mark_changed(self._raw)
+        _mark_changed(self._raw, self._claim.mtime)
         if self._claim.sync:
             disk.sync(self._raw)
         self._claim.drop_journal()
@@ -170,6 +180,7 @@ class Claim:
         #: Whether there is a journal of this writer.
         self.changing = False
         self.journal_name = journal.name_for(os.fspath(path))
+        self.mtime = os.fstat(fp.fileno()).st_mtime_ns
 
     def change(
         self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
@@ -188,7 +199,7 @@ class Claim:
         raw = getattr(self.fp, "raw", self.fp)
         kept.check_belongs_to(raw)
         put_back(raw, kept.length, kept.pieces)
-        _mark_changed(raw)
+        _mark_changed(raw, self.mtime)
         disk.sync(raw)  # always: the journal is the only copy
         self.drop_journal()
         return True

@@ -14,13 +14,14 @@ import sys
 
 from . import journal
 from .constants import EXTENSION
-from .exceptions import FileNotFound
+from .exceptions import FileNotFound, StorageError
 from .outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator
+    from typing import NoReturn
 
     Job = tuple[str, str]
 
@@ -64,12 +65,20 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
                 EXIT_USAGE,
             )
         jobs.append((name, out_file))
-    return jobs
+    inputs = {os.path.realpath(name): name for name, _ in jobs if name != STREAM}
+    for name, out_file in jobs:
+        if out_file != STREAM and os.path.realpath(out_file) in inputs:
+            raise Refusal(
+                "the output '%s' of '%s' is an input too" % (out_file, name), EXIT_USAGE
+            )
+    return list(dict.fromkeys(jobs))
 
 
 def _listed(list_file: str) -> list[str]:
     """Return the names in a file, ended by lines or, if there are any, zero bytes."""
     if list_file == STREAM:
+        if sys.stdin is None:
+            raise StorageError("standard input is closed")
         data = sys.stdin.buffer.read()
     else:
         with open(list_file, "rb") as fp:
@@ -84,7 +93,7 @@ def _found(names: Iterable[str], args: Namespace) -> Iterator[tuple[str, str]]:
         if not (args.recursive and os.path.isdir(name)):
             yield name, os.path.basename(name)
             continue
-        for folder, folders, files in os.walk(name):
+        for folder, folders, files in os.walk(name, onerror=_raise):
             folders.sort()
             for file in sorted(files):
                 path = os.path.join(folder, file)
@@ -92,9 +101,16 @@ def _found(names: Iterable[str], args: Namespace) -> Iterator[tuple[str, str]]:
                     yield path, os.path.relpath(path, name)
 
 
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
 def _is_wanted(path: str, args: Namespace) -> bool:
     """Return whether a file in a folder is one of those meant."""
-    if not stat.S_ISREG(os.lstat(path).st_mode) or path.endswith(journal.SUFFIX):
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return False
+    of_journal = path[: -len(journal.SUFFIX)]
+    if path.endswith(EXTENSION + journal.SUFFIX) and os.path.exists(of_journal):
         return False
     decompress = str(args.subcommand).startswith("d")
     return path.endswith(str(args.suffix)) == decompress
@@ -118,8 +134,10 @@ def compressed_name(name: str, suffix: str = EXTENSION) -> str:
     """Return the name of what an input is compressed to."""
     if name == STREAM:
         return STREAM
-    exists = os.path.lexists(name)
-    if exists and not (os.path.isfile(name) or os.path.isdir(name)):
+    # What stands for another file, like /dev/stdin, is not the place for an output.
+    stands_for = name.startswith(("/dev/", "/proc/"))
+    file_or_folder = os.path.isfile(name) or os.path.isdir(name)
+    if os.path.lexists(name) and (stands_for or not file_or_folder):
         raise Refusal(
             "input '%s' is no regular file, so <out_file> must be given" % name,
             EXIT_USAGE,

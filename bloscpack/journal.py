@@ -137,7 +137,8 @@ class Journal:
     def check_belongs_to(self, fp: Any) -> None:
         """Raise `StorageError` if it was not written for what is in `fp`.
 
-        Someone may have put another file under the name since.
+        Someone may have put another file under the name since; with another inode and
+        the new head it may be the new state, whole.
         """
         start, size = self._witness
         status = os.fstat(fp.fileno())
@@ -147,7 +148,7 @@ class Journal:
         old = bytes(self.pieces[0][1][: len(new)])
         head = _read(fp, self.pieces[0][0], len(new))
         fits = (
-            (size or same_file)
+            (same_file or (size and head != new))
             and (last <= status.st_size or not piece)
             and self.length <= max(status.st_size, last + len(piece))
             and self._witness_digest == _digest(_read(fp, start, size))

@@ -62,11 +62,17 @@ class Reader:
     def _can_trust(self, offsets: list[int], first: int) -> bool:
         """Return whether the table could be that of this file; chunks tell the rest."""
         smallest = SMALLEST_CHUNK + self.header.checksum_impl.size
-        return (
-            self.header.nbytes is not None
-            and offsets[:1] == [first]
-            and all(after - at >= smallest for at, after in pairwise(offsets))
-        )
+        if (
+            self.header.nbytes is None
+            or offsets[:1] != [first]
+            or any(after - at < smallest for at, after in pairwise(offsets))
+        ):
+            return False
+        try:
+            last = decode_header(self._read_at(offsets[-1], BLOSC_HEADER_LENGTH))
+        except FormatError:
+            return False
+        return last.nbytes == self.header.last_chunk
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`, cut as Python cuts slices."""
@@ -138,6 +144,13 @@ class Reader:
         head = decode_header(self._read_at(offset, BLOSC_HEADER_LENGTH))
         size = head.ctbytes + self.header.checksum_impl.size
         content = self._read_at(offset, size)
+        if self._offsets[number + 1 : number + 2] not in ([], [offset + size]):
+            raise FormatError(
+                "the offset table says that chunk %d starts at byte %d, but the one in "
+                "front of it ends at byte %d"
+                % (number + 1, self._offsets[number + 1], offset + size),
+                section="offsets",
+            )
         if len(content) < size:
             raise FormatError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
@@ -178,10 +191,14 @@ class Reader:
                 "an array of shape %s and order '%s' can't be read by rows"
                 % (array.shape, array.order)
             )
+        if rows.step is not None and rows.step < 1:
+            raise UsageError(
+                "the step between rows must be at least 1, not %d" % rows.step
+            )
         start, stop, step = rows.indices(array.shape[0])
-        if step < 1:
-            raise UsageError("the step between rows must be at least 1, not %d" % step)
         size = array.nbytes // array.shape[0] if array.shape[0] else 0
+        if not size:
+            return
         if step == 1:
             yield start * size, max(start, stop) * size
             return

@@ -13,7 +13,7 @@ from . import metadata as metadata_section
 from .abstract_io import effective_nthreads
 from .args import BloscArgs, MetadataArgs
 from .checksums import CHECKSUMS_LOOKUP
-from .chunks import check_digest, compress, own_settings
+from .chunks import MAX_RATIOS, check_digest, compress, own_settings
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_MAX_APP_CHUNKS, DEFAULT_TYPESIZE
 from .durable import check_distinct, replacing
@@ -376,6 +376,7 @@ def _write(
 ) -> None:
     header, checksum = plan.header, inspection.checksum
     blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
+    _check_filling(plan, inspection.content.size)
     sink = _Sink(out_fp)
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
@@ -414,6 +415,22 @@ def _write(
     sink.finalize()
 
 
+def _check_filling(plan: Plan, size: int) -> None:
+    """Raise `FormatError` if more was lost than a file of `size` bytes could hold."""
+    lost = sum(
+        plan.cut.expected(i) or 0
+        for part in plan.parts
+        if part.chain is None
+        for i in range(part.start, part.stop)
+    )
+    if lost > max(MAX_RATIOS.values()) * size:
+        raise FormatError(
+            "'%d' plain bytes would have to be filled in, more than the file can have "
+            "held; dropping lost chunks saves what is intact" % lost,
+            section="chunks",
+        )
+
+
 def _filler(fill: int, nbytes: int, blosc_args: BloscArgs) -> bytes:
     """Return what stands in the place of a lost chunk, compressed."""
     try:
@@ -445,7 +462,9 @@ def recover(
 
     def read(fp: Any, check: Any) -> Recovery:
         with replacing(out_file, sync) as out_fp:
-            return recover_fp(fp, out_fp, fill=fill, drop=drop, nthreads=nthreads)
+            found = recover_fp(fp, out_fp, fill=fill, drop=drop, nthreads=nthreads)
+            check(None)
+            return found
 
     recovery = read_steadily(damaged, read)
     recovery.report.filename = os.fspath(damaged)

@@ -128,14 +128,15 @@ class Snapshot:
             return False
         return not os.path.samestat(status, os.fstat(self._real_fp.fileno()))
 
-    def check(self, header: BloscpackHeader) -> None:
+    def check(self, header: BloscpackHeader | None) -> None:
         """Accept what has been read; raises `Changed` if it may be mixed.
 
         To be called once all that lies in front of the chunks has been read, and at
-        the end by what is going to leave something behind.
+        the end by what is going to leave something behind; without a header, if that
+        is lost, nothing is taken on trust.
         """
         if not self.digested:
-            self.digested = bool(header.checksum_impl.size)
+            self.digested = header is not None and bool(header.checksum_impl.size)
             if not self.is_current():
                 raise Changed
             self.begun = True
@@ -143,7 +144,7 @@ class Snapshot:
 
 def read_steadily(
     path: Path,
-    read: Callable[[Any, Callable[[BloscpackHeader], None]], Result],
+    read: Callable[[Any, Callable[[BloscpackHeader | None], None]], Result],
     attempts: int = ATTEMPTS,
 ) -> Result:
     """Return what ``read(fp, check)`` returns for a file, before or after a change.

@@ -14,9 +14,16 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from . import journal, log
-from .durable import check_distinct, open_stream, replacing, standard_stream
+from .durable import (
+    check_distinct,
+    is_stream,
+    open_stream,
+    replacing,
+    standard_stream,
+)
 from .exceptions import StorageError, UsageError
 from .jobs import STREAM, check_exists
+from .outcomes import EXIT_USAGE, Refusal
 from .pretty import pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -44,6 +51,8 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     check_exists("input file", in_file)
     if not out_file:
         raise UsageError("the name '%s' leaves none for the output" % in_file)
+    if args.rm:
+        _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.exists(out_file):
         status = os.stat(out_file)
         streamed = not stat.S_ISREG(status.st_mode) or descriptor_of(out_file)
@@ -56,11 +65,32 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     log.verbose("output file is: '%s'" % out_file)
 
 
+def _check_removable(in_file: str, out_file: str) -> None:
+    """Raise `Refusal` where removing the input could lose it."""
+    if out_file == STREAM or is_stream(out_file):
+        raise Refusal(
+            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
+            EXIT_USAGE,
+        )
+    if in_file != STREAM and os.path.lexists(journal.name_for(in_file)):
+        raise StorageError(
+            "input '%s' has the journal of a change that is under way or was "
+            "interrupted, and can't be removed" % in_file
+        )
+
+
+def standard_input() -> Any:
+    """Return standard input, from where it stands."""
+    if sys.stdin is None:
+        raise StorageError("standard input is closed")
+    return sys.stdin.buffer
+
+
 @contextmanager
 def opened_input(in_file: str) -> Iterator[Any]:
     """Open an input for reading, from where it stands."""
     if in_file == STREAM:
-        yield sys.stdin.buffer
+        yield standard_input()
         return
     with open(in_file, "rb") as fp:
         yield fp
@@ -84,10 +114,15 @@ def device_of(name: str, descriptor: int) -> str:
     return "/dev/fd/%d" % descriptor if name == STREAM else name
 
 
-def make_alike(in_file: str, out_file: str, args: Namespace) -> None:
-    """Give an output the times of its input, if both are files and that is wanted."""
+def make_alike(in_file: str, out_file: str, args: Namespace, replaced: bool) -> None:
+    """Give an output the times of its input, if both are files and that is wanted.
+
+    A new one also gets its permissions.
+    """
     if args.preserve and os.path.isfile(in_file) and os.path.isfile(out_file):
         status = os.stat(in_file)
+        if not replaced:
+            os.chmod(out_file, status.st_mode & 0o777)
         os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

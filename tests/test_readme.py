@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import bloscpack
 
 README = Path(__file__).parent.parent / "README.rst"
 
@@ -33,6 +36,11 @@ def shell_lines():
 def test_shell_examples(tmp_path):
     for name in ("data.dat", "more.dat", "floats.dat"):
         (tmp_path / name).write_bytes(bytes(range(256)) * 1000)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged.blp").write_bytes(
+        bloscpack.pack_bytes_to_bytes(bytes(1000), 100)
+    )
+    np.save(tmp_path / "array.npy", np.arange(1000))
     here = os.path.dirname(sys.executable)
     environment = {**os.environ, "PATH": here + os.pathsep + os.environ["PATH"]}
     lines = shell_lines()

@@ -18,7 +18,7 @@ from ..args import BloscArgs
 from ..chunks import compress, decompress
 from ..constants import MAGIC, OFFSET_LENGTH
 from ..defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
-from ..exceptions import StorageError
+from ..exceptions import FormatError, StorageError, UsageError
 from ..outcomes import EXIT_COULD_NOT, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -175,21 +175,13 @@ def npy_typesizes(fp: Any) -> tuple[int, ...]:
     """Return the type sizes to try for an .npy file, nothing for any other."""
     if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
         return ()
-    from numpy.lib import format as npy
-
-    from ..arrays import holds_objects
+    from ..npy_io import read_header
     from ..numpy_io import typesize_of
 
     fp.seek(0)
     try:
-        version = npy.read_magic(fp)
-        read = npy.read_array_header_1_0
-        if version != (1, 0):
-            read = npy.read_array_header_2_0
-        dtype = read(fp)[2]
-    except ValueError:
-        return ()
-    if holds_objects(dtype):
+        dtype = read_header(fp).dtype
+    except (FormatError, UsageError):
         return ()
     size = typesize_of(dtype)
     # The two halves of a complex number have little in common.
