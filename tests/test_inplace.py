@@ -196,9 +196,11 @@ def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
     assert before.st_mtime_ns < path.stat().st_mtime_ns
 
 
-def test_the_journal_is_nobody_elses_to_read(path):
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
+def test_who_may_read_the_file_may_read_the_journal(path, mode):
+    path.chmod(mode)
     with claimed(path) as claim, journaled(claim):
-        assert 0o600 == (path.parent / JOURNAL).stat().st_mode & 0o777
+        assert mode == (path.parent / JOURNAL).stat().st_mode & 0o777
 
 
 class Calls(WatchedDisk):

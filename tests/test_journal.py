@@ -340,7 +340,18 @@ def test_file_that_was_replaced_by_a_foreign_hand(tmp_path):
 
 
 def test_copy_of_the_folder(tmp_path):
+    """With the new head it may be the new state, whole: nobody can tell."""
     checker = half_done(tmp_path)
+    shutil.copytree(checker.folder, tmp_path / "copy")
+    with pytest.raises(StorageError, match="not written for this file"):
+        checker.operation.see(tmp_path / "copy")
+    assert checker.old == checker.operation.see(checker.folder)
+
+
+def test_copy_of_the_folder_with_the_old_head(tmp_path):
+    checker = half_done(tmp_path)
+    with open(checker.folder / TARGET, "r+b") as fp:
+        fp.write(journal.load(str(checker.folder / JOURNAL)).pieces[0][1][:32])
     shutil.copytree(checker.folder, tmp_path / "copy")
     assert checker.old == checker.operation.see(tmp_path / "copy")
     checker.operation.follow(tmp_path / "copy", checker.inputs)
