@@ -255,6 +255,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     """Append the content of a file to a compressed file."""
     from .append import UNCHANGED, append, append_from, sized
     from .args import BloscArgs
+    from .progress import shown
     from .streams import device_of, standard_input
 
     if original_file == STREAM:
@@ -264,38 +265,23 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
     log.verbose("original file is: '%s'" % original_file)
     log.verbose("new file is: '%s'" % new_file)
     blosc_args = BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
-    sync = args.sync is not False
-    if args.npy:
-        from .npy_io import append_npy
+    options: dict[str, Any] = {
+        "nthreads": args.nthreads,
+        "sync": args.sync is not False,
+    }
+    with shown(new_file, None, args.progress):
+        if args.npy:
+            from .npy_io import append_npy
 
-        append_npy(
-            original_file,
-            device_of(new_file, 0),
-            blosc_args,
-            nthreads=args.nthreads,
-            sync=sync,
-        )
-        return
-    if new_file == STREAM:
-        with sized(standard_input()) as (fp, size):
-            append_from(
-                original_file,
-                fp,
-                size,
-                blosc_args,
-                metadata=UNCHANGED if metadata is None else metadata,
-                nthreads=args.nthreads,
-                sync=sync,
-            )
-        return
-    append(
-        original_file,
-        new_file,
-        blosc_args,
-        metadata=UNCHANGED if metadata is None else metadata,
-        nthreads=args.nthreads,
-        sync=sync,
-    )
+            new_file = device_of(new_file, 0)
+            append_npy(original_file, new_file, blosc_args, **options)
+            return
+        options["metadata"] = UNCHANGED if metadata is None else metadata
+        if new_file == STREAM:
+            with sized(standard_input()) as (fp, size):
+                append_from(original_file, fp, size, blosc_args, **options)
+            return
+        append(original_file, new_file, blosc_args, **options)
 
 
 def version() -> None:

@@ -385,8 +385,8 @@ VERBS: dict[str, tuple[str | None, str, Callable[[Any], None] | None]] = {
     "config": (None, "show the settings in force and where they come from", None),
     "completion": (None, "print a completion script for a shell", None),
 }
-# Those whose defaults a user may set.
-SETTLED_VERBS = ("compress", "decompress", "append")
+# Those without defaults that a user may set.
+UNSETTLED_VERBS = ("info", "list", "metadata", "config", "completion")
 VERBS_OF_LETTERS = {letter: name for name, (letter, *_) in VERBS.items() if letter}
 
 
@@ -512,7 +512,7 @@ def create_parser(*, settled: bool = False) -> argparse.ArgumentParser:
     )
     for name, (letter, help_, learn) in VERBS.items():
         learn = learn or _learn_from_module(name)
-        if settled and name in SETTLED_VERBS:
+        if settled and name not in UNSETTLED_VERBS:
             learn = _with_settings(name, learn)
         subparsers.add_parser(name, help=help_, learn=learn)
         if letter:

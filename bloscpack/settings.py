@@ -102,6 +102,9 @@ OF_VERBS = {
     "compress": tuple(CHECKS),
     "decompress": ("nthreads",),
     "append": ("nthreads", "codec", "clevel"),
+    **dict.fromkeys(
+        ("verify", "recover", "cat", "map", "estimate", "tune"), ("nthreads",)
+    ),
 }
 #: Settings whose attribute of the parsed arguments has another name.
 ATTRIBUTES = {"codec": "cname"}

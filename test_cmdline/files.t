@@ -113,6 +113,46 @@ An input is removed when its output is safe, and only then.
   stays
   stays.blp
 
+  $ blpk compress --rm stays - > /dev/null
+  blpk: error: --rm removes nothing whose output is not in a file: '-'
+  [2]
+  $ blpk compress --rm stays /dev/null
+  blpk: error: --rm removes nothing whose output is not in a file: '/dev/null'
+  [2]
+  $ ls stays
+  stays
+
+No output is an input of the same run.
+
+  $ blpk -f compress a a.blp b
+  blpk: error: the output 'a.blp' of 'a' is an input too
+  [2]
+
+The suffix holds for one name too, and what stands for another file is no place for an
+output.
+
+  $ blpk compress --suffix .blosc stays && ls stays.blosc
+  stays.blosc
+  $ blpk decompress --suffix .blosc --rm -e stays.blosc stays-again && cmp stays stays-again
+  $ blpk compress /dev/stdin < a
+  blpk: error: input '/dev/stdin' is no regular file, so <out_file> must be given
+  [2]
+
+Metadata go neither over the data nor over one another.
+
+  $ blpk -f decompress --metadata-to back-a a.blp back-a
+  blpk: error: metadata and data can't both be 'back-a'
+  [2]
+  $ blpk decompress --metadata-to m --output-dir om a.blp b.blp
+  blpk: error: --metadata-to is for one input
+  [2]
+  $ blpk decompress --metadata-to - a.blp -
+  blpk: error: metadata and data can't both be '-'
+  [2]
+  $ blpk compress - closed.blp <&-
+  blpk: error: standard input is closed
+  [1]
+
 Outputs have the times and permissions of inputs.
 
   $ touch -d '2001-02-03 04:05:06 UTC' a && chmod 640 a
