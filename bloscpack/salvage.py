@@ -272,8 +272,13 @@ class Survey:
             position = self.find(base, self.content.size)
         while position is not None and position < self.content.size:
             chain = self._follow(position, limit)
-            complete = chain.stop == self.content.size and chain.why is None
             at_limit = len(chain) == limit
+            # A damaged chunk that ends with the file, but is not known to be the last
+            # one, may owe that to bytes that are missing from it.
+            ends_well = at_limit or len(chain) - 1 not in chain.bad
+            complete = (
+                chain.stop == self.content.size and chain.why is None and ends_well
+            )
             # Only the first chain is known to begin with the first chunk.
             limit = None
             dropped = chain.trim()

@@ -388,7 +388,7 @@ def changed(data, changes, seed):
 SMALL = text(1500)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150, derandomize=True)
 @given(st.data())
 def test_every_intact_chunk_is_saved(data):
     checksum = data.draw(st.sampled_from(CHECKSUMS))
@@ -415,6 +415,20 @@ def test_every_intact_chunk_is_saved(data):
     if recovery.certain:
         for i in intact:
             assert SMALL[200 * i : 200 * i + 200] == filled[200 * i : 200 * i + 200]
+
+
+def test_chunk_that_a_damaged_one_seems_to_hold_at_the_end():
+    """As many bytes are missing from it as it lacks up to the end of the file."""
+    whole = packed(SMALL, 200, "adler32", False)
+    frames = frames_of(whole)
+    third, last = frames[2][0], frames[-1][0]
+    missing = 1000
+    assert third + (frames[2][1] - third) == len(whole) - missing
+    damaged = whole[: third + 16] + whole[third + 16 + missing :]
+    dropped, _, recovery = recovered(damaged, drop=True)
+    assert SMALL[:400] + SMALL[1400:] == dropped
+    assert last - missing == len(damaged) - (len(whole) - last)
+    assert 3 == recovery.nsaved
 
 
 # Files, and what is refused

@@ -411,7 +411,6 @@ def test_no_more_findings_are_kept_than_anyone_will_read():
     assert FINDINGS_KEPT + 5 == findings.nerrors
 
 
-@pytest.mark.timeout(20)
 def test_nothing_but_beginnings_of_chunks():
     head = headers.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
     data = packed(offsets=False)[:32] + head * 50_000
