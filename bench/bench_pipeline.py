@@ -12,9 +12,15 @@ import sys
 import contest
 import data
 
-# Only for some actions: times np.save that it takes, and Blosc alone; and which part of
-# the time is needed to write anything at all to a new array.
-EXTRA = ("times_save", "limit_times_save", "fill_new_array")
+# What bounds some of the actions; as a part of the time that they take.
+BOUNDS = {
+    "pack_file_to_file": "limit_pack_read",
+    "unpack_ndarray_from_bytes": "fill_new_array",
+    "unpack_ndarray_from_file": "fill_new_array",
+    "unpack_file_from_file": "write_new_file",
+}
+# For random data: times np.save that packing takes, and Blosc alone.
+SAVE = ("times_save", "limit_times_save")
 
 
 def parse() -> argparse.Namespace:
@@ -49,8 +55,9 @@ def run(args: argparse.Namespace) -> list[dict]:
                     entries = [(new, action), (old, action), (new, limit)]
                     if action == "pack_ndarray_to_file" and name == "random":
                         entries.append((new, "save"))
-                    if action.startswith("unpack_ndarray"):
-                        entries.append((new, "fill_new_array"))
+                    bound = BOUNDS.get(action)
+                    if bound is not None:
+                        entries.append((new, bound))
                     times = contest.rounds(entries, job, args.rounds)
                     row = {
                         "data": name,
@@ -63,14 +70,13 @@ def run(args: argparse.Namespace) -> list[dict]:
                     if (new, "save") in times:
                         row["times_save"] = times[new, action] / times[new, "save"]
                         row["limit_times_save"] = times[new, limit] / times[new, "save"]
-                    if (new, "fill_new_array") in times:
-                        fill = times[new, "fill_new_array"]
-                        row["fill_new_array"] = fill / times[new, action]
+                    if bound is not None:
+                        row[bound] = times[new, bound] / times[new, action]
                     rows.append(row)
                     print(
                         "%(data)-9s %(codec)-8s %(action)-26s %(seconds)8.4f s "
                         "0.16: %(against_old)5.2f  limit: %(against_limit)5.2f" % row,
-                        *("%s: %.2f" % (k, row[k]) for k in EXTRA if k in row),
+                        *("%s: %.2f" % (k, row[k]) for k in (*SAVE, bound) if k in row),
                         flush=True,
                     )
     new.close()
@@ -85,11 +91,13 @@ def summary(rows: list[dict]) -> list[dict]:
         mine = [row for row in rows if row["action"] == action]
         old = [row["against_old"] for row in mine]
         limit = [row["against_limit"] for row in mine]
-        fill = [row["fill_new_array"] for row in mine if "fill_new_array" in row]
+        bound = BOUNDS.get(action)
+        part = contest.geometric_mean([row[bound] for row in mine]) if bound else None
         means.append(
             {
                 "action": action,
-                "fill_new_array": contest.geometric_mean(fill) if fill else None,
+                "bound": bound,
+                "part": part,
                 "against_old": contest.geometric_mean(old),
                 "against_limit": contest.geometric_mean(limit),
                 "worst_against_old": min(old),
@@ -108,7 +116,8 @@ def main() -> None:
     for mean in means:
         print(
             "%(action)-28s %(against_old)8.2f %(against_limit)8.2f "
-            "%(worst_against_old)10.2f" % mean
+            "%(worst_against_old)10.2f" % mean,
+            "%(bound)s: %(part).2f" % mean if mean["bound"] else "",
         )
     contest.write(args.json, mib=args.mib, threads=args.threads, rows=rows, means=means)
 

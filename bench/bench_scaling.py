@@ -88,19 +88,25 @@ class Watch:
         self._for_each = for_each
         self.seconds = 0.0
 
-    def __call__(self, items, work, *rest, **options) -> None:
+    def __call__(self, items, work, deliver, *rest, **options) -> None:
         caller = threading.get_ident()
 
-        def watched(item):
+        def watched(function, *args):
             if threading.get_ident() != caller:
-                return work(item)
+                return function(*args)
             start = time.thread_time()
             try:
-                return work(item)
+                return function(*args)
             finally:
                 self.seconds += time.thread_time() - start
 
-        self._for_each(items, watched, *rest, **options)
+        def deliver_watched(result):
+            left = deliver(result)
+            return left and (lambda: watched(left))
+
+        self._for_each(
+            items, lambda item: watched(work, item), deliver_watched, *rest, **options
+        )
 
 
 def run_caller(args: argparse.Namespace) -> list[dict]:
