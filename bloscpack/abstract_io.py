@@ -235,8 +235,13 @@ class CompressedSink(Endpoint, abc.ABC):
     def put(self, i: int, compressed: bytes) -> Any:
         """Keep the compressed chunk number `i`."""
 
-    def put_digested(self, i: int, compressed: bytes, digest: bytes) -> Any:
-        """Keep the compressed chunk number `i`, and its digest, which is known."""
+    def put_digested(
+        self, i: int, compressed: bytes, digest: bytes
+    ) -> Callable[[], None] | None:
+        """Keep the compressed chunk number `i`, and its digest, which is known.
+
+        May return what is left to do: a function, to be called in any thread.
+        """
 
     def finalize(self) -> None:
         """Called when every chunk has been kept."""
@@ -408,15 +413,17 @@ def _compress_all(
         compressed = compress_func(load(task), blosc_args)
         return compressed, checksum(compressed) if digesting else b""
 
-    def deliver(result: tuple[bytes, bytes]) -> None:
+    def deliver(result: tuple[bytes, bytes]) -> Callable[[], None] | None:
         compressed, digest = result
         i = announced.check(compressed)
+        rest = None
         if digesting:
-            sink.put_digested(i, compressed, digest)
+            rest = sink.put_digested(i, compressed, digest)
         else:
             sink.put(i, compressed)
         if log.PROGRESS is not None:
             log.PROGRESS(plain_size(compressed))
+        return rest
 
     quick = header.chunk_size < QUICK_CHUNK
     for_each(tasks, work, deliver, nthreads, quick=quick)

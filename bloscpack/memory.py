@@ -15,6 +15,8 @@ import sys
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .chunks import Buffer
 
 # Below this, small pages cost nothing that could be measured.
@@ -75,6 +77,18 @@ class BytesUnderConstruction:
             self._owner = bytearray(nbytes)
             self.view = memoryview(self._owner)
 
+    def put(self, start: int, data: Buffer) -> None:
+        """Copy `data` to `start`; other threads go on meanwhile if that takes long."""
+        size = len(data)
+        long = size >= WORTH_NO_COPY and isinstance(data, bytes)
+        if not long or isinstance(self._owner, bytearray):
+            self.view[start : start + size] = data
+            return
+        # Assigning to a view would keep the other threads waiting.
+        assert start + size <= len(self.view)
+        address = (self._owner.value or 0) + BYTES_HEADER + start
+        ctypes.memmove(address, data, size)
+
     def resize(self, nbytes: int) -> None:
         """Make room for another number of bytes; views taken before are void."""
         self.view = memoryview(b"")
@@ -121,16 +135,39 @@ class BytesWriter:
         self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
         return self._position
 
+    def reserve(self, nbytes: int) -> None:
+        """Make room for `nbytes` more; while they are written, nothing moves."""
+        end = self._position + nbytes
+        if end > self._capacity:
+            self._capacity = end
+            self._made.resize(end)
+
     def write(self, data: Buffer) -> int:
         """Write all of `data`."""
         end = self._position + len(data)
         if end > self._capacity:
-            self._capacity = end + end // 8
-            self._made.resize(self._capacity)
-        self._made.view[self._position : end] = data
+            self.reserve(len(data) + end // 8)
+        self._made.put(self._position, data)
         self._position = end
         self._size = max(self._size, end)
         return len(data)
+
+    def write_later(self, *pieces: Buffer) -> Callable[[], None]:
+        """Move on behind `pieces`; return what writes them, to be called in any thread.
+
+        Room must have been reserved.
+        """
+        start = self._position
+        self._position += sum(map(len, pieces))
+        self._size = max(self._size, self._position)
+
+        def write() -> None:
+            position = start
+            for piece in pieces:
+                self._made.put(position, piece)
+                position += len(piece)
+
+        return write
 
     def getvalue(self) -> bytes:
         """Return what was written, as the last thing done."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     # What has come of a batch, up to what ended it.
     _Results = tuple[list[Any], BaseException | None]
+    # What a delivery leaves to be done.
+    _Rest = Callable[[], None] | None
 
 # How many items may be on their way, per thread: taken, but not delivered.
 WINDOW = 3
@@ -32,21 +34,22 @@ SLOW_IN_A_ROW = 4
 def for_each(
     items: Iterable[Any],
     work: Callable[[Any], Any],
-    deliver: Callable[[Any], None],
+    deliver: Callable[[Any], _Rest],
     nthreads: int,
     batch: int = 1,
     quick: bool = False,
 ) -> None:
     """Call ``deliver(work(item))`` for each item, `work` on `nthreads` threads.
 
-    Items are taken and results delivered in order, by the thread of the caller. The
-    first item, in that order, whose taking, work or delivery raises ends everything,
-    and its error is raised. Threads get `batch` items at a time. `quick` says that
+    Items are taken and results delivered in order, by the thread of the caller. What
+    `deliver` leaves to be done in any thread, in any order, it returns as a function.
+    The first item, in that order, whose taking, work or delivery raises ends all, and
+    its error is raised. Threads get `batch` items at a time. `quick` says that
     the work on an item may be too little for threads to help; that is found out first.
     """
     if nthreads <= 1:
         for item in items:
-            deliver(work(item))
+            _finish(deliver(work(item)))
         return
     taken = _Batches(items, batch)
     if quick and _do_while_quick(taken, work, deliver):
@@ -56,6 +59,11 @@ def for_each(
         line.run(taken, deliver)
     finally:
         line.close()
+
+
+def _finish(rest: _Rest) -> None:
+    if rest is not None:
+        rest()
 
 
 class _Batches:
@@ -82,7 +90,7 @@ class _Batches:
 def _do_while_quick(
     batches: _Batches,
     work: Callable[[Any], Any],
-    deliver: Callable[[Any], None],
+    deliver: Callable[[Any], _Rest],
 ) -> bool:
     """Do what is not worth a thread here; return whether that was everything."""
     slow = 0
@@ -90,7 +98,7 @@ def _do_while_quick(
         items = batches.take()
         start = perf_counter()
         for item in items:
-            deliver(work(item))
+            _finish(deliver(work(item)))
         enough = perf_counter() - start > WORTH_A_THREAD * len(items)
         slow = slow + 1 if enough else 0
         if slow == SLOW_IN_A_ROW:
@@ -108,8 +116,11 @@ class _Line:
 
         self._work = work
         self._window = WINDOW * nthreads
-        self._todo: SimpleQueue[tuple[int, list[Any]] | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[int, _Results]] = SimpleQueue()
+        # A batch has a number, what a delivery left to be done has None.
+        self._todo: SimpleQueue[tuple[int | None, list[Any]] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int | None, _Results]] = SimpleQueue()
+        self._waiting: dict[int, _Results] = {}
+        self._nleft = 0
         self._helpers: list[threading.Thread] = []
         self._nhelpers = nthreads - 1
 
@@ -120,17 +131,18 @@ class _Line:
             except BaseException as error:
                 self._done.put((job[0], ([], error)))
 
-    def _do(self, number: int, items: list[Any]) -> None:
+    def _do(self, number: int | None, items: list[Any]) -> None:
         results: list[Any] = []
         failure = None
+        work = _finish if number is None else self._work
         try:
             for item in items:
-                results.append(self._work(item))
+                results.append(work(item))
         except Exception as error:
             failure = error
         self._done.put((number, (results, failure)))
 
-    def _take_job(self) -> tuple[int, list[Any]] | None:
+    def _take_job(self) -> tuple[int | None, list[Any]] | None:
         """Return a job that no helper has taken yet, if there is one."""
         from queue import Empty
 
@@ -139,34 +151,50 @@ class _Line:
         except Empty:
             return None
 
-    def run(self, batches: _Batches, deliver: Callable[[Any], None]) -> None:
+    def run(self, batches: _Batches, deliver: Callable[[Any], _Rest]) -> None:
         """Take, work and deliver until there are no more items."""
         taken = delivered = 0
-        waiting: dict[int, _Results] = {}
-        while not batches.ended or delivered < taken:
-            if not batches.ended and taken - delivered < self._window:
+        while not batches.ended or delivered < taken or self._nleft:
+            if not batches.ended and taken - delivered + self._nleft < self._window:
                 self._todo.put((taken, batches.take()))
                 self._start_helper()
                 taken += 1
-            elif delivered not in waiting:
+            elif delivered not in self._waiting:
                 job = self._take_job() if self._done.empty() else None
                 if job is not None:
                     self._do(*job)
-                number, found = self._done.get()
-                waiting[number] = found
-            while delivered in waiting:
-                results, failure = waiting.pop(delivered)
-                for result in results:
-                    deliver(result)
-                if failure is not None:
-                    raise failure
+                self._receive()
+            while delivered in self._waiting:
+                self._deliver(*self._waiting.pop(delivered), deliver)
                 delivered += 1
             while not self._done.empty():
-                number, found = self._done.get()
-                waiting[number] = found
+                self._receive()
         # Its turn comes when everything before it has been delivered.
         if batches.error is not None:
             raise batches.error
+
+    def _receive(self) -> None:
+        number, found = self._done.get()
+        if number is not None:
+            self._waiting[number] = found
+            return
+        self._nleft -= 1
+        if found[1] is not None:
+            raise found[1]
+
+    def _deliver(
+        self,
+        results: list[Any],
+        failure: BaseException | None,
+        deliver: Callable[[Any], _Rest],
+    ) -> None:
+        for result in results:
+            rest = deliver(result)
+            if rest is not None:
+                self._todo.put((None, [rest]))
+                self._nleft += 1
+        if failure is not None:
+            raise failure
 
     def _start_helper(self) -> None:
         if len(self._helpers) < self._nhelpers:

@@ -62,3 +62,16 @@ def test_writer_seeks_like_a_file():
         assert 6 == file.seek(3, os.SEEK_CUR)
         assert 1 == file.write(b"g")
     assert fp.getvalue() == writer.getvalue() == b"aBCdefg"
+
+
+@pytest.mark.parametrize("size", [1, memory.WORTH_NO_COPY + 1])
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_writer_lets_others_write_what_it_has_made_room_for(size, kind):
+    pieces = [os.urandom(size) for _ in range(4)]
+    writer = BytesWriter(0)
+    writer.write(b"head")
+    writer.reserve(4 * size + 4)
+    left = [writer.write_later(kind(piece), b"+") for piece in pieces]
+    for write in reversed(left):
+        write()
+    assert b"head" + b"".join(piece + b"+" for piece in pieces) == writer.getvalue()

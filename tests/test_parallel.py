@@ -208,6 +208,35 @@ def test_error_of_the_delivery(nthreads, bad):
 
 
 @THREADS
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_a_delivery_leaves_is_done_before_the_end(nthreads, quick):
+    done = []
+
+    def deliver(result):
+        return (lambda: done.append(result)) if result % 3 else None
+
+    for_each(range(200), int, deliver, nthreads, quick=quick)
+    assert [i for i in range(200) if i % 3] == sorted(done)
+
+
+def test_what_deliveries_leave_is_done_on_all_threads_at_a_time():
+    barrier = threading.Barrier(2, timeout=30)
+    for_each(range(2), int, lambda result: barrier.wait, 2)
+
+
+@THREADS
+def test_what_a_delivery_leaves_may_fail(nthreads):
+    def fail():
+        raise KeyError(5)
+
+    with pytest.raises(KeyError):
+        for_each(
+            range(100), int, lambda result: fail if result == 5 else None, nthreads
+        )
+    assert [] == own_threads()
+
+
+@THREADS
 def test_an_older_item_fails_after_a_younger_one(nthreads):
     younger_failed = threading.Event()
 
