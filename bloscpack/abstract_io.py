@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 
 from . import log
-from .args import BloscArgs, BloscpackArgs, MetadataArgs
+from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
 from .chunks import (
     check_digest,
     compress,
@@ -46,6 +46,8 @@ QUICK_CHUNK = 64 * 2**10
 # held: the system gives out memory in huge pages, and two threads that are the first
 # to touch the same one wait for each other.
 RUN = 8 * 2**20
+# What is compressed is handed over in smaller runs: it is held until its turn comes.
+RUN_TO_COMPRESS = 512 * 2**10
 # Threads that have many runs each end at about the same time.
 RUNS_PER_THREAD = 4
 # Chunks from this many bytes on have enough blocks to be shared.
@@ -282,6 +284,7 @@ def pack(
     Raises `UsageError` for settings that can't be, before anything is
     written, and `StorageError` if the source does not yield what was announced.
     """
+    check_settings(blosc_args, bloscpack_args, metadata_args)
     blosc_args = BloscArgs() if blosc_args is None else blosc_args
     bloscpack_args = BloscpackArgs() if bloscpack_args is None else bloscpack_args
     metadata_args = MetadataArgs() if metadata_args is None else metadata_args
@@ -426,7 +429,8 @@ def _compress_all(
         return rest
 
     quick = header.chunk_size < QUICK_CHUNK
-    for_each(tasks, work, deliver, nthreads, quick=quick)
+    run = _run_length(RUN_TO_COMPRESS, header.nchunks, header.chunk_size, nthreads)
+    for_each(tasks, work, deliver, nthreads, run, quick)
     announced.finish()
 
 
@@ -464,7 +468,7 @@ def _decompress_all(
     workspace = Workspace()
     run = 1
     if source.concurrent and source.random_access and sink.random_access:
-        run = _run_length(nchunks or 0, chunk_size, nthreads)
+        run = _run_length(RUN, nchunks or 0, chunk_size, nthreads)
     telling = log.enabled(log.DEBUG)
     if sink.concurrent:
         sink.start()
@@ -526,10 +530,13 @@ def _no_memory(frame: Frame) -> FormatError:
     )
 
 
-def _run_length(nchunks: int, chunk_size: int, nthreads: int) -> int:
-    """Return how many consecutive chunks a thread gets; sizes below 1 are unknown."""
+def _run_length(size: int, nchunks: int, chunk_size: int, nthreads: int) -> int:
+    """Return how many consecutive chunks a thread gets, no more than `size` bytes.
+
+    What is below 1 is unknown.
+    """
     fair = nchunks // (nthreads * RUNS_PER_THREAD)
-    return max(1, min(RUN // chunk_size, fair)) if chunk_size > 0 else 1
+    return max(1, min(size // chunk_size, fair)) if chunk_size > 0 else 1
 
 
 def _tell(

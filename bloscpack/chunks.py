@@ -26,6 +26,8 @@ from .headers import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import Any
+
     from .args import BloscArgs
     from .checksums import Hash
 
@@ -49,6 +51,10 @@ class _OwnSettings:
     last puts them back.
     """
 
+    # Loaded by the first to enter: for a small chunk, even `import` takes its time.
+    blosc: Any = None
+    ctypes: Any = None
+
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._inside = 0
@@ -59,8 +65,13 @@ class _OwnSettings:
             os.register_at_fork(after_in_child=self._reset)
 
     def __enter__(self) -> None:
-        import blosc
+        if self.blosc is None:
+            import ctypes
 
+            import blosc
+
+            self.ctypes, self.blosc = ctypes, blosc
+        blosc = self.blosc
         with self._lock:
             if self._inside == 0:
                 blocksize = blosc.get_blocksize()
@@ -84,24 +95,20 @@ class _OwnSettings:
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
         """Let Blosc share a chunk among threads, if nobody else is inside."""
-        import blosc
-
         with self._lock:
             if self._inside == 1:
                 self.disordered = True
-                blosc.set_nthreads(nthreads)
+                self.blosc.set_nthreads(nthreads)
 
     def _restore(self) -> None:
-        import blosc
-
         self.disordered = False
         if self._saved is not None:
             releasegil, nthreads, blocksize = self._saved
             self._saved = None
-            blosc.set_releasegil(releasegil)
-            blosc.set_nthreads(nthreads)
+            self.blosc.set_releasegil(releasegil)
+            self.blosc.set_nthreads(nthreads)
             if blocksize:
-                blosc.set_blocksize(blocksize)
+                self.blosc.set_blocksize(blocksize)
 
     def _reset(self) -> None:
         # A child of fork has none of the threads that were inside.
@@ -145,39 +152,52 @@ def decode_header(head: Buffer) -> ChunkHeader:
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
     fields = BLOSC_HEADER.unpack(raw)
-    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = fields
-    problem: tuple[str, object, int] | None = None
-    if version != BLOSC_VERSION_FORMAT:
-        problem = "version", BLOSC_VERSION_FORMAT, version
-    elif versionlz != BLOSC_VERSION_CODEC:
-        problem = "codec version", BLOSC_VERSION_CODEC, versionlz
-    elif flags & BLOSC_FLAG_RESERVED:
-        problem = "reserved flag", 0, 1
-    elif flags >> 5 not in CNAME_MAPPING:
-        problem = "codec number", "0 to %d" % max(CNAME_MAPPING), flags >> 5
-    elif typesize == 0:
-        problem = "typesize", "1 to 255", 0
-    elif nbytes > MAX_BUFFERSIZE:
-        problem = "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
-    elif not 1 <= blocksize <= max(nbytes, 1):
-        problem = "blocksize", "1 to nbytes = %d" % nbytes, blocksize
-    else:
-        # A copy of the plain bytes has no block starts.
-        largest = nbytes + BLOSC_HEADER_LENGTH
-        copied = flags & BLOSC_FLAG_MEMCPY
-        smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
-        if not smallest <= ctbytes <= largest:
-            problem = "ctbytes", "%d to %d" % (smallest, largest), ctbytes
-        elif nbytes > MAX_RATIOS[flags >> 5] * ctbytes:
-            # Before memory is asked for: no codec can make so much of so little.
-            most = MAX_RATIOS[flags >> 5] * ctbytes
-            problem = "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
+    problem = _problem_with(*fields)
     if problem:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
+    *_, nbytes, _, ctbytes = fields
     return ChunkHeader(nbytes, ctbytes, raw)
+
+
+def _problem_with(
+    version: int,
+    versionlz: int,
+    flags: int,
+    typesize: int,
+    nbytes: int,
+    blocksize: int,
+    ctbytes: int,
+) -> tuple[str, object, int] | None:
+    """Return the first field that can't be: its name, what was expected, what it is."""
+    codec = flags >> 5
+    if version != BLOSC_VERSION_FORMAT:
+        return "version", BLOSC_VERSION_FORMAT, version
+    if versionlz != BLOSC_VERSION_CODEC:
+        return "codec version", BLOSC_VERSION_CODEC, versionlz
+    if flags & BLOSC_FLAG_RESERVED:
+        return "reserved flag", 0, 1
+    if codec not in CNAME_MAPPING:
+        return "codec number", "0 to %d" % max(CNAME_MAPPING), codec
+    if typesize == 0:
+        return "typesize", "1 to 255", 0
+    if nbytes > MAX_BUFFERSIZE:
+        return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
+    if not 1 <= blocksize <= max(nbytes, 1):
+        return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
+    # A copy of the plain bytes has no block starts.
+    largest = nbytes + BLOSC_HEADER_LENGTH
+    copied = flags & BLOSC_FLAG_MEMCPY
+    smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
+    if not smallest <= ctbytes <= largest:
+        return "ctbytes", "%d to %d" % (smallest, largest), ctbytes
+    # Before memory is asked for: no codec can make so much of so little.
+    most = MAX_RATIOS[codec] * ctbytes
+    if nbytes > most:
+        return "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
+    return None
 
 
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
@@ -213,9 +233,7 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
 
 def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
     """Return `plain`, a buffer of bytes, as one chunk. Enter `own_settings` first."""
-    import blosc
-
-    compressed: bytes = blosc.compress(
+    compressed: bytes = own_settings.blosc.compress(
         plain,
         typesize=blosc_args.typesize,
         clevel=blosc_args.clevel,
@@ -231,6 +249,8 @@ def in_block_order(compressed: bytes) -> bytes:
     The table behind the chunk header tells where each block starts; each ends where
     another one starts.
     """
+    from .memory import BytesUnderConstruction
+
     _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack_from(compressed)
     nblocks = -(-nbytes // blocksize)
     if flags & BLOSC_FLAG_MEMCPY or nblocks <= 1:
@@ -243,13 +263,16 @@ def in_block_order(compressed: bytes) -> bytes:
     ends = dict(zip(ordered, [*ordered[1:], ctbytes], strict=True))
     view = memoryview(compressed)
     blocks = [view[start : ends[start]] for start in starts]
+    made = BytesUnderConstruction(ctbytes)
+    made.view[:BLOSC_HEADER_LENGTH] = view[:BLOSC_HEADER_LENGTH]
     position = BLOSC_HEADER_LENGTH + table.size
     new_starts = []
     for block in blocks:
         new_starts.append(position)
+        made.put(position, block)
         position += len(block)
-    head = compressed[:BLOSC_HEADER_LENGTH]
-    return b"".join((head, table.pack(*new_starts), *blocks))
+    table.pack_into(made.view, BLOSC_HEADER_LENGTH, *new_starts)
+    return made.finish()
 
 
 def _check_whole(compressed: Buffer, known: ChunkHeader | None) -> ChunkHeader:
@@ -290,11 +313,9 @@ def decompress(compressed: Buffer, known: ChunkHeader | None = None) -> bytes:
     `known` is its header, if that has been decoded before. Raises `FormatError` if
     the chunk is damaged or its codec is missing.
     """
-    import blosc
-
     header = _check_whole(compressed, known)
     try:
-        plain: bytes = blosc.decompress(compressed)
+        plain: bytes = own_settings.blosc.decompress(compressed)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
         raise _failure(error, header) from error
     return plain
@@ -309,10 +330,6 @@ def decompress_into(
     the chunk is damaged, its codec is missing, or it does not hold exactly the bytes
     of `destination`; then these may have any value.
     """
-    import ctypes
-
-    import blosc
-
     header = _check_whole(compressed, known)
     if header.nbytes != destination.nbytes:
         raise FormatError(
@@ -322,8 +339,9 @@ def decompress_into(
         )
     if not header.nbytes:
         return
+    ctypes = own_settings.ctypes
     address = ctypes.addressof(ctypes.c_char.from_buffer(destination))
     try:
-        blosc.decompress_ptr(compressed, address)
+        own_settings.blosc.decompress_ptr(compressed, address)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
         raise _failure(error, header) from error

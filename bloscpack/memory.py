@@ -80,14 +80,13 @@ class BytesUnderConstruction:
     def put(self, start: int, data: Buffer) -> None:
         """Copy `data` to `start`; other threads go on meanwhile if that takes long."""
         size = len(data)
-        long = size >= WORTH_NO_COPY and isinstance(data, bytes)
-        if not long or isinstance(self._owner, bytearray):
-            self.view[start : start + size] = data
-            return
-        # Assigning to a view would keep the other threads waiting.
-        assert start + size <= len(self.view)
-        address = (self._owner.value or 0) + BYTES_HEADER + start
-        ctypes.memmove(address, data, size)
+        view = self.view[start : start + size]
+        if size >= WORTH_NO_COPY and isinstance(data, bytes) and len(view) == size:
+            # Assigning to a view would keep the other threads waiting.
+            address = ctypes.addressof(ctypes.c_char.from_buffer(view))
+            ctypes.memmove(address, data, size)
+        else:
+            view[:] = data
 
     def resize(self, nbytes: int) -> None:
         """Make room for another number of bytes; views taken before are void."""

@@ -29,6 +29,8 @@ WINDOW = 3
 # its memory.
 WORTH_A_THREAD = 100e-6
 SLOW_IN_A_ROW = 4
+# Taking the time takes time too.
+QUICK_AT_A_TIME = 32
 
 
 def for_each(
@@ -75,15 +77,16 @@ class _Batches:
         self.ended = False
         self.error: Exception | None = None
 
-    def take(self) -> list[Any]:
+    def take(self, size: int | None = None) -> list[Any]:
         """Return the next items; once there are less than wanted, it has ended."""
+        size = self._size if size is None else size
         taken: list[Any] = []
         try:
             # Not list(islice()), which would lose those in front of an error.
-            taken.extend(islice(self._items, self._size))
+            taken.extend(islice(self._items, size))
         except Exception as error:
             self.error = error
-        self.ended = len(taken) < self._size
+        self.ended = len(taken) < size
         return taken
 
 
@@ -94,13 +97,17 @@ def _do_while_quick(
 ) -> bool:
     """Do what is not worth a thread here; return whether that was everything."""
     slow = 0
+    size = 1
     while not batches.ended:
-        items = batches.take()
+        items = batches.take(size)
         start = perf_counter()
         for item in items:
             _finish(deliver(work(item)))
         enough = perf_counter() - start > WORTH_A_THREAD * len(items)
-        slow = slow + 1 if enough else 0
+        if enough:
+            slow, size = slow + 1, 1
+        else:
+            slow, size = 0, min(2 * size, QUICK_AT_A_TIME)
         if slow == SLOW_IN_A_ROW:
             break
     if batches.error is not None:

@@ -19,7 +19,13 @@ import pytest
 
 import bloscpack
 from bloscpack import headers, log
-from bloscpack.abstract_io import CompressedSink, PlainSink, PlainSource, pack
+from bloscpack.abstract_io import (
+    RUN_TO_COMPRESS,
+    CompressedSink,
+    PlainSink,
+    PlainSource,
+    pack,
+)
 from bloscpack.append import append, append_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.exceptions import (
@@ -697,14 +703,16 @@ def test_room_of_the_metadata_is_written_at_once():
 def test_chunks_are_not_gathered_in_memory(nthreads):
     """Bug 30 of 0.16."""
     ahead = []
+    chunk = bytes(RUN_TO_COMPRESS)  # smaller ones go together
+    size = len(chunk)
 
     def chunks():
-        for i in range(500):
+        for i in range(100):
             ahead.append(i - len(sink.offset_storage))
-            yield b"plain" * 100
+            yield chunk
 
     sink = CompressedFPSink(io.BytesIO())
-    pack(PlainMemorySource(chunks()), sink, 500, 500, 500, nthreads=nthreads)
+    pack(PlainMemorySource(chunks()), sink, 100, size, size, nthreads=nthreads)
     assert max(ahead) <= 4 * nthreads
 
 

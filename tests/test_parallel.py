@@ -221,7 +221,7 @@ def test_what_a_delivery_leaves_is_done_before_the_end(nthreads, quick):
 
 def test_what_deliveries_leave_is_done_on_all_threads_at_a_time():
     barrier = threading.Barrier(2, timeout=30)
-    for_each(range(2), int, lambda result: barrier.wait, 2)
+    for_each(range(2), int, lambda result: barrier.wait, 2, batch=2)
 
 
 @THREADS
