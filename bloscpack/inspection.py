@@ -1,265 +1,64 @@
-"""A damaged file, read with forbearance: what each section says, and what may be lost.
+"""A damaged file: what its sections say, its chunks, and which they are.
 
-Like `frames`, but a check that fails becomes a finding, and reading goes on with what
-is left: a table is found by the chunks that it names, a checksum by the digests.
+The sections are read by `Sections`, the chunks found by `Survey`, sifted and placed;
+here these are put together. A section may be found by the chunks, a checksum by the
+digests.
 """
 
 from __future__ import annotations
 
-import struct
-from array import array
 from itertools import pairwise
 
-from . import metadata as metadata_section
-from . import offsets as offset_table
-from .checksums import CHECKSUMS, CHECKSUMS_LOOKUP
-from .constants import (
-    BLOSCPACK_HEADER_LENGTH,
-    MAGIC,
-    METADATA_HEADER_LENGTH,
-    OFFSET_LENGTH,
-)
-from .exceptions import FormatError, FormatVersionMismatch, NotReadable
-from .findings import Findings
-from .headers import (
-    HEADER_LENGTHS,
-    HEADER_V2_V3,
-    OPTION_OFFSETS,
-    BloscpackHeader,
-    MetadataHeader,
-    decode_header,
-)
+from .checksums import CHECKSUMS
+from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
+from .known import Known
 from .offsets import FREE
-from .placing import Known, place
-from .salvage import MARK, Content, Survey, find_checksum
-from .serializers import SERIALIZERS_LOOKUP
+from .placing import place
+from .salvage import Survey, find_checksum
+from .sections import Sections
+from .sifting import sift
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from .checksums import Hash
-    from .salvage import Chain
+    from .examiner import Content
+    from .headers import BloscpackHeader
+    from .salvage import Broken, Chain
 
-# What is looked through at a time.
-PIECE = 2**20
-# A table is looked for in so many bytes in front of a chunk.
-TABLE_LOOKED_FOR = 2**26
 # A number of chunks is believed, without a table, up to so many, or so many for each
 # that is found: 2**62 chunks would keep `recover` busy.
 BELIEVED_ALWAYS = 2**16
 BELIEVED_PER_CHUNK = 1000
-# No chunk and its digest take as much.
-LARGEST = 2**31 + 2**10
-# Plain sizes that are tried as that of all chunks.
-SIZES_TRIED = 16
+# So many chains are tried as what a table names.
+CHAINS_TRIED = 16
+# So many places without the chunk that should be there are looked at.
+BROKEN_KEPT = 1000
 
 
-class Inspection:
+class Inspection(Sections):
     """A file taken apart; enter `chunks.own_settings` first.
 
-    ``header`` is None if it is lost; ``metadata_header`` is None if there are no
-    metadata or they are lost, and ``metadata_lost`` says which; ``metadata_stored`` is
-    their text as it is stored. ``table`` are the entries in use, at ``table_at``;
-    ``free`` is the number of free ones. ``base`` is where chunks may begin and
-    ``first`` where the first one should be, if that is known; ``announced`` is what
-    header and metadata say of that.
+    ``announced`` is where header and metadata say that the first chunk should be,
+    ``survey`` has the chunks, ``places`` their numbers, and ``broken`` tells where one
+    should be and is not.
 
     Raises `NotReadable` for what is no Bloscpack file.
     """
 
     def __init__(self, content: Content, nthreads: int) -> None:
-        self.content = content
-        self.findings = Findings()
-        self.header: BloscpackHeader | None = None
-        self.metadata: Any = None
-        self.metadata_header: MetadataHeader | None = None
-        self.metadata_lost = False
-        self.metadata_stored = b""
-        self.table: Sequence[int] = ()
-        self.table_at = 0
-        self.free: int | None = None
-        self.base = 0
-        self.first: int | None = None
-        self._unchecked = False
+        super().__init__(content)
         self._nthreads = nthreads
-        unreadable = self._read_header()
-        self._read_sections()
         self.announced = self.first
         self.survey = self._search()
         self.checksum = self.survey.checksum
-        if unreadable is not None and not self.survey.chains:
-            raise unreadable
+        if self.unreadable is not None and not self.survey.chains:
+            raise self.unreadable
         self._mend()
         self.known = self._known()
+        self._sift()
+        self.known.torn = self._is_torn()
         self.places = place(self.survey.chains, self.known)
-
-    @property
-    def clean(self) -> bool:
-        """Whether all chunks follow each other from where the first one should be."""
-        chains = self.survey.chains
-        return (
-            len(chains) == 1
-            and chains[0].start == self.first
-            and not chains[0].bad
-            and not self.survey.broken
-        )
-
-    # The header
-
-    def _read_header(self) -> NotReadable | None:
-        """Read the header; return what would be raised if there are no chunks."""
-        prefix = self.content.read(0, BLOSCPACK_HEADER_LENGTH)
-        try:
-            self.header = _decode_header(prefix)
-        except FormatError as error:
-            kind = "header"
-            unreadable = error if isinstance(error, NotReadable) else None
-            if isinstance(error, FormatVersionMismatch):
-                kind = "layout"
-            elif not prefix.startswith(MAGIC):
-                kind = "magic"
-            elif unreadable is not None:
-                kind, unreadable = "truncated", None
-            self.findings.add("header", kind, error.message, offset=error.offset or 0)
-            # Damaged as it is, it may still say that there are no digests.
-            self._unchecked = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
-            return unreadable
-        self.base = HEADER_LENGTHS[self.header.format_version]
-        self._check_header(self.header, prefix)
-        return None
-
-    def _check_header(self, header: BloscpackHeader, prefix: bytes) -> None:
-        findings = self.findings
-        layout = header.format_version
-        if not header.checksum_impl.size:
-            findings.note(
-                "header",
-                "no-checksum",
-                "there are no digests: only what Blosc can't decompress is noticed",
-                offset=0 if layout < 2 else 6,
-            )
-        if layout == 2:
-            options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
-            if options & ~OPTION_OFFSETS or reserved:
-                findings.note("header", "reserved", "reserved bytes are not zero")
-        if layout < 3:
-            return
-        if not header.offsets and header.max_app_chunks:
-            findings.add(
-                "header",
-                "header",
-                "expected no free entries where there is no offset table, found '%d'"
-                % header.max_app_chunks,
-                offset=24,
-            )
-        if header.nchunks == 1 and header.chunk_size != header.last_chunk:
-            findings.note(
-                "header",
-                "size",
-                "expected the size '%d' of the only chunk as chunk size, found '%d'"
-                % (header.last_chunk, header.chunk_size),
-                offset=8,
-            )
-
-    # Metadata and offset table
-
-    def _read_sections(self) -> None:
-        header = self.header
-        if header is None:
-            return
-        end: int | None = self.base
-        if header.metadata:
-            end = self.read_metadata(self.base)
-            self.metadata_lost = self.metadata_header is None
-        if end is None:
-            return
-        self.first = end
-        if header.offsets and header.nchunks != -1:
-            self._read_table(end, header)
-
-    def read_metadata(self, start: int) -> int | None:
-        """Read the metadata section; return where it ends, None if nobody can tell."""
-        findings, content = self.findings, self.content
-        where = {"offset": start, "extent": (start, start + METADATA_HEADER_LENGTH)}
-        try:
-            header = MetadataHeader.decode(content.read(start, METADATA_HEADER_LENGTH))
-            metadata_section.check_header(header)
-        except FormatError as error:
-            message = error.message
-            if content.read(start, 1) in (b"{", b"["):
-                message += "; some states of the development tree wrote bare text here"
-            findings.add("metadata", "metadata-header", message, **where)
-            return None
-        end = start + metadata_section.section_size(header)
-        where["extent"] = start, end
-        if end > content.size:
-            findings.add(
-                "metadata",
-                "truncated",
-                "the file ends too early: expected metadata of '%d' bytes, found '%d'"
-                % (end - start, content.size - start),
-                **where,
-            )
-            return None
-        text_at = start + METADATA_HEADER_LENGTH
-        stored = content.read(text_at, header.meta_comp_size)
-        room_at, room_end = text_at + len(stored), text_at + header.max_meta_size
-        checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
-        digest, expected = content.read(room_end, checksum.size), checksum(stored)
-        if digest != expected:
-            findings.add(
-                "metadata",
-                "digest",
-                "expected the digest %r (%s), found %r"
-                % (expected, checksum.name, digest),
-                **where,
-            )
-        else:
-            self.base = end
-        try:
-            self.metadata = metadata_section.decode(header, stored, expected)
-            self.metadata_header, self.metadata_stored = header, stored
-        except FormatError as error:
-            findings.add("metadata", "metadata", error.message, **where)
-        if not self.is_filled(room_at, room_end, b"\0"):
-            findings.note(
-                "metadata",
-                "room",
-                "the room behind the text is not zero",
-                offset=room_at,
-                extent=(room_at, room_end),
-            )
-        return end
-
-    def is_filled(self, start: int, stop: int, byte: bytes) -> bool:
-        """Return whether there is nothing but `byte` from `start` to `stop`."""
-        for position in range(start, stop, PIECE):
-            data = self.content.read(position, min(PIECE, stop - position))
-            if data.count(byte) != len(data):
-                return False
-        return True
-
-    def _read_table(self, start: int, header: BloscpackHeader) -> None:
-        used = OFFSET_LENGTH * header.nchunks
-        free = OFFSET_LENGTH * header.max_app_chunks
-        self.first = start + used + free
-        if self.first > self.content.size:
-            self.findings.add(
-                "offsets",
-                "truncated",
-                "the file ends too early: expected an offset table of '%d' bytes, "
-                "found '%d'" % (used + free, self.content.size - start),
-                offset=start,
-                extent=(start, self.content.size),
-            )
-            self.first = None
-            return
-        self.table_at, self.free = start, header.max_app_chunks
-        self.table = array("q", offset_table.decode(self.content.read(start, used)))
-
-    # Chunks
+        self.broken = self._broken()
 
     def _search(self) -> Survey:
         header = self.header
@@ -268,7 +67,7 @@ class Inspection:
         checksum = header.checksum_impl
         survey = self._survey(checksum)
         if not survey.chains or (not checksum.size and len(survey.chains) > 1):
-            found = find_checksum(self.content, BLOSCPACK_HEADER_LENGTH)
+            found = find_checksum(self.content, 0)
             if found is not None and found is not checksum:
                 self.findings.add(
                     "header",
@@ -283,104 +82,82 @@ class Inspection:
     def _search_without_header(self) -> Survey:
         checksum = find_checksum(self.content, self.base)
         survey = self._survey(checksum or CHECKSUMS[0])
-        if checksum is None and not self._unchecked:
+        if checksum is None and not self.unchecked:
             # There may be no checksum, or no chunk that is intact. Where there is none,
             # chunks touch each other or the end of the file.
+            stops = {self.content.size, *(chain.start for chain in survey.chains)}
             touching = any(
-                len(chain) > 1 or chain.stop == self.content.size
-                for chain in survey.chains
+                len(chain) > 1 or chain.stop in stops for chain in survey.chains
             )
             survey.chains = survey.chains if touching else []
         return survey
 
     def _survey(self, checksum: Hash) -> Survey:
-        """Find the chunks, first those of the sizes that the header tells."""
-        header, limit = self.header, None
-        sizes: tuple[int, ...] = ()
-        if header is not None:
-            limit = header.nchunks if header.nchunks != -1 else None
-            if header.format_version >= 2 and -1 not in (
-                header.chunk_size,
-                header.last_chunk,
-            ):
-                sizes = header.chunk_size, header.last_chunk
-        for wanted in (sizes, ()) if sizes else ((),):
-            survey = Survey(self.content, checksum, self.table, wanted, self._nthreads)
-            survey.run(self.first, self.base, limit)
-            if any(chain.sizes[0] in wanted for chain in survey.chains):
-                break
-        if header is None or (sizes and not wanted):
-            _drop_foreign(survey)
+        header, limit, first = self.header, None, self.first
+        if header is not None and header.nchunks != -1:
+            limit = header.nchunks
+        if self.table and self.table[0] not in (first, FREE):
+            first = None
+        survey = Survey(self.content, checksum, self._nthreads)
+        survey.run(first, 0, limit, self._is_whole)
         return survey
+
+    def _is_whole(self, chain: Chain) -> bool:
+        """Return whether as many chunks as the header says are all that there are.
+
+        Bytes behind them are no part of the file then: releases up to 0.16.0 left some
+        there when they made the last chunk shorter.
+        """
+        header, last = self.header, self.header and self.header.last_chunk
+        if chain.stop == self.content.size:
+            return True
+        if self.table:
+            return chain.offsets == self.table and last in (-1, chain.sizes[-1])
+        # Only files with a table can have been appended to.
+        behind = self.content.read(chain.stop, len(MAGIC))
+        return header is not None and behind == MAGIC
 
     def _mend(self) -> None:
         """Look for sections that are not where they should be."""
         chains = self.survey.chains
-        if not chains or self.clean:
+        starts = [chain.start for chain in chains[:CHAINS_TRIED]]
+        if not chains or self.first in starts:
             return
-        if self.first in {chain.start for chain in chains}:
-            return
-        before = self.table, self.first
-        if self._find_table(chains[0].start) and before != (self.table, self.first):
-            self.survey = self._survey(self.checksum)
+        if not self.is_right_for(starts):
+            any(self.find_table(start) for start in starts)
         header = self.header
         if self.metadata_header is None and not (header and header.metadata):
-            self._find_metadata(BLOSCPACK_HEADER_LENGTH)
+            self.find_metadata(BLOSCPACK_HEADER_LENGTH)
 
-    def _find_table(self, offset: int) -> bool:
-        """Find the offset table by an entry; return whether there is another one.
+    def _sift(self) -> None:
+        """Leave the chunks that are no part of others, and note what is damaged."""
+        survey, known = self.survey, self.known
+        survey.chains = sift(
+            survey.chains, known, self.checksum.size, survey.trail, survey.fills
+        )
 
-        It ends where its first entry says that the first chunk begins, and all entries
-        behind those in use are free.
-        """
-        start = max(BLOSCPACK_HEADER_LENGTH, offset - TABLE_LOOKED_FOR)
-        region = self.content.read(start, offset - start)
-        at = region.find(struct.pack("<q", offset))
-        first = offset
-        while at >= 0:
-            entries = _table_in(region, at, first - start)
-            if entries and first == self.first:
-                return False  # it is where the header says
-            if entries:
-                self.table_at, self.first = start + at, first
-                self.free = (first - self.table_at) // OFFSET_LENGTH - len(entries)
-                # The first free entry may be damaged too.
-                while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST:
-                    entries, self.free = entries[:-1], self.free + 1
-                self.table = array("q", entries)
-                return True
-            # The entry may be that of a later chunk.
-            at -= OFFSET_LENGTH
-            before = struct.unpack_from("<q", region, at)[0] if at >= 0 else 0
-            if not start + at < before < first:
-                break
-            first = before
-        return False
-
-    def _find_metadata(self, start: int) -> None:
-        """Take metadata that no header speaks of, if there are any."""
-        if self.content.read(start, 4) not in SERIALIZERS_LOOKUP:
-            return
-        known = self.findings
-        self.findings = Findings()
-        self.read_metadata(start)
-        found, self.findings = self.findings, known
-        if found.nerrors:
-            self.metadata, self.metadata_header = None, None
-        elif self.header is not None:
-            known.add(
-                "header",
-                "options",
-                "there are metadata, but the header does not announce them",
-                offset=5,
-            )
+    def _broken(self) -> list[Broken]:
+        """Return where a chunk should be and none is, with what is wrong there."""
+        survey = self.survey
+        broken: list[Broken] = []
+        end = self.first
+        for chain in [*survey.chains, None]:
+            stop = self.content.size if chain is None else chain.start
+            if end is not None and end < stop:
+                for place in survey.trail(end, stop):
+                    if len(broken) == BROKEN_KEPT:
+                        return broken
+                    survey.explain(place)
+                    broken.append(place)
+            end = chain.stop if chain is not None else None
+        return broken
 
     def _agrees(self, header: BloscpackHeader) -> bool:
         """Return whether the chunks do not say that the header is another one's."""
         chains = self.survey.chains
-        if self.survey.beyond:
-            return False
         if header.format_version < 2 or not chains or self.first == chains[0].start:
+            return True
+        if self.has_table:
             return True
         sizes = header.chunk_size, header.last_chunk
         return -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
@@ -390,6 +167,8 @@ class Inspection:
         nchunks = None
         if header is not None and header.nchunks != -1 and self._agrees(header):
             nchunks = header.nchunks
+        twice = nchunks is not None and nchunks == len(self.table)
+        twice = twice and bool(self.table) and self.table[-1] != FREE
         if self.table and self.first is not None:
             nchunks = len(self.table)
         found = sum(map(len, survey.chains))
@@ -397,59 +176,72 @@ class Inspection:
         if nchunks is not None and nchunks > max(believed, len(self.table)):
             nchunks = None
         base = self.base or BLOSCPACK_HEADER_LENGTH
-        return Known(self.table, self.first, nchunks, base, self.content.size)
-
-
-def _decode_header(prefix: bytes) -> BloscpackHeader:
-    """Return the header; layout 0 is one only if a chunk follows it."""
-    header = decode_header(prefix)
-    if header.format_version == 0 and not prefix.startswith(MARK, HEADER_LENGTHS[0]):
-        raise FormatVersionMismatch(
-            "expected a layout from 1 to 3, found '0'", section="header", offset=4
+        return Known(
+            self.table,
+            self.first,
+            nchunks,
+            base,
+            self.content.size,
+            *self._plain_sizes(),
+            twice,
         )
-    return header
 
+    def _is_torn(self) -> bool:
+        """Return whether the file ends within a chunk, behind those that were found."""
+        size, chains = self.content.size, self.survey.chains
+        trail = self.survey.trail(chains[-1].stop, size) if chains else []
+        return bool(trail) and (trail[-1].stop or 0) > size
 
-def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
-    """Return the entries in use from `start` to `stop`, none if that is no table."""
-    length, rest = divmod(stop - start, OFFSET_LENGTH)
-    if rest or length < 1:
-        return ()
-    (last,) = struct.unpack_from("<q", region, stop - OFFSET_LENGTH)
-    if last != FREE and length > 1 and last <= stop:
-        return ()
-    entries: tuple[int, ...] = struct.unpack_from("<%dq" % length, region, start)
-    used = entries.index(FREE) if FREE in entries else length
-    # Some may be damaged.
-    nfree = entries.count(FREE)
-    rising = sum(start < a < b for a, b in pairwise(entries[:used]))
-    if 4 * nfree < 3 * (length - used) or 3 * rising < 2 * (used - 1):
-        return ()
-    return entries[:used]
+    def _plain_sizes(self) -> tuple[int | None, int | None]:
+        """Return the plain sizes of the chunks and of the last one, None if any.
 
+        In a file all but the last have the same. What most bytes are in is believed
+        more than the header.
+        """
+        header, survey = self.header, self.survey
+        chains = survey.chains
+        if header is not None and (
+            header.format_version < 2 or header.chunk_size == -1
+        ):
+            return None, None
+        counts: dict[int, int] = {}
+        for chain in chains:
+            for size in {*chain.sizes}:
+                nbytes = size * chain.sizes.count(size)
+                counts[size] = counts.get(size, 0) + nbytes
+        if not counts:
+            return None, None
+        usual = max(counts, key=lambda size: counts[size])
+        if header is None:
+            return usual, chains[-1].sizes[-1]
+        last = None if header.last_chunk == -1 else header.last_chunk
+        full = header.chunk_size
+        if full in counts and usual in (full, last):
+            return full, last
+        if self._confirms(full):
+            return full, last
+        # A damaged first chunk may still confirm it, or the table.
+        first = survey.trail(self.first, self.first + 1) if self.first else ()
+        if any(broken.nbytes == full for broken in first) or self._has_none_of(chains):
+            return full, last
+        if last is not None and all(chain.sizes[-1] != last for chain in chains):
+            last = chains[-1].sizes[-1]
+        return usual, last
 
-def _drop_foreign(survey: Survey) -> None:
-    """Take out chains of other chunk sizes than most of the file has.
+    def _confirms(self, full: int) -> bool:
+        """Return whether a good chunk other than the last has that plain size."""
+        end = self.content.size
+        for chain in self.survey.chains:
+            stop = len(chain) - (chain.stop == end)
+            if full in chain.sizes[:stop]:
+                return True
+        return False
 
-    In a file all chunks but the last have the same. Others are parts of damaged chunks
-    that look like chunks, as when somebody packed a packed file.
-    """
-    counts: dict[int, int] = {}
-    for chain in survey.chains:
-        for size in {*chain.sizes}:
-            counts[size] = counts.get(size, 0) + chain.sizes.count(size)
-    common = sorted(counts, key=counts.__getitem__)[-SIZES_TRIED:]
-    fitting = [_of_size(survey.chains, size) for size in common]
-    survey.chains = max(
-        fitting, key=lambda chains: sum(c.stop - c.start for c in chains), default=[]
-    )
-
-
-def _of_size(chains: list[Chain], size: int) -> list[Chain]:
-    """Return the chains of chunks of `size` plain bytes; the last may have less."""
-    return [
-        chain
-        for chain in chains
-        if chain.sizes[:-1].count(size) == len(chain) - 1
-        and (chain.sizes[-1] == size or chain is chains[-1])
-    ]
+    def _has_none_of(self, chains: list[Chain]) -> bool:
+        """Return whether the table knows none of these chunks, moved or not."""
+        places = {*self.table}
+        extents = {stop - start for start, stop in pairwise(self.table)}
+        return self.has_table and not any(
+            chain.start in places or chain.stop_of(0) - chain.start in extents
+            for chain in chains
+        )

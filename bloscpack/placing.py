@@ -1,207 +1,277 @@
 """Which chunk is which: numbers for chunks that were found between damage.
 
 Pure: chains of chunks and what the file says in, numbers out. The offset table tells
-where the chunks were; where it can't, the end of the file does, and at last the bytes
-that lie in between. What is no more than likely is marked so.
+where the chunks were, the headers of damaged chunks how many lie in between, the end of
+the file where the last one is, and at last the bytes how many are likely. `certain` is
+what two of these tell alike.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
+    from .known import Known
     from .salvage import Chain
 
-# Chunks of a chain whose sizes are compared with the table.
+# Chunks of a chain whose places are looked for in the table.
 COMPARED = 16
-# Entries of the table that are looked at for a chain that has been moved, either way.
-NEARBY = 2000
+# Of places in the table with the extents of a chain's chunks so many are looked at.
+MOST_ALIKE = 100
 
 
 class Places:
     """The number of each chain's first chunk, and how many chunks there have to be.
 
-    ``certain`` is False where a number or the count is only likely.
+    ``certain`` is False where a number or the count is only likely; ``unsure`` is which
+    chain is the first with such a number.
     """
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.nchunks = 0
         self.certain = True
+        self.unsure: int | None = None
 
 
-class Known:
-    """What a file says of its chunks: positions and sizes in bytes.
+class _Witness:
+    """What tells a number.
 
-    ``table`` are the offsets; ``first`` is where the first chunk should be, ``nchunks``
-    how many there should be, both None if nobody knows. ``base`` is where chunks may
-    begin, ``size`` the end of the file.
+    ``sure`` if it is beyond doubt, ``vague`` if others would do as well; ``placed`` if
+    it is the table that has the place.
     """
 
-    def __init__(
-        self,
-        table: Sequence[int],
-        first: int | None,
-        nchunks: int | None,
-        base: int,
-        size: int,
-    ) -> None:
-        self.table = table
-        self.first = first
-        self.nchunks = nchunks
-        self.base = base
-        self.size = size
-        self._order: list[int] | None = None
+    def __init__(self, sure: bool, vague: bool = False, placed: bool = False) -> None:
+        self.sure = sure
+        self.vague = vague
+        self.placed = placed
 
-    def number_of(self, offset: int) -> int | None:
-        """Return the number of the chunk that the table has at `offset`."""
-        if self._order is None:
-            self._order = sorted(range(len(self.table)), key=self.table.__getitem__)
-        i = bisect_left(self._order, offset, key=self.table.__getitem__)
-        if i < len(self._order) and self.table[self._order[i]] == offset:
-            return self._order[i]
-        return None
+    def confirm(self, other: _Witness) -> None:
+        """Take it that both tell the same."""
+        vague = self.vague or other.vague or (self.placed and other.placed)
+        if self is not other and not vague:
+            self.sure = other.sure = True
+
+
+class _Number:
+    """The number of a chain's first chunk, and what tells it."""
+
+    def __init__(self, value: int, witness: _Witness) -> None:
+        self.value = value
+        self.witness = witness
+
+
+if TYPE_CHECKING:
+    Numbers = list[_Number | None]
 
 
 def place(chains: list[Chain], known: Known) -> Places:
     """Return the places of all chains; those with too many chunks are taken out."""
     places = Places()
     exact = [_by_table(chain, known) for chain in chains]
+    _cut_off(chains, exact, known)
     _drop_surplus(chains, exact, known)
-    numbers = _increasing(chains, exact, known, places)
     if not chains:
         places.nchunks = known.nchunks or 0
-        places.certain = known.nchunks is not None
+        places.certain = known.nchunks is not None or known.first == known.size
         return places
-    end = chains[-1].stop
-    if numbers[-1] is None and known.nchunks is not None and end == known.size:
-        from_end = known.nchunks - len(chains[-1])
-        if from_end >= _least(chains, numbers, len(chains) - 1):
-            numbers[-1] = from_end
-    _fill_in(chains, numbers, known, places)
-    count = places.numbers[-1] + len(chains[-1])
-    if known.nchunks is not None and known.nchunks >= count:
-        places.nchunks = known.nchunks
-    else:
-        # What lies behind the last one may have been one more.
-        places.nchunks = count + bool(known.nchunks is None and end < known.size)
-        places.certain = places.certain and end == known.size
+    numbers = _increasing(chains, exact)
+    _by_sizes(chains, numbers, known)
+    _by_links(chains, numbers)
+    _by_end(chains, numbers, known)
+    _by_links(chains, numbers)
+    _confirm_in_front(numbers)
+    for i, number in enumerate(_fill_in(chains, numbers, known)):
+        places.numbers.append(number.value)
+        if places.certain and not number.witness.sure:
+            places.certain, places.unsure = False, i
+    _count(chains, places, known)
     return places
 
 
-def _by_table(chain: Chain, known: Known) -> int | None:
-    """Return the number of a chain's first chunk, if the table names its place."""
+def _by_table(chain: Chain, known: Known) -> _Number | None:
+    """Return the number of a chain that lies where the table says."""
+    table = known.table
     if chain.start == known.first:
-        return 0
+        return _Number(0, _Witness(True))
     for i, offset in enumerate(chain.offsets[:COMPARED]):
         number = known.number_of(offset)
-        if number is not None and number >= i:
-            return number - i
+        if number is None or number < i:
+            continue
+        # One place may agree by chance, but hardly the next one too.
+        stop = chain.stop_of(i)
+        if number + 1 < len(table):
+            # If chunks are of one extent, it may have been moved by some of these.
+            extent = stop - offset
+            sure = table[number + 1] == stop and len(known.of_extent(extent)) == 1
+        else:
+            sure = stop == known.size and chain.sizes[i] == known.last != known.full
+        return _Number(number - i, _Witness(sure, placed=True))
     return None
 
 
-def _by_sizes(chain: Chain, known: Known, least: int) -> tuple[int | None, bool]:
-    """Return the number of the chunk in the table that has the sizes of this chain's.
+def _cut_off(chains: list[Chain], exact: Numbers, known: Known) -> None:
+    """Take out what lies behind the last chunk, as header and table tell alike.
 
-    If several have, that which has been moved least. Numbers start at `least`. Also
-    returns whether it is the only one.
+    Releases up to 0.16.0 left the end of a longer last chunk there. If the last chunk
+    has another size than the header says, it may have been appended to.
     """
-    table = known.table
-    compared = min(len(chain), COMPARED)
-    sizes = [chain.stop_of(i) - chain.offsets[i] for i in range(compared)]
-    middle = bisect_left(table, chain.start)
-    highest = len(table) - len(chain)
-    found = None
-    near = range(max(least, middle - NEARBY), min(highest, middle + NEARBY) + 1)
-    for number in sorted(near, key=lambda i: abs(table[i] - chain.start)):
-        # The last chunk's size is not in the table.
-        stop = min(number + compared, len(table) - 1)
-        told = [table[i + 1] - table[i] for i in range(number, stop)]
-        at_end = number == highest and chain.stop == known.size
-        if (told or at_end) and told == sizes[: len(told)]:
-            if found is not None:
-                return found, False
-            found = number
-    return found, True
+    if not known.twice:
+        return
+    count = 0
+    for i, (chain, number) in enumerate(zip(chains, exact, strict=True)):
+        linked = chain.link is not None and chain.sure
+        if number is None or not linked or number.value != count + (chain.link or 0):
+            return
+        count = number.value + len(chain)
+        length = len(known.table) - number.value
+        if 0 < length <= len(chain) and chain.sizes[length - 1] == known.last:
+            chain.split(length)
+            del chains[i + 1 :], exact[i + 1 :]
+            return
 
 
-def _drop_surplus(chains: list[Chain], exact: list[int | None], known: Known) -> None:
+def _drop_surplus(chains: list[Chain], exact: Numbers, known: Known) -> None:
     """Take out chains, if there are more chunks than there can be.
 
-    They are parts of damaged chunks that look like chunks. Those at the place of the
-    first chunk, in the table, or at the end of the file stay.
+    Those that may be parts of damaged chunks go, unless they are in the table or at the
+    end of the file.
     """
-    surplus = sum(map(len, chains)) - (known.nchunks or 0)
-    if known.nchunks is None:
+    if known.nchunks is None or not known.table:
         return
+    surplus = sum(map(len, chains)) - known.nchunks
+    gone = set()
     for i in sorted(range(len(chains)), key=lambda i: len(chains[i])):
+        chain = chains[i]
         if surplus <= 0:
             break
-        chain = chains[i]
-        if exact[i] is None and chain.stop != known.size:
+        if exact[i] is None and chain.weak and chain.stop != known.size:
             surplus -= len(chain)
-            exact[i] = -1
-    kept = [i for i in range(len(chains)) if exact[i] != -1]
+            gone.add(i)
+    kept = [i for i in range(len(chains)) if i not in gone]
     chains[:] = [chains[i] for i in kept]
     exact[:] = [exact[i] for i in kept]
 
 
-def _least(chains: list[Chain], numbers: Sequence[int | None], i: int) -> int:
-    """Return the least number that chain `i` can have."""
-    least = 0
-    for chain, number in zip(chains[:i], numbers, strict=False):
-        least = (least if number is None else number) + len(chain)
-    return least
+def _highest(chains: list[Chain], numbers: Numbers, limit: int | None) -> list[int]:
+    """Return the highest number that each chain can have for those behind it."""
+    highest = 2**63 if limit is None else limit
+    found = []
+    for chain, number in zip(reversed(chains), reversed(numbers), strict=True):
+        highest -= len(chain)
+        found.append(highest)
+        if number is not None:
+            highest = min(highest, number.value)
+    return found[::-1]
 
 
-def _increasing(
-    chains: list[Chain], exact: list[int | None], known: Known, places: Places
-) -> list[int | None]:
-    """Return numbers from the table, None where it has none or contradicts itself."""
-    numbers: list[int | None] = []
+def _increasing(chains: list[Chain], exact: Numbers) -> Numbers:
+    """Return numbers from the table, None where it contradicts itself."""
+    sure = [n if n is not None and n.witness.sure else None for n in exact]
+    numbers: Numbers = []
     least = 0
-    for i, (chain, number) in enumerate(zip(chains, exact, strict=True)):
-        if number is None and known.table:
-            number, only = _by_sizes(chain, known, least)
-            places.certain = places.certain and only
-        if number is None and i and chain.start == chains[i - 1].stop:
-            before = numbers[-1]
-            number = None if before is None else before + len(chains[i - 1])
-        if number is not None and number < least:
+    highest = _highest(chains, sure, None)
+    for i, number in enumerate(exact):
+        if number is not None and not least <= number.value <= highest[i]:
             number = None
         numbers.append(number)
-        least = (least if number is None else number) + len(chain)
+        least = (least if number is None else number.value) + len(chains[i])
     return numbers
 
 
-def _fill_in(
-    chains: list[Chain], numbers: list[int | None], known: Known, places: Places
-) -> None:
-    """Guess the numbers that are missing from the bytes between the chains."""
+def _by_sizes(chains: list[Chain], numbers: Numbers, known: Known) -> None:
+    """Find chains that have been moved by the extents of their chunks in the table.
+
+    If several places have these, that from which it has been moved least.
+    """
+    table, least = known.table, 0
+    highest = _highest(chains, numbers, len(table))
+    for i, chain in enumerate(chains):
+        number, start = numbers[i], chain.start
+        if number is None and table:
+            alike = [*islice(known.alike(chain, least, highest[i] + 1), MOST_ALIKE)]
+            if len(alike) == MOST_ALIKE:
+                # The extents tell nothing; most likely it has not been moved far.
+                first = max(least, bisect_left(table, start) - MOST_ALIKE // 2)
+                near = known.alike(chain, first, highest[i] + 1)
+                alike = [*islice(near, MOST_ALIKE)] or alike
+            if alike:
+                sure = len(alike) == 1 and known.is_sound
+                value = min(alike, key=lambda n: abs(table[n] - start))
+                numbers[i] = number = _Number(value, _Witness(sure, not sure))
+        least = (least if number is None else number.value) + len(chain)
+
+
+def _by_links(chains: list[Chain], numbers: Numbers) -> None:
+    """Go on counting where headers of damaged chunks lead from chain to chain."""
+    for i in range(1, len(chains)):
+        before, number, chain = numbers[i - 1], numbers[i], chains[i]
+        if chain.link is None or before is None:
+            continue
+        value = before.value + len(chains[i - 1]) + chain.link
+        if number is None:
+            witness = before.witness if chain.sure else _Witness(False)
+            numbers[i] = _Number(value, witness)
+        elif number.value == value and chain.sure:
+            number.witness.confirm(before.witness)
+    for i in range(len(chains) - 1, 0, -1):
+        number, chain = numbers[i], chains[i]
+        if chain.link is None or number is None or numbers[i - 1] is not None:
+            continue
+        value = number.value - len(chains[i - 1]) - chain.link
+        if value >= 0:
+            witness = number.witness if chain.sure else _Witness(False)
+            numbers[i - 1] = _Number(value, witness)
+
+
+def _by_end(chains: list[Chain], numbers: Numbers, known: Known) -> None:
+    """Count backward from the end of the file, if the last chunk ends there."""
+    chain, number = chains[-1], numbers[-1]
+    if known.nchunks is None or chain.stop != known.size:
+        return
+    value = known.nchunks - len(chain)
+    is_last = known.last not in (None, known.full) and chain.sizes[-1] == known.last
+    if number is not None and number.value == value:
+        number.witness.confirm(_Witness(False))
+    if number is not None and (number.witness.sure or not is_last):
+        return
+    least = 0
+    for other, before in zip(chains[:-1], numbers, strict=False):
+        least = (least if before is None else before.value) + len(other)
+    if value >= least:
+        numbers[-1] = _Number(value, _Witness(known.twice and is_last))
+
+
+def _confirm_in_front(numbers: Numbers) -> None:
+    """Believe the table in front of a chunk that has not been moved."""
+    unmoved = False
+    for number in reversed(numbers):
+        if number is not None and number.witness.placed:
+            unmoved = unmoved or number.witness.sure
+            number.witness.sure = unmoved
+
+
+def _fill_in(chains: list[Chain], numbers: Numbers, known: Known) -> Iterator[_Number]:
+    """Yield all numbers; those missing are guessed from the bytes in between."""
     nfound = sum(map(len, chains))
     mean = sum(c.stop - c.start for c in chains) / nfound
     end, next_number = known.base, 0
-    for i, (chain, number) in enumerate(zip(chains, numbers, strict=True)):
-        if number is None:
+    highest = _highest(chains, numbers, known.nchunks)
+    for i, chain in enumerate(chains):
+        number = numbers[i]
+        if number is None or number.value < next_number:
             gap = chain.start - end
             lost = max(1, round(gap / mean)) if i and gap else 0
             if i == 0:
                 lost = _lost_in_front(chain, known, nfound, mean)
-            later = [(j, n) for j, n in enumerate(numbers) if j > i and n is not None]
-            highest = known.nchunks
-            between = len(chain)
-            if later:
-                highest = later[0][1]
-                between = sum(len(c) for c in chains[i : later[0][0]])
-            if highest is not None:
-                lost = max(0, min(lost, highest - between - next_number))
-            number = next_number + lost
-            places.certain = False
-        places.numbers.append(number)
-        end, next_number = chain.stop, number + len(chain)
+            lost = max(0, min(lost, highest[i] - next_number))
+            number = _Number(next_number + lost, _Witness(False))
+        yield number
+        end, next_number = chain.stop, number.value + len(chain)
 
 
 def _lost_in_front(chain: Chain, known: Known, nfound: int, mean: float) -> int:
@@ -215,3 +285,35 @@ def _lost_in_front(chain: Chain, known: Known, nfound: int, mean: float) -> int:
         room = chain.start - known.first
         entries = 0
     return max(0, round(room / (mean + entries)))
+
+
+def _count(chains: list[Chain], places: Places, known: Known) -> None:
+    """Set how many chunks there have to be."""
+    last = chains[-1]
+    count = places.numbers[-1] + len(last)
+    to_end = last.stop == known.size
+    if known.nchunks is None:
+        # What lies behind the last one may have been one more.
+        places.nchunks = count + (not to_end)
+        places.certain = places.certain and to_end
+        return
+    is_last = to_end and known.last not in (None, known.full)
+    is_last = is_last and last.sizes[-1] == known.last
+    if is_last and known.nchunks > count and not known.twice and places.certain:
+        # The header says more, but the last chunk is there, and all in front of it.
+        places.nchunks, places.certain = count, False
+        return
+    places.nchunks = max(known.nchunks, count)
+    if known.table and not known.twice:
+        places.certain = False  # an entry in front may be lost
+    extent = last.stop_of(0) - last.start
+    shorter = not known.table or known.size <= known.table[-1]
+    shorter = shorter and not known.torn
+    if count < known.nchunks and shorter and len(known.of_extent(extent)) > 1:
+        places.certain = False  # some may be missing that are as long as these
+    if is_last and count != known.nchunks:
+        places.certain = False
+    if count == known.nchunks and known.last not in (None, last.sizes[-1]):
+        places.certain = False  # somebody may have been about to append
+    if known.nchunks < count or (known.nchunks > count and not known.twice):
+        places.certain = False

@@ -9,332 +9,30 @@ from __future__ import annotations
 
 import os
 
-from . import metadata as metadata_section
 from .abstract_io import effective_nthreads
-from .args import BloscArgs, MetadataArgs
-from .checksums import CHECKSUMS_LOOKUP
-from .chunks import MAX_RATIOS, check_digest, compress, own_settings
-from .constants import BLOSCPACK_HEADER_LENGTH
-from .defaults import DEFAULT_MAX_APP_CHUNKS, DEFAULT_TYPESIZE
+from .args import BloscArgs
+from .chunks import check_digest, compress, own_settings
+from .defaults import DEFAULT_TYPESIZE
 from .durable import check_distinct, replacing
+from .examiner import Content
 from .exceptions import ChecksumMismatch, FormatError, StorageError
 from .file_io import CompressedFPSink
-from .headers import BloscpackHeader, check_range
+from .headers import check_range
 from .inspection import Inspection
 from .parallel import for_each
-from .salvage import Content, seekable
+from .ranges import sized
+from .recovery import Loss, Recovery, plan_recovery
 from .steady import read_steadily
-from .verify import Cut, report_on
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .findings import Pair, Report
     from .ranges import Path
-    from .salvage import Chain
+    from .recovery import Plan
 
 __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
-
-
-class Loss:
-    """Consecutive chunks that are lost; all pairs are (start, stop).
-
-    ``chunks`` are their numbers in the damaged file, ``span`` the plain bytes and
-    ``rows`` the rows of the array that are gone, None if nobody can tell.
-    """
-
-    __slots__ = ("chunks", "rows", "span")
-
-    def __init__(self, chunks: Pair, span: Pair | None, rows: Pair | None) -> None:
-        self.chunks = chunks
-        self.span = span
-        self.rows = rows
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields, as JSON can hold them."""
-        return {
-            name: None if pair is None else list(pair)
-            for name, pair in ((name, getattr(self, name)) for name in self.__slots__)
-        }
-
-    def __str__(self) -> str:
-        first, stop = self.chunks
-        text = "chunk %d" % first
-        if stop - first > 1:
-            text = "chunks %d to %d" % (first, stop - 1)
-        if self.span is not None:
-            text += ", plain bytes %d to %d" % self.span
-        if self.rows is not None:
-            text += ", rows %d to %d" % self.rows
-        return text
-
-    def __repr__(self) -> str:
-        return "<Loss %s>" % self
-
-
-class Recovery:
-    """What `recover` has saved.
-
-    ``report`` is what `verify` says of the damaged file. ``nsaved`` chunks were copied
-    and ``nlost`` were not; ``losses`` tells which. ``nchunks`` and ``nbytes`` are those
-    of the new file. ``metadata`` is ``'kept'``, ``'changed'``, ``'lost'`` or
-    ``'none'``, and ``remarks`` are sentences on what the new file has otherwise than
-    the damaged one. ``certain`` is False if chunks may stand at other places than
-    before, because their numbers or sizes had to be guessed.
-    """
-
-    def __init__(self, report: Report, certain: bool) -> None:
-        self.report = report
-        self.nsaved = 0
-        self.nlost = 0
-        self.losses: list[Loss] = []
-        self.nchunks = 0
-        self.nbytes: int | None = None
-        self.metadata = "none"
-        self.remarks: list[str] = []
-        self.certain = certain
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is lost, neither chunks nor metadata."""
-        return self.nlost == 0 and self.metadata != "lost"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything, as JSON can hold it."""
-        return {
-            **vars(self),
-            "complete": self.complete,
-            "report": self.report.as_dict(),
-            "losses": [loss.as_dict() for loss in self.losses],
-        }
-
-    def __repr__(self) -> str:
-        return "<Recovery: %d chunks saved, %d lost>" % (self.nsaved, self.nlost)
-
-
-class Part:
-    """Consecutive chunks of the new file: copied from a chain, or filled in.
-
-    ``start`` and ``stop`` are places in ``chain``; without one, numbers of chunks.
-    """
-
-    def __init__(self, chain: Chain | None, start: int, stop: int, first: int) -> None:
-        self.chain = chain
-        self.start = start
-        self.stop = stop
-        self.first = first
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-class Plan:
-    """The new file: header, metadata section and chunks, and what to tell about it."""
-
-    def __init__(self, recovery: Recovery, cut: Cut) -> None:
-        self.recovery = recovery
-        self.cut = cut
-        self.parts: list[Part] = []
-        self.section = b""
-        self.header = BloscpackHeader()
-        self.sizes: tuple[int, int] = (0, 0)
-
-
-def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
-    """Return what to write; raises `FormatError` if there is nothing to be saved."""
-    report = report_on(inspection)
-    plan = Plan(Recovery(report, inspection.places.certain), Cut(inspection))
-    recovery, cut = plan.recovery, plan.cut
-    parts = list(_parts(inspection, cut.nchunks))
-    plan.parts = [part for part in parts if part.chain is not None]
-    recovery.nsaved = sum(map(len, plan.parts))
-    if not recovery.nsaved and (report.nerrors or cut.nchunks):
-        raise FormatError("no chunk could be saved", section="chunks")
-    for part in parts:
-        if part.chain is None:
-            span = cut.span(part.first, part.first + len(part))
-            numbers = part.first, part.first + len(part)
-            recovery.losses.append(Loss(numbers, span, cut.rows(span)))
-            recovery.nlost += len(part)
-    if not drop and _can_fill(parts, cut, recovery):
-        plan.parts = parts
-    filled = len(plan.parts) == len(parts)
-    _plan_sizes(plan)
-    _plan_metadata(plan, inspection, filled)
-    _plan_header(plan, inspection)
-    return plan
-
-
-def _parts(inspection: Inspection, nchunks: int) -> Iterator[Part]:
-    """Yield all chunks, in order: runs of good ones, and of lost ones between."""
-    number = 0
-    places = inspection.places
-    for first, chain in zip(places.numbers, inspection.survey.chains, strict=True):
-        if first > number:
-            yield Part(None, number, first, number)
-        start = 0
-        for bad in [*sorted(chain.bad), len(chain)]:
-            if bad > start:
-                yield Part(chain, start, bad, first + start)
-            if bad < len(chain):
-                yield Part(None, first + bad, first + bad + 1, first + bad)
-            start = bad + 1
-        number = first + len(chain)
-    if number < nchunks:
-        yield Part(None, number, nchunks, number)
-
-
-def _can_fill(parts: list[Part], cut: Cut, recovery: Recovery) -> bool:
-    """Return whether the plain size of every lost chunk is known."""
-    for part in parts:
-        if part.chain is not None:
-            continue
-        if part.stop == cut.nchunks and cut.last is None and cut.full is not None:
-            recovery.remarks.append(
-                "the size of the last chunk is not known: '%d' bytes are filled in"
-                % cut.full
-            )
-            cut.last = cut.full
-        if any(cut.expected(i) is None for i in (part.start, part.stop - 1)):
-            recovery.remarks.append(
-                "the sizes of lost chunks are not known: nothing is filled in for them"
-            )
-            recovery.certain = False
-            return False
-    return True
-
-
-def _plan_sizes(plan: Plan) -> None:
-    """Set chunk size and last chunk of the new file, and its number of bytes."""
-    cut = plan.cut
-    sizes: dict[int, int] = {}
-    last, nbytes = 0, 0
-    for part in plan.parts:
-        if part.chain is not None:
-            found = part.chain.sizes[part.start : part.stop]
-            for size in set(found):
-                sizes[size] = sizes.get(size, 0) + found.count(size)
-            last, nbytes = found[-1], nbytes + sum(found)
-        else:
-            last = cut.expected(part.stop - 1) or 0
-            full = cut.full or 0
-            sizes[last] = sizes.get(last, 0) + 1
-            if len(part) > 1:
-                sizes[full] = sizes.get(full, 0) + len(part) - 1
-            nbytes += full * (len(part) - 1) + last
-    nchunks = sum(map(len, plan.parts))
-    if sizes:
-        sizes[last] -= 1
-    others = [size for size, count in sizes.items() if count]
-    full = others[0] if others else last
-    if len(others) > 1 or full < last:
-        full = -1
-        plan.recovery.remarks.append(
-            "the chunks differ in size: the new file says that their size is unknown"
-        )
-    plan.sizes = full, last
-    plan.recovery.nchunks, plan.recovery.nbytes = nchunks, nbytes
-
-
-def _plan_metadata(plan: Plan, inspection: Inspection, filled: bool) -> None:
-    """Set the metadata section of the new file."""
-    recovery, header = plan.recovery, inspection.metadata_header
-    cut = plan.cut
-    if header is None:
-        if inspection.metadata_lost:
-            recovery.metadata = "lost"
-            recovery.remarks.append("the metadata are lost")
-        elif (
-            inspection.header is None and inspection.table_at != BLOSCPACK_HEADER_LENGTH
-        ):
-            recovery.remarks.append("there may have been metadata: none were found")
-        return
-    recovery.metadata = "kept"
-    description, metadata = cut.description, inspection.metadata
-    if isinstance(metadata, dict) and metadata.get("container") == "numpy":
-        shape = None if description is None else _new_shape(plan, cut, filled)
-        if shape is None or description is None:
-            recovery.metadata = "changed"
-            recovery.remarks.append(
-                "the chunks are no longer those of the array: only plain bytes are "
-                "stored, without its metadata"
-            )
-            return
-        if shape != list(description.shape):
-            recovery.metadata = "changed"
-            recovery.remarks.append(
-                "the array has the shape %s instead of %s"
-                % (tuple(shape), description.shape)
-            )
-            plan.section = _encoded({**metadata, "shape": shape}, inspection)
-            return
-    stored = inspection.metadata_stored
-    room = bytes(header.max_meta_size - len(stored))
-    digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-    plan.section = b"".join((header.encode(), stored, room, digest))
-
-
-def _new_shape(plan: Plan, cut: Cut, filled: bool) -> list[int] | None:
-    """Return the shape that the array will have, None if what is left is none."""
-    description, nbytes = cut.description, plan.recovery.nbytes
-    assert description is not None
-    shape = list(description.shape)
-    if nbytes == description.nbytes:
-        return shape
-    if filled or not cut.row:
-        return None
-    spans = [loss.span for loss in plan.recovery.losses]
-    whole = all(
-        span is not None
-        and span[0] % cut.row == 0
-        and (span[1] % cut.row == 0 or span[1] == description.nbytes)
-        for span in spans
-    )
-    if not whole or nbytes is None or nbytes % cut.row:
-        return None
-    return [nbytes // cut.row, *shape[1:]]
-
-
-def _encoded(metadata: Any, inspection: Inspection) -> bytes:
-    """Return a section for new metadata, with the settings and room of the old."""
-    old = inspection.metadata_header
-    assert old is not None
-    return metadata_section.encode(
-        metadata,
-        MetadataArgs(
-            magic_format=old.magic_format,
-            meta_checksum=old.meta_checksum,
-            meta_codec=old.meta_codec,
-            meta_level=old.meta_level,
-            # A shape of fewer rows is no longer, but zlib may make more of it.
-            max_meta_size=lambda size: max(old.max_meta_size, size),
-        ),
-    )
-
-
-def _plan_header(plan: Plan, inspection: Inspection) -> None:
-    old, nchunks = inspection.header, plan.recovery.nchunks
-    known = old is not None and old.format_version == 3 and old.nchunks != -1
-    offsets = old.offsets if known and old is not None else True
-    free = inspection.free
-    if free is None:
-        free = DEFAULT_MAX_APP_CHUNKS(nchunks)
-    typesize = old.typesize if old is not None else 0
-    if not typesize and inspection.survey.chains:
-        start = inspection.survey.chains[0].start
-        typesize = inspection.content.read(start, 4)[3]
-    plan.header = BloscpackHeader(
-        offsets=offsets,
-        metadata=bool(plan.section),
-        checksum=inspection.checksum.name,
-        typesize=typesize,
-        chunk_size=plan.sizes[0],
-        last_chunk=plan.sizes[1],
-        nchunks=nchunks,
-        max_app_chunks=free if offsets else 0,
-    )
 
 
 def recover_fp(
@@ -356,7 +54,7 @@ def recover_fp(
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
-    with seekable(damaged_fp) as copy, own_settings:
+    with sized(damaged_fp) as (copy, _), own_settings:
         inspection = Inspection(Content(copy), count)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
@@ -376,7 +74,6 @@ def _write(
 ) -> None:
     header, checksum = plan.header, inspection.checksum
     blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
-    _check_filling(plan, inspection.content.size)
     sink = _Sink(out_fp)
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
@@ -415,22 +112,6 @@ def _write(
     sink.finalize()
 
 
-def _check_filling(plan: Plan, size: int) -> None:
-    """Raise `FormatError` if more was lost than a file of `size` bytes could hold."""
-    lost = sum(
-        plan.cut.expected(i) or 0
-        for part in plan.parts
-        if part.chain is None
-        for i in range(part.start, part.stop)
-    )
-    if lost > max(MAX_RATIOS.values()) * size:
-        raise FormatError(
-            "'%d' plain bytes would have to be filled in, more than the file can have "
-            "held; dropping lost chunks saves what is intact" % lost,
-            section="chunks",
-        )
-
-
 def _filler(fill: int, nbytes: int, blosc_args: BloscArgs) -> bytes:
     """Return what stands in the place of a lost chunk, compressed."""
     try:
@@ -467,5 +148,5 @@ def recover(
             return found
 
     recovery = read_steadily(damaged, read)
-    recovery.report.filename = os.fspath(damaged)
+    recovery.report.filename = os.fsdecode(damaged)
     return recovery

@@ -1,18 +1,17 @@
 """Chunks in damaged bytes: found, checked, and followed from one to the next.
 
 A chunk counts when its digest is right and Blosc can decompress it; where there are no
-digests, the second has to do. A `Chain` follows chunks by their headers. Where it
-breaks, `Survey` goes on at a place that the offset table names, or at the next bytes
-that look like a chunk and prove to be one. What lies inside a chunk is never searched.
+digests, the second has to do. A `Chain` follows good chunks by their headers. Where it
+breaks, `Survey` goes on at the next bytes that look like a chunk and prove to be one,
+also inside of a damaged chunk, whose header may lie about where it ends. Which of them
+are chunks of the file is decided by `sifting`; what lies inside a good chunk is never
+searched.
 """
 
 from __future__ import annotations
 
 import struct
-from _thread import allocate_lock
 from array import array
-from bisect import bisect_right
-from contextlib import contextmanager
 
 from .abstract_io import QUICK_CHUNK, RUN
 from .checksums import CHECKSUMS
@@ -20,33 +19,27 @@ from .chunks import (
     BLOCK_START_LENGTH,
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
-    check_digest,
     decode_header,
-    decompress_into,
 )
-from .constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
-from .exceptions import FormatError, NotReadable
+from .constants import BLOSC_HEADER_LENGTH
+from .examiner import Examiner
+from .exceptions import FormatError
 from .headers import BLOSC_FLAG_MEMCPY, BLOSC_FLAG_RESERVED, BLOSC_HEADER
-from .parallel import Workspace, for_each
-from .ranges import FileRange, bytes_left, read_up_to
+from .parallel import for_each
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
     from .checksums import Hash
     from .chunks import ChunkHeader
-
-    # Where a chunk starts, where it and its digest end, and its header.
-    Piece = tuple[int, int, ChunkHeader]
+    from .examiner import Content, Piece
 
 # How every chunk begins.
 MARK = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
-# What is read at a time while searching.
+# What is read at a time while searching, and at first: most gaps are short.
 SEARCHED_AT_A_TIME = 2**22
-# Of so many damaged chunks is kept what is wrong with them.
-ERRORS_KEPT = 1000
+SEARCHED_FIRST = 2**12
 # Block starts that are looked at before a candidate is read.
 STARTS_LOOKED_AT = 256
 # Candidates of this size are always tried; for larger ones there is an allowance, as
@@ -55,62 +48,24 @@ SMALL_CANDIDATE = 4096
 ALLOWANCE = 2**26
 
 
-@contextmanager
-def seekable(fp: Any) -> Iterator[Any]:
-    """Give a file object that can seek: itself, or a copy of what it yields."""
-    if bytes_left(fp) is not None:
-        yield fp
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(fp, copy)
-        copy.seek(0)
-        yield copy
-
-
-class Content:
-    """The bytes of a file from where it stands, read at any place by any thread."""
-
-    def __init__(self, fp: Any) -> None:
-        self._fp = fp
-        self._lock = allocate_lock()
-        self._range = FileRange.over(fp)
-        self.size = bytes_left(fp) or 0
-        self._start = fp.tell()
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        if self._range is not None:
-            return self._range.read_into(view, self._start + offset)
-        with self._lock:
-            self._fp.seek(self._start + offset)
-            data = read_up_to(self._fp, len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end."""
-        view = memoryview(bytearray(max(0, min(size, self.size - offset))))
-        return bytes(view[: self.read_into(view, offset)])
-
-
 class Chain:
-    """Chunks one behind the other, as their headers tell; all positions are bytes.
+    """Good chunks one behind the other, as their headers tell; all positions are bytes.
 
-    ``offsets`` and ``sizes`` tell where each starts and how many plain bytes it has,
-    ``bad`` what is wrong with those that are damaged, by their place in the chain, and
-    ``why`` what stands where the next one should be.
+    ``offsets`` and ``sizes`` tell where each starts and how many plain bytes it has;
+    ``link`` how many damaged chunks lie between the chain before and this one, None if
+    their headers do not lead from there to here, and ``sure`` that they do not lie.
+    ``weak`` says that this may be a part of a damaged chunk.
     """
+
+    __slots__ = ("link", "offsets", "sizes", "start", "stop", "sure", "weak")
 
     def __init__(self, start: int) -> None:
         self.start = self.stop = start
         self.offsets = array("q")
         self.sizes = array("q")
-        self.bad: dict[int, FormatError | None] = {}
-        self.why: FormatError | None = None
-        self.ended = False
+        self.link: int | None = None
+        self.sure = False
+        self.weak = False
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -119,26 +74,24 @@ class Chain:
         """Return where the chunk at place `i` and its digest end."""
         return self.offsets[i + 1] if i + 1 < len(self.offsets) else self.stop
 
-    def add(self, piece: Piece, error: FormatError | None) -> None:
+    def add(self, piece: Piece) -> None:
         """Take the next chunk."""
         start, stop, header = piece
-        if error is not None:
-            self.bad[len(self)] = error if len(self.bad) < ERRORS_KEPT else None
         self.offsets.append(start)
         self.sizes.append(header.nbytes)
         self.stop = stop
 
-    def trim(self) -> list[Broken]:
-        """Drop the damaged chunks at the end; return them and what ended the chain."""
-        dropped = []
-        if self.why is not None:
-            dropped.append(Broken(self.stop, None, self.why))
-        while len(self) - 1 in self.bad:
-            start, stop = self.offsets.pop(), self.stop
-            error = self.bad.pop(len(self))
-            dropped.append(Broken(start, stop, error, self.sizes.pop()))
-            self.stop = start
-        return dropped[::-1]
+    def split(self, i: int) -> Chain:
+        """Take out the chunks from place `i` on; return them."""
+        rest = Chain(self.stop_of(i - 1) if i else self.start)
+        rest.offsets, rest.sizes, rest.stop = (
+            self.offsets[i:],
+            self.sizes[i:],
+            self.stop,
+        )
+        del self.offsets[i:], self.sizes[i:]
+        self.stop = rest.start
+        return rest
 
 
 class Broken:
@@ -146,6 +99,8 @@ class Broken:
 
     ``stop`` and ``nbytes`` are what its header says, None if that is none.
     """
+
+    __slots__ = ("error", "nbytes", "start", "stop")
 
     def __init__(
         self,
@@ -160,168 +115,98 @@ class Broken:
         self.nbytes = nbytes
 
 
-class Examiner:
-    """Tells whether a chunk is what it should be.
-
-    Enter `chunks.own_settings` first. ``unread`` is set when a codec is missing.
-    """
-
-    def __init__(self, content: Content, checksum: Hash) -> None:
-        self.content = content
-        self.checksum = checksum
-        self.unread: NotReadable | None = None
-        self._stored = Workspace()
-        self._plain = Workspace()
-
-    def header_at(self, offset: int) -> ChunkHeader:
-        """Return the chunk header at `offset`; raises `FormatError`."""
-        head = self.content.read(offset, BLOSC_HEADER_LENGTH)
-        try:
-            return decode_header(head)
-        except FormatError as error:
-            error.offset = offset
-            raise
-
-    def check(self, piece: Piece) -> FormatError | None:
-        """Return what is wrong with a chunk, None if nothing is."""
-        offset, stop, header = piece
-        if stop > self.content.size:
-            return FormatError(
-                "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (stop - offset, self.content.size - offset),
-                section="chunks",
-                offset=offset,
-            )
-        view = self._stored.view(stop - offset)
-        self.content.read_into(view, offset)
-        compressed, digest = view[: header.ctbytes], view[header.ctbytes :]
-        try:
-            check_digest(compressed, digest, self.checksum)
-            decompress_into(compressed, self._plain.view(header.nbytes), header)
-        except NotReadable as error:
-            self.unread = error
-        except FormatError as error:
-            error.offset = offset
-            return error
-        except MemoryError:
-            return FormatError(
-                "there is no memory for a chunk of '%d' plain bytes" % header.nbytes,
-                section="chunks",
-                offset=offset,
-            )
-        return None
-
-    def is_chunk(self, offset: int) -> bool:
-        """Return whether there is a good chunk at `offset`."""
-        try:
-            header = self.header_at(offset)
-        except FormatError:
-            return False
-        piece = offset, offset + header.ctbytes + self.checksum.size, header
-        return self.check(piece) is None
-
-    def checksum_of(self, offset: int, header: ChunkHeader) -> Hash | None:
-        """Return the checksum whose digest lies behind a chunk, None if none does."""
-        largest = max(checksum.size for checksum in CHECKSUMS)
-        raw = memoryview(self.content.read(offset, header.ctbytes + largest))
-        compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]
-        for checksum in CHECKSUMS[1:]:
-            digest = behind[: checksum.size]
-            if len(digest) == checksum.size and checksum(compressed) == digest:
-                return checksum
-        return None
-
-
 class Survey:
-    """All chunks that can be found in a file.
+    """All chunks that can be found in a file, in ``chains``.
 
-    ``chains`` have good chunks at both ends; ``broken`` are places outside of them
-    where there should be one. ``table`` are the entries of the offset table, empty
-    if there are none; ``sizes`` the plain sizes that a chunk may have, empty if any.
+    ``gave_up`` is where the first of those lies that were not tried, because too much
+    looks like chunks, else None.
     """
 
-    def __init__(
-        self,
-        content: Content,
-        checksum: Hash,
-        table: Sequence[int],
-        sizes: Sequence[int],
-        nthreads: int,
-    ) -> None:
+    def __init__(self, content: Content, checksum: Hash, nthreads: int) -> None:
         self.content = content
         self.checksum = checksum
         self.examiner = Examiner(content, checksum)
         self.chains: list[Chain] = []
-        self.broken: list[Broken] = []
-        self.gave_up = False
-        self.beyond = False
-        self._table = table
-        self._sorted: Sequence[int] | None = None
-        self._sizes = sizes
+        self.gave_up: int | None = None
         self._nthreads = nthreads
         self._allowance = ALLOWANCE + 4 * content.size
 
-    def run(self, first: int | None, base: int, limit: int | None) -> None:
+    def run(
+        self,
+        first: int | None,
+        base: int,
+        limit: int | None,
+        is_whole: Callable[[Chain], bool],
+    ) -> None:
         """Find all chunks.
 
-        The first is expected at `first`, if that is known, and cannot lie in front of
-        `base`; `limit` is how many there should be.
+        The first is expected at `first`, if that is known, and can't lie in front of
+        `base`; `limit` is how many there should be. `is_whole` says whether so many
+        chunks are all, whatever lies behind them.
         """
-        position, reached = first, base
-        if position is None:
-            position = self.find(base, self.content.size)
-        while position is not None and position < self.content.size:
-            chain = self._follow(position, limit)
-            at_limit = len(chain) == limit
-            # A damaged chunk that ends with the file, but is not known to be the last
-            # one, may owe that to bytes that are missing from it.
-            ends_well = at_limit or len(chain) - 1 not in chain.bad
-            complete = (
-                chain.stop == self.content.size and chain.why is None and ends_well
-            )
-            # Only the first chain is known to begin with the first chunk.
-            limit = None
-            dropped = chain.trim()
-            self.broken += dropped[: max(0, ERRORS_KEPT - len(self.broken))]
-            if len(chain):
+        chain = Chain(base) if first is None else self._follow(first, limit)
+        position: int | None = base
+        if len(chain):
+            if len(chain) == limit and is_whole(chain):
                 self.chains.append(chain)
-                reached = chain.stop
-            if complete or (at_limit and not dropped and not self._goes_on(chain)):
                 return
-            if at_limit and not dropped:
-                position = chain.stop
-                continue
-            search_from = reached
-            if len(chain) and not self.checksum.size:
-                # Without a digest nobody knows whether its last chunk is complete.
-                start, nbytes = chain.offsets[-1], chain.sizes[-1]
-                dropped.insert(0, Broken(start, chain.stop, None, nbytes))
-                search_from = start + 1
-            position = self._resume(reached, search_from, position, dropped)
-            if position is not None and len(chain) and position < chain.stop:
-                reached = position
-                chain.bad[len(chain) - 1] = None
-                self.broken += chain.trim()
-                if not len(chain):
-                    self.chains.pop()
+            # A later chunk may have come to lie where the first one should be.
+            position = self.find(base, chain.start)
+        if position is None:
+            self.chains.append(chain)
+            position = self._search_behind(chain, limit)
+        elif not len(chain):
+            position = self.find(base, self.content.size)
+        while position is not None:
+            chain = self._follow(position, None)
+            before = self.chains[-1] if self.chains else None
+            if before is not None and before.stop == position and len(chain):
+                before.offsets += chain.offsets
+                before.sizes += chain.sizes
+                before.stop = chain.stop
+                chain = before
+            elif len(chain):
+                self.chains.append(chain)
+            position = self._search_behind(chain, limit)
 
-    def _goes_on(self, chain: Chain) -> bool:
-        """Return whether a chunk follows where there should be no more."""
-        self.beyond = self.examiner.is_chunk(chain.stop)
-        return self.beyond
+    def _search_behind(self, chain: Chain, limit: int | None) -> int | None:
+        """Return where the next good chunk is, None if there is none."""
+        size = self.content.size
+        at_end = chain.stop >= size
+        if self.checksum.size or not len(chain):
+            return None if at_end else self.find(max(chain.stop, chain.start + 1), size)
+        if at_end and (limit is None or sum(map(len, self.chains)) >= limit):
+            return None
+        # Without a digest nobody knows whether its last chunk is complete: it may have
+        # swallowed the beginning of the next one.
+        if not at_end and self._is_chunk(chain.stop):
+            return chain.stop
+        last = chain.offsets[-1]
+        if len(chain) > 1:
+            self.chains.append(chain.split(len(chain) - 1))
+        return self.find(last + 1, size)
+
+    def _is_chunk(self, offset: int) -> bool:
+        """Return whether there is a good chunk at `offset`."""
+        try:
+            header = self.examiner.header_at(offset)
+        except FormatError:
+            return False
+        piece = offset, offset + header.ctbytes + self.checksum.size, header
+        return self.examiner.check(piece) is None
 
     def _follow(self, start: int, limit: int | None) -> Chain:
-        """Return the chunks from `start` on, as their headers tell."""
+        """Return the good chunks from `start` on, as their headers tell."""
         chain = Chain(start)
         size, digest_size = self.content.size, self.checksum.size
+        ended = False
 
         def pieces() -> Iterator[Piece]:
             position, count = start, 0
-            while position < size and count != limit and not chain.ended:
+            while position < size and count != limit and not ended:
                 try:
                     header = self.examiner.header_at(position)
-                except FormatError as error:
-                    chain.why = error
+                except FormatError:
                     return
                 stop = position + header.ctbytes + digest_size
                 yield position, stop, header
@@ -331,154 +216,69 @@ class Survey:
             return piece, self.examiner.check(piece)
 
         def deliver(result: tuple[Piece, FormatError | None]) -> None:
-            if not chain.ended:
-                chain.add(*result)
-                chain.ended = result[1] is not None and self._misleads(result[0])
+            nonlocal ended
+            piece, error = result
+            ended = ended or error is not None
+            if not ended:
+                chain.add(piece)
 
         try:
             nbytes = self.examiner.header_at(start).nbytes
-        except FormatError as error:
-            chain.why = error
+        except FormatError:
             return chain
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
         for_each(pieces(), work, deliver, self._nthreads, batch, nbytes < QUICK_CHUNK)
-        if chain.ended:
-            chain.why = None
         return chain
 
-    def _misleads(self, piece: Piece) -> bool:
-        """Return whether the table knows of a chunk inside of a damaged one."""
-        start, stop, _ = piece
-        inside = self._next_entry(start)
-        return inside is not None and inside < min(stop, self.content.size)
+    def trail(self, start: int, stop: int) -> list[Broken]:
+        """Return where damaged chunks lie from `start` on, as their headers tell.
 
-    @property
-    def _entries(self) -> Sequence[int]:
-        """The places that the table names, in order."""
-        if self._sorted is None:  # nobody asks as long as nothing is damaged
-            size = self.content.size
-            self._sorted = array("q", sorted({e for e in self._table if 0 < e < size}))
-        return self._sorted
-
-    def _entry_at(self, i: int) -> int | None:
-        return self._entries[i] if 0 <= i < len(self._entries) else None
-
-    def _next_entry(self, position: int) -> int | None:
-        """Return the first place behind `position` that the table names."""
-        return self._entry_at(bisect_right(self._entries, position))
-
-    def _resume(
-        self, reached: int, start: int, tried: int, dropped: list[Broken]
-    ) -> int | None:
-        """Return where to go on, None if there is nothing more.
-
-        Good chunks end at `reached`; others are looked for from `start` on, but not at
-        `tried`. Those that the headers of damaged ones hide are found, as long as they
-        are no part of them.
+        The last of them ends at `stop` or behind it, or nobody knows where.
         """
-        target = self._next_entry(reached)
-        while target is not None and not self._may_resume(target, tried):
-            target = self._next_entry(target)
-        if target is not None and self._last_entry(target - 1) == reached:
-            # The table says that there is but one chunk in front of it.
-            return target
-        stop = self.content.size if target is None else target
-        while (found := self.find(start, stop)) is not None:
-            start = found + 1
-            if found == tried:
-                continue
-            end = self._end_around(found, dropped)
-            if end is None:
-                return found
-            led_to, last = self._follow_good(found, end)
-            if led_to > end or (led_to == self.content.size and self._fits(found)):
-                return found
-            # Without a digest, the last one may be longer than what is left of it.
-            start = led_to if self.checksum.size else last + 1
-        return target
-
-    def _fits(self, position: int) -> bool:
-        """Return whether the chunk at `position` has a size that it may have."""
-        nbytes = self.examiner.header_at(position).nbytes
-        return not self._sizes or nbytes in self._sizes
-
-    def _last_entry(self, position: int) -> int | None:
-        """Return the last place up to `position` that the table names."""
-        return self._entry_at(bisect_right(self._entries, position) - 1)
-
-    def _may_resume(self, target: int, tried: int) -> bool:
-        if target == tried:
-            return False
-        try:
-            ctbytes = self.examiner.header_at(target).ctbytes
-        except FormatError:
-            return False
-        return self._allowed(ctbytes) and self.examiner.is_chunk(target)
-
-    def _end_around(self, position: int, dropped: list[Broken]) -> int | None:
-        """Return where a damaged chunk that seems to lie around `position` ends.
-
-        Its header or the table may say so. What is found inside may be part of its
-        data: somebody may have packed a packed file.
-        """
-        i = bisect_right(dropped, position, key=lambda broken: broken.start) - 1
-        if i >= 0 and dropped[i].start < position < (dropped[i].stop or 0):
-            return dropped[i].stop
-        entry, following = self._last_entry(position), self._next_entry(position)
-        if entry is None or entry == position or following is None:
-            return None
-        if not any(self._last_entry(c.start) == c.start for c in self.chains[-1:]):
-            return None  # the table has not told the truth yet
-        largest = max(self._sizes, default=MAX_BUFFERSIZE) + BLOSC_HEADER_LENGTH
-        one_chunk = following - entry <= largest + self.checksum.size
-        return following if one_chunk else None
-
-    def _follow_good(self, position: int, stop: int) -> tuple[int, int]:
-        """Return where the good chunks from `position` on end, or one behind `stop`.
-
-        Those in the data of another chunk end in it; those moved there need not. Also
-        returns where the last of them starts.
-        """
-        size, last = self.content.size, position
-        while position <= stop and position < size:
+        trail: list[Broken] = []
+        while start < stop:
             try:
-                header = self.examiner.header_at(position)
-            except FormatError:
+                header = self.examiner.header_at(start)
+            except FormatError as error:
+                trail.append(Broken(start, None, error))
                 break
-            following = position + header.ctbytes + self.checksum.size
-            if self.examiner.check((position, following, header)) is not None:
-                break
-            last, position = position, following
-        if not self.checksum.size and position < size:
-            # Without a digest, one that is cut short swallows what follows it.
-            try:
-                self.examiner.header_at(position)
-            except FormatError:
-                position = min(position, stop)
-        return position, last
+            end = start + header.ctbytes + self.checksum.size
+            trail.append(Broken(start, end, None, header.nbytes))
+            start = end
+        return trail
 
-    def _allowed(self, ctbytes: int) -> bool:
+    def explain(self, broken: Broken) -> None:
+        """Find out what is wrong with a damaged chunk, unless that is known."""
+        if broken.error is None and broken.stop is not None:
+            header = self.examiner.header_at(broken.start)
+            if self._allowed(broken.start, header):
+                piece = broken.start, broken.stop, header
+                broken.error = self.examiner.check(piece)
+
+    def fills(self, broken: Broken) -> bool:
+        """Return whether a damaged chunk ends where its header says, by its blocks."""
+        header = self.examiner.header_at(broken.start)
+        return self._allowed(broken.start, header) and self.examiner.fills(
+            broken.start, header
+        )
+
+    def _allowed(self, offset: int, header: ChunkHeader) -> bool:
         """Return whether a candidate of that size may be tried."""
-        if ctbytes <= SMALL_CANDIDATE:
+        if header.ctbytes <= SMALL_CANDIDATE:
             return True
         if self._allowance < 0:
-            self.gave_up = True
+            self.gave_up = offset if self.gave_up is None else self.gave_up
             return False
-        self._allowance -= ctbytes
+        self._allowance -= header.ctbytes
         return True
 
     # Searching
 
     def find(self, start: int, stop: int) -> int | None:
         """Return where the first good chunk from `start` on begins, before `stop`."""
-        sizes = self._sizes
-        if self.chains and self.chains[0].sizes[0] not in sizes:
-            sizes = ()  # the header is wrong about them
         for offset, header in self.candidates(start, stop):
             end = offset + header.ctbytes + self.checksum.size
-            if sizes and header.nbytes not in sizes and end != self.content.size:
-                continue
-            if not self._allowed(header.ctbytes):
+            if not self._allowed(offset, header):
                 continue
             piece = offset, end, header
             if self.examiner.check(piece) is None:
@@ -487,8 +287,9 @@ class Survey:
 
     def candidates(self, start: int, stop: int) -> Iterator[tuple[int, ChunkHeader]]:
         """Yield places that look like chunks from `start` on, before `stop`."""
+        at_a_time = SEARCHED_FIRST
         while start < stop:
-            size = min(SEARCHED_AT_A_TIME, stop - start)
+            size = min(at_a_time, stop - start)
             block = self.content.read(start, size + BLOSC_HEADER_LENGTH - 1)
             i = block.find(MARK)
             while -1 < i < size:
@@ -497,6 +298,7 @@ class Survey:
                     yield start + i, header
                 i = block.find(MARK, i + 1)
             start += size
+            at_a_time = min(2 * at_a_time, SEARCHED_AT_A_TIME)
 
     def _plausible(self, offset: int, head: bytes) -> ChunkHeader | None:
         """Return the header of what may be a chunk, None if it can't be one."""
@@ -530,9 +332,9 @@ class Survey:
 
 def find_checksum(content: Content, base: int) -> Hash | None:
     """Return the checksum that a chunk behind `base` confirms, None if none does."""
-    survey = Survey(content, CHECKSUMS[0], (), (), 1)
+    survey = Survey(content, CHECKSUMS[0], 1)
     for offset, header in survey.candidates(base, content.size):
-        if survey._allowed(header.ctbytes):
+        if survey._allowed(offset, header):
             checksum = survey.examiner.checksum_of(offset, header)
             if checksum is not None:
                 return checksum

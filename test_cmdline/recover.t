@@ -29,13 +29,23 @@ Lost chunks are filled with any byte, or left out.
   $ blpk v saved.blp
   saved.blp: ok (3 chunks, 2.8K)
 
-Header and offset table are made anew.
+Header and offset table are made anew. Nobody knows then how many chunks there were.
 
   $ { head -c 384 /dev/zero; tail -c +385 numbers.blp; } > damaged.blp
   $ blpk -f recover damaged.blp saved.blp
   damaged.blp: 4 of 4 chunks saved to saved.blp
     error: the magic marker * (glob)
+    note: the numbers of chunks, or how many there were, are not certain
     note: there may have been metadata: none were found
+  [3]
+  $ blpk -f d saved.blp
+  $ cmp numbers saved
+
+The new file can go to standard output; what is told goes to standard error.
+
+  $ blpk recover numbers.blp - 2> told | cat > saved.blp
+  $ cat told
+  blpk: numbers.blp: 4 of 4 chunks saved to -
   $ blpk -f d saved.blp
   $ cmp numbers saved
 

@@ -2,10 +2,26 @@
 
 import pytest
 
-from bloscpack import log
+from bloscpack import cli, log
 
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch):
     for name in ("LEVEL", "PREFIX", "QUIET", "OUTPUT_IS_DATA", "PROGRESS"):
         monkeypatch.setattr(log, name, getattr(log, name))
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `blpk`; return exit code, output and errors."""
+
+    def run(*arguments):
+        code = 0
+        try:
+            cli.main([*map(str, arguments)])
+        except SystemExit as error:
+            code = error.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack.placing import Known, place
+from bloscpack.known import Known
+from bloscpack.placing import place
 from bloscpack.salvage import Chain
 
 # Ten chunks of different extents, from byte 100 to byte 1650.
@@ -13,35 +14,75 @@ TABLE = [100 + sum(SIZES[:i]) for i in range(10)]
 SIZE = 1650
 
 
-def chain(first, stop, moved=0):
+def chain(first, stop, moved=0, link=None):
     """Return the chain of the chunks from `first` up to `stop`, `moved` bytes on."""
     made = Chain(TABLE[first] + moved)
     for i in range(first, stop):
         made.offsets.append(TABLE[i] + moved)
-        made.sizes.append(50)
+        made.sizes.append(20 if i == 9 else 50)
         made.stop = TABLE[i] + SIZES[i] + moved
+    made.link, made.sure = link, link is not None
     return made
 
 
-def placed(chains, table=(), first=100, nchunks=None, size=SIZE):
-    places = place(chains, Known(table, first, nchunks, 100, size))
+def placed(chains, table=(), nchunks=None, size=SIZE, first=100, full=None):
+    twice = bool(table) and nchunks == len(table)
+    known = Known(table, first, nchunks, 100, size, full, 20 if full else None, twice)
+    places = place(chains, known)
     return places.numbers, places.nchunks, places.certain
 
 
 def test_table_tells():
     chains = [chain(0, 3), chain(5, 6), chain(8, 10)]
-    assert ([0, 5, 8], 10, True) == placed(chains, TABLE, nchunks=10)
+    assert ([0, 5, 8], 10, True) == placed(chains, TABLE, 10)
 
 
 @pytest.mark.parametrize("moved", [-90, -7, 7, 300])
 def test_table_tells_by_sizes(moved):
     chains = [chain(0, 3), chain(5, 8, moved)]
-    assert ([0, 5], 10, True) == placed(chains, TABLE, nchunks=10)
+    assert ([0, 5], 10, True) == placed(chains, TABLE, 10)
 
 
-def test_end_tells():
+def test_table_of_equal_extents_is_no_proof():
+    table = [100 * i for i in range(1, 11)]
+    first, moved = Chain(100), Chain(500)
+    for made, start in ((first, 100), (moved, 500)):
+        made.offsets.append(start)
+        made.sizes.append(50)
+        made.stop = start + 100
+    assert ([0, 4], 10, False) == placed([first, moved], table, 10, 1000)
+
+
+def test_table_with_wrong_entries_is_no_proof():
+    table = [100, 7, *TABLE[2:]]
+    chains = [chain(0, 1), chain(3, 4, 8)]
+    assert ([0, 3], 10, False) == placed(chains, table, 10)
+
+
+def test_entry_that_agrees_by_chance_is_no_proof():
+    table = [*TABLE[:4], TABLE[4] + 10, *TABLE[5:]]
+    chains = [chain(0, 2), chain(4, 5, 10)]
+    assert ([0, 4], 10, False) == placed(chains, table, 10)
+
+
+def test_end_tells_what_is_likely():
+    # The header alone says how many there were.
     chains = [chain(0, 3), chain(5, 10)]
+    assert ([0, 5], 10, False) == placed(chains, nchunks=10)
+
+
+def test_end_and_headers_of_damaged_chunks_tell_alike():
+    chains = [chain(0, 3), chain(5, 10, link=2)]
     assert ([0, 5], 10, True) == placed(chains, nchunks=10)
+    chains = [chain(0, 3), chain(5, 10, link=1)]
+    numbers, nchunks, certain = placed(chains, nchunks=10)
+    assert ([0, 4], 10, False) == (numbers, nchunks, certain)
+
+
+def test_last_chunk_is_known_by_its_size():
+    # The header says that there are more, but it lies.
+    assert ([0], 10, False) == placed([chain(0, 10)], nchunks=12, full=50)
+    assert ([0], 12, False) == placed([chain(0, 10)], nchunks=12)
 
 
 def test_bytes_in_between_tell_what_is_likely():
@@ -51,28 +92,40 @@ def test_bytes_in_between_tell_what_is_likely():
 
 
 def test_chunks_are_missing_at_the_end():
-    assert ([0], 10, True) == placed([chain(0, 3)], TABLE, nchunks=10, size=410)
+    assert ([0], 10, True) == placed([chain(0, 3)], TABLE, 10, 410)
+    assert ([0], 10, False) == placed([chain(0, 3)], nchunks=10, size=410)
     assert ([0], 4, False) == placed([chain(0, 3)], size=460)
 
 
 def test_first_chunks_are_missing():
-    assert ([2], 10, True) == placed([chain(2, 10)], nchunks=10)
+    assert ([2], 10, True) == placed([chain(2, 10)], TABLE, 10)
+    assert ([2], 10, False) == placed([chain(2, 10)], nchunks=10)
     numbers, nchunks, certain = placed([chain(2, 10)])
     assert (numbers[0] + 8, False) == (nchunks, certain)
 
 
 def test_more_than_there_can_be():
     # The third of them is part of a damaged chunk.
-    inner = Chain(510)
-    inner.offsets.extend([510, 520])
+    inner = Chain(440)
+    inner.offsets.extend([440, 450])
     inner.sizes.extend([5, 5])
-    inner.stop = 530
+    inner.stop, inner.weak = 460, True
     chains = [chain(0, 3), inner, chain(4, 10)]
-    assert ([0, 4], 10, True) == placed(chains, nchunks=10)
+    assert ([0, 4], 10, True) == placed(chains, TABLE, 10)
 
 
 def test_chunks_that_the_header_does_not_know_of():
-    assert ([0], 10, True) == placed([chain(0, 10)], nchunks=8)
+    assert ([0], 10, False) == placed([chain(0, 10)], nchunks=8)
+
+
+def test_leftovers_behind_the_last_chunk_are_none_of_the_file():
+    chains = [chain(0, 10, link=0)]
+    chains[0].offsets.append(SIZE)
+    chains[0].sizes.append(50)
+    chains[0].stop = SIZE + 100
+    made = placed(chains, TABLE, 10, SIZE + 100, full=50)
+    assert ([0], 10, True) == made
+    assert 10 == len(chains[0])
 
 
 def test_no_chunks():

@@ -12,7 +12,7 @@ import pytest
 from support import BLP, ShortReads, golden_files
 
 import bloscpack as bp
-from bloscpack import cli, headers, log
+from bloscpack import headers
 from bloscpack.exceptions import NotReadable, UsageError
 from bloscpack.findings import FINDINGS_KEPT, Findings
 from bloscpack.verify import verify, verify_fp
@@ -158,6 +158,18 @@ def test_unknown_lengths():
     report = report_on(data)
     assert (True, 4, 1000) == (report.ok, report.nchunks, report.nbytes)
     assert ["truncated"] == kinds(report_on(data[:-1]))
+
+
+@pytest.mark.parametrize("last", [8, 0, -1])
+def test_unknown_lengths_without_a_chunk(last):
+    header = headers.BloscpackHeader(nchunks=-1, chunk_size=-1, last_chunk=last)
+    report = report_on(header.encode())
+    if last < 1:
+        assert (True, 0) == (report.ok, report.nchunks)
+        return
+    (finding,) = (f for f in report.findings if f.severity == "error")
+    assert ("chunks", "missing") == (finding.section, finding.kind)
+    assert (32, (0, last)) == (finding.offset, finding.span)
 
 
 def test_report_of_a_sound_file(tmp_path):
@@ -428,24 +440,6 @@ def test_header_that_announces_more_than_can_be():
 
 
 # The command
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run `blpk`; return exit code, output and errors."""
-    monkeypatch.setattr(log, "PREFIX", log.PREFIX)
-    monkeypatch.setattr(log, "LEVEL", log.LEVEL)
-
-    def run(*arguments):
-        code = 0
-        try:
-            cli.main([*map(str, arguments)])
-        except SystemExit as error:
-            code = error.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_command_on_several_files(run, tmp_path):

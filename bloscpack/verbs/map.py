@@ -10,9 +10,9 @@ import os
 import sys
 from array import array
 
-from ..exceptions import StorageError
+from ..description import ratio_of
+from ..display import say, shown, size_text
 from ..outcomes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
-from .describe import ratio_of, say, shown, size_text
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -68,9 +68,12 @@ def learn(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """Draw the file."""
-    if args.png is not None and os.path.exists(args.png) and not args.force:
-        raise StorageError("output file '%s' exists!" % args.png)
-    figure = None if args.png is None else _new_figure()
+    figure = None
+    if args.png is not None:
+        from ..outputs import check_free
+
+        check_free(args.png, args)
+        figure = _new_figure()
     chunks = survey_quickly(args.file_) if args.quick else survey(args.file_, args)
     if figure is not None:
         draw_png(chunks, args.file_, figure, args.png)
@@ -116,8 +119,8 @@ def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file, each checked; damage does not raise."""
     from ..abstract_io import effective_nthreads
     from ..chunks import own_settings
+    from ..examiner import Content
     from ..inspection import Inspection
-    from ..salvage import Content
     from ..steady import read_steadily
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
@@ -133,7 +136,7 @@ def survey(path: str, args: Namespace) -> Chunks:
 
 
 def _chunks_of(inspection: Inspection) -> Chunks:
-    from ..verify import report_on
+    from ..checks import report_on
 
     chunks = Chunks(inspection.places.nchunks)
     size = inspection.checksum.size
@@ -141,9 +144,8 @@ def _chunks_of(inspection: Inspection) -> Chunks:
         inspection.places.numbers, inspection.survey.chains, strict=True
     ):
         for i, offset in enumerate(chain.offsets):
-            if i not in chain.bad:
-                cbytes = chain.stop_of(i) - offset - size
-                chunks.put(first + i, chain.sizes[i], cbytes)
+            cbytes = chain.stop_of(i) - offset - size
+            chunks.put(first + i, chain.sizes[i], cbytes)
     for finding in report_on(inspection).findings:
         drawn = (
             finding.section == "chunks"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from .. import log
+from ..display import say, say_json, shown
 from ..outcomes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..recover import recover
-from .describe import say, say_json, shown
+from ..streams import STREAM, descriptor_of, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ def learn(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write a sound file from all that is intact in a damaged one, which stays as\n"
-        "it is; 0 if nothing is lost, 3 if something is, 1 if nothing could be saved"
+        "it is; 0 if nothing is lost, 3 if something is or nobody knows, 1 if nothing\n"
+        "could be saved"
     )
     parser.epilog = (
         "examples:\n"
@@ -32,7 +35,11 @@ def learn(parser: Any) -> None:
         "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
     )
     parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
-    parser.add_argument("target", metavar="<out_file>", help="file to be written")
+    parser.add_argument(
+        "target",
+        metavar="<out_file>",
+        help="file to be written, '-' for standard output",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--fill",
@@ -56,13 +63,27 @@ def _byte(text: str) -> int:
     return value
 
 
+def _check_target(args: Namespace) -> None:
+    """Raise `Refusal` where the new file can't go; keep messages out of it."""
+    descriptor = descriptor_of(args.target)
+    if descriptor is not None and os.isatty(descriptor) and not args.force:
+        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+    if args.target != STREAM and os.path.exists(args.target) and not args.force:
+        raise Refusal("output file '%s' exists!" % args.target, EXIT_COULD_NOT)
+    if descriptor == 1:
+        if args.json:
+            raise Refusal(
+                "--json and the new file can't both go to standard output", EXIT_USAGE
+            )
+        log.keep_out_of_output()
+
+
 def run(args: Namespace) -> int:
     """Recover the file."""
-    if os.path.exists(args.target) and not args.force:
-        raise Refusal("output file '%s' exists!" % args.target, EXIT_COULD_NOT)
+    _check_target(args)
     recovery = recover(
         args.damaged,
-        args.target,
+        name_of_output(args.target),
         fill=args.fill,
         drop=args.drop,
         nthreads=args.nthreads,
@@ -76,8 +97,9 @@ def run(args: Namespace) -> int:
 
 
 def _tell(recovery: Recovery, args: Namespace) -> None:
+    line = log.normal if log.OUTPUT_IS_DATA else say
     total = recovery.nsaved + recovery.nlost
-    say(
+    line(
         "%s: %d of %d chunk%s saved to %s"
         % (
             shown(args.damaged),
@@ -89,10 +111,12 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
     )
     for finding in recovery.report.findings:
         if finding.severity == "error":
-            say("  " + shown(str(finding)))
+            line("  " + shown(str(finding)))
     for loss in recovery.losses[:LOSSES_SHOWN]:
-        say("  lost: %s" % loss)
+        line("  lost: %s" % loss)
     if len(recovery.losses) > LOSSES_SHOWN:
-        say("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+        line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    if not recovery.certain:
+        line("  note: the numbers of chunks, or how many there were, are not certain")
     for remark in recovery.remarks:
-        say("  note: %s" % remark)
+        line("  note: %s" % remark)

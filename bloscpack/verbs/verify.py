@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..exceptions import BloscpackError
-from ..outcomes import EXIT_DAMAGED, EXIT_OK, exit_code, message_of
+from ..display import say, say_json, shown
+from ..outcomes import (
+    EXIT_DAMAGED,
+    EXIT_OK,
+    for_each_file,
+    message_of,
+    report_failure,
+)
 from ..pretty import pretty_size
 from ..verify import verify
-from .describe import report_failure, say, say_json, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -35,23 +40,21 @@ def learn(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """Check the files; return the worst exit code."""
-    worst = EXIT_OK
     reports: list[dict[str, Any]] = []
-    for path in args.files:
-        try:
-            report = verify(path, nthreads=args.nthreads)
-        except (BloscpackError, OSError) as error:
-            worst = max(worst, exit_code(error))
-            report_failure(path, error)
-            failure = {"filename": path, "ok": False, "error": message_of(error)}
-            reports.append(failure)
-            continue
-        if not report.ok:
-            worst = max(worst, EXIT_DAMAGED)
+
+    def act(path: str) -> int:
+        report = verify(path, nthreads=args.nthreads)
         if args.json:
             reports.append(report.as_dict())
         elif not (args.quiet and report.ok):
             tell(report)
+        return EXIT_OK if report.ok else EXIT_DAMAGED
+
+    def failed(path: str, error: BaseException) -> None:
+        report_failure(path, error)
+        reports.append({"filename": path, "ok": False, "error": message_of(error)})
+
+    worst = for_each_file(args.files, act, failed=failed)
     if args.json:
         say_json(reports)
     return worst

@@ -1,0 +1,149 @@
+"""What a file says of its chunks: table, count and sizes, and what fits them.
+
+Pure; what the table says is compared with chunks that were found, where they are or by
+the bytes that they take.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from itertools import pairwise
+
+from .checksums import CHECKSUMS
+from .constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from .salvage import Chain
+
+# Chunks of a chain whose sizes are compared with the table.
+COMPARED = 16
+LARGEST_DIGEST = max(checksum.size for checksum in CHECKSUMS)
+
+
+class Known:
+    """What a file says of its chunks: positions and sizes in bytes.
+
+    ``table`` are the offsets; ``first`` is where the first chunk should be, ``nchunks``
+    how many there should be, both None if nobody knows. ``base`` is where chunks may
+    begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
+    chunks may have, None if any. ``twice`` says that two places tell ``nchunks``, ``torn``
+    that the file ends within a chunk.
+    """
+
+    def __init__(
+        self,
+        table: Sequence[int],
+        first: int | None,
+        nchunks: int | None,
+        base: int,
+        size: int,
+        full: int | None = None,
+        last: int | None = None,
+        twice: bool = False,
+    ) -> None:
+        self.table = table
+        self.first = first
+        self.nchunks = nchunks
+        self.base = base
+        self.size = size
+        self.full = full
+        self.last = last
+        self.twice = twice
+        self.torn = False
+        self._order: list[int] | None = None
+        self._extents: dict[int, Any] | None = None
+        self._sound: bool | None = None
+
+    @property
+    def largest(self) -> int:
+        """The most bytes that a chunk and its digest can take."""
+        nbytes = MAX_BUFFERSIZE
+        if self.full is not None:
+            nbytes = max(self.full, self.last or 0)
+        return BLOSC_HEADER_LENGTH + nbytes + LARGEST_DIGEST
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the entries of the table can all be true."""
+        if self._sound is None:
+            table = self.table
+            self._sound = bool(table) and table[0] == self.first
+            self._sound = self._sound and all(
+                BLOSC_HEADER_LENGTH <= after - before <= self.largest
+                for before, after in pairwise(table)
+            )
+        return self._sound
+
+    def _near(self, offset: int) -> tuple[int, int]:
+        """Return the number at `offset` or next to it, and the place in the order."""
+        if self._order is None:
+            self._order = sorted(range(len(self.table)), key=self.table.__getitem__)
+        i = bisect_left(self._order, offset, key=self.table.__getitem__)
+        return (self._order[i] if i < len(self._order) else -1), i
+
+    def number_of(self, offset: int) -> int | None:
+        """Return the number of the chunk that the table has at `offset`."""
+        number, _ = self._near(offset)
+        return number if number >= 0 and self.table[number] == offset else None
+
+    def stop_around(self, offset: int, end: int) -> int | None:
+        """Return where the chunk ends that the table has around `offset`.
+
+        The table is believed if it names `end`, where the last good chunk ended, or if
+        all of it can be true.
+        """
+        if not self.table or (self.number_of(end) is None and not self.is_sound):
+            return None
+        following, i = self._near(offset)
+        if following < 0 or i == 0 or self._order is None:
+            return None
+        before = self._order[i - 1]
+        start, stop = self.table[before], self.table[following]
+        if before + 1 != following or start < end or stop > self.size:
+            return None
+        return stop if stop - start <= self.largest else None
+
+    def fits(self, chain: Chain) -> bool:
+        """Return whether the plain sizes of a chain are those of the file."""
+        if self.full is None:
+            return True
+        first = chain.sizes[0]
+        return first == self.full or (len(chain) == 1 and first == self.last)
+
+    def matches(self, chain: Chain, stop: int) -> bool:
+        """Return whether the table has chunks of such extents up to number `stop`."""
+        return any(True for _ in self.alike(chain, 0, stop))
+
+    def of_extent(self, extent: int) -> Sequence[int]:
+        """Return the numbers of the chunks to which the table gives so many bytes."""
+        if self._extents is None:
+            self._extents = {}
+            for number, (start, stop) in enumerate(pairwise(self.table)):
+                self._extents.setdefault(stop - start, array("q")).append(number)
+        found: Sequence[int] = self._extents.get(extent, ())
+        return found
+
+    def alike(self, chain: Chain, least: int, stop: int) -> Iterator[int]:
+        """Yield the numbers from `least` up to `stop` where the table has such extents.
+
+        The last chunk's is not in the table: that is known by its plain size.
+        """
+        table, compared = self.table, min(len(chain), COMPARED)
+        extents = [chain.stop_of(i) - chain.offsets[i] for i in range(compared)]
+        numbers = self.of_extent(extents[0])
+        numbers = numbers[bisect_left(numbers, least) : bisect_left(numbers, stop)]
+        final = len(table) - 1
+        if len(chain) == 1 and least <= final < stop and chain.sizes[0] == self.last:
+            numbers = [*numbers, final]
+        for number in numbers:
+            end = number + len(chain)
+            told = [table[i + 1] - table[i] for i in range(number, min(end, final))]
+            told = told[:compared]
+            wrong_end = end == len(table) and self.last not in (None, chain.sizes[-1])
+            if end <= len(table) and told == extents[: len(told)] and not wrong_end:
+                yield number

@@ -1,0 +1,175 @@
+"""Which of the good chunks found are chunks of the file, and no part of another one.
+
+Somebody may have packed a packed file: then a damaged chunk may hold good ones. And a
+damaged chunk may only seem to hold others, because its header lies or bytes are missing
+from it. Pure: chains of chunks and what the file says go in, the chains that stay come
+out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .known import Known
+    from .salvage import Broken, Chain
+
+    Trail = Callable[[int, int], list[Broken]]
+    Fills = Callable[[Broken], bool]
+
+
+def sift(
+    chains: list[Chain], known: Known, digest_size: int, trail: Trail, fills: Fills
+) -> list[Chain]:
+    """Return the chains that are no part of a damaged chunk, with their links.
+
+    ``trail(start, stop)`` tells the damaged chunks from `start` on, ``fills(broken)``
+    whether the size of one is right, as `Survey` has them.
+    """
+    chains = [part for chain in chains for part in _split(chain, known)]
+    sifter = _Sifter(chains, known, digest_size, fills)
+    kept: list[Chain] = []
+    end = known.base if known.first is None else known.first
+    walked: tuple[int, list[Broken]] = (-1, [])
+    for chain in chains:
+        swallowed = bool(kept) and chain.start < kept[-1].stop
+        if swallowed:
+            # Without digests, the one in front may have swallowed its beginning.
+            if not sifter.is_swallowed(chain, kept[-1].stop):
+                continue
+            end = kept.pop().start
+        if walked[0] != end or (walked[1][-1:] and _reach(walked[1]) < chain.start):
+            walked = end, trail(end, chain.start)
+        around = [b for b in walked[1] if b.start < chain.start < (b.stop or 0)]
+        if not swallowed and sifter.is_part(chain, around[0] if around else None, end):
+            continue
+        reached = [b for b in walked[1] if b.stop is not None and b.stop <= chain.start]
+        linked = chain.start == end or (reached and reached[-1].stop == chain.start)
+        chain.link = len(reached) if linked else None
+        chain.sure = all(
+            broken.nbytes == known.full and fills(broken) for broken in reached
+        )
+        kept.append(chain)
+        end = chain.stop
+    return kept
+
+
+def _split(chain: Chain, known: Known) -> list[Chain]:
+    """Return the parts of a chain that have the sizes of the file, and the others.
+
+    Chunks within a damaged one may touch one of the file, in front or behind.
+    """
+    is_whole = chain.start == known.first and chain.stop == known.size
+    if known.full is None or is_whole or chain.sizes.count(known.full) == len(chain):
+        return [chain]
+    fitting = [size == known.full for size in chain.sizes]
+    # A last chunk of another size may have been appended to.
+    at_end = chain.stop == known.size and any(fitting[-2:-1])
+    fitting[-1] = fitting[-1] or at_end or chain.sizes[-1] == known.last
+    for i in range(1, len(fitting)):
+        if not fitting[i] and fitting[i - 1]:
+            fitting[i] = known.number_of(chain.offsets[i]) is not None
+    parts = [
+        chain.split(i)
+        for i in range(len(chain) - 1, 0, -1)
+        if fitting[i] != fitting[i - 1]
+    ]
+    return [chain, *reversed(parts)]
+
+
+def _reach(trail: list[Broken]) -> int:
+    """Return up to where a trail tells anything."""
+    stop = trail[-1].stop
+    return 2**63 if stop is None else stop
+
+
+class _Sifter:
+    def __init__(
+        self, chains: list[Chain], known: Known, digest_size: int, fills: Fills
+    ) -> None:
+        self._chains = chains
+        self._known = known
+        self._digest_size = digest_size
+        self._fills = fills
+        self._starts = [chain.start for chain in chains]
+        # Where the last chain starts whose chunks have the sizes of the file, if any.
+        self._last_start = max(
+            (chain.start for chain in chains if known.fits(chain)), default=None
+        )
+
+    def is_swallowed(self, chain: Chain, stop: int) -> bool:
+        """Return whether a chain only seems to lie in a good chunk that ends at `stop`.
+
+        It goes on behind that, or nothing else does.
+        """
+        if not self._known.fits(chain) or self._is_too_early(chain):
+            return False
+        if chain.stop == stop == self._known.size:
+            return True
+        return chain.stop > stop or not self._ends_right(stop, None)
+
+    def is_part(self, chain: Chain, around: Broken | None, end: int) -> bool:
+        """Return whether a chain lies in a damaged chunk behind `end`.
+
+        `around` is a damaged chunk that says so.
+        """
+        known = self._known
+        if chain.start == end or known.number_of(chain.start) is not None:
+            return not known.fits(chain) and self._last_start is not None
+        # In front of the digest of a damaged chunk no other one ends.
+        at_end = chain.stop == known.size and self._digest_size > 0
+        if chain.start == known.first or at_end:
+            return False
+        if not known.fits(chain) or self._is_too_early(chain):
+            return True
+        stop = self._stop_around(chain, around, end)
+        if stop is not None and (
+            chain.stop > stop or (chain.stop == stop and self._digest_size)
+        ):
+            return False
+        if known.is_sound and known.table:
+            # The last chunk, whose extent the table lacks, may be where it should be.
+            last_is_there = self._has_chunk(known.table[-1])
+            if known.matches(chain, len(known.table) - last_is_there):
+                return False
+            if stop is not None:
+                return True
+        if stop is None:
+            chain.weak = True
+            return False
+        chain.weak = not self._ends_right(stop, around)
+        return not chain.weak
+
+    def _is_too_early(self, chain: Chain) -> bool:
+        """Return whether more follows a chain that can only be the last chunk."""
+        if len(chain) > 1 or chain.sizes[0] == self._known.full:
+            return False
+        return self._last_start is not None and self._last_start >= chain.stop
+
+    def _stop_around(self, chain: Chain, around: Broken | None, end: int) -> int | None:
+        """Return where the damaged chunk ends that seems to lie around a chain."""
+        if around is not None:
+            return around.stop
+        return self._known.stop_around(chain.start, end)
+
+    def _ends_right(self, stop: int, around: Broken | None) -> bool:
+        """Return whether a damaged chunk ends at `stop`, as it says or the table."""
+        if around is not None and not self._fills(around):
+            return False
+        if stop < self._known.size:
+            return self._has_chunk(stop)
+        # Only the last chunk ends with the file.
+        last = self._known.last
+        return around is None or last is None or around.nbytes == last
+
+    def _has_chunk(self, offset: int) -> bool:
+        """Return whether a good chunk is at `offset`."""
+        i = bisect_right(self._starts, offset) - 1
+        if i < 0:
+            return False
+        offsets = self._chains[i].offsets
+        j = bisect_right(offsets, offset) - 1
+        return j >= 0 and offsets[j] == offset

@@ -1,0 +1,193 @@
+"""Random damage to small files, and what a recovery of one has to hold.
+
+`Case` makes a file and damages it; `failures` recovers it, and tells what is wrong with
+the result. Every byte of the damaged file knows where it was, so that it is known which
+chunks are untouched.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy
+
+import bloscpack as bp
+from bloscpack.checksums import CHECKSUMS_AVAIL
+from bloscpack.exceptions import FormatError
+from bloscpack.file_io import CompressedBytesSource
+from bloscpack.recover import recover_fp
+from bloscpack.verify import verify_fp
+
+WORDS = b"size codec chunk digest offset extent span section "
+EDIT_SIZES = (1, 1, 5, 16, 40, 300, 1000)
+
+
+def text(size, seed=1):
+    """Return text that Blosc makes a little smaller."""
+    generator = random.Random(seed)
+    return bytes(generator.choice(WORDS) for _ in range(size))
+
+
+def frames_of(data):
+    """Return where each chunk starts, where its digest ends, and its plain bytes."""
+    source = CompressedBytesSource(data)
+    frames = []
+    for compressed, digest in source:
+        stop = source.chunk_offset + len(compressed) + len(digest)
+        with bp.chunks.own_settings:
+            plain = bp.chunks.decompress(compressed)
+        frames.append((source.chunk_offset, stop, plain))
+    return frames
+
+
+def changed(data, changes, seed):
+    """Return damaged bytes, and for each where it was, None if it is new."""
+    generator = random.Random(seed)
+    found, origin = bytearray(data), [*range(len(data))]
+    for what, start, size in changes:
+        stop = min(start + size, len(found))
+        new = b"" if what == "out" else generator.randbytes(size)
+        if what == "in":
+            stop = start
+        found[start:stop] = new
+        origin[start:stop] = [None] * len(new)
+    return bytes(found), origin
+
+
+def untouched(frames, origin):
+    """Return the numbers of the chunks all bytes of which are there, side by side."""
+    place_of = {at: i for i, at in enumerate(origin) if at is not None}
+    return [
+        i
+        for i, (start, stop, _) in enumerate(frames)
+        if start in place_of
+        and [*range(start, stop)] == origin[place_of[start] :][: stop - start]
+    ]
+
+
+class Case:
+    """A file with random contents, and random damage to it, both told by a number."""
+
+    def __init__(self, seed):
+        pick = random.Random(seed)
+        self.seed = seed
+        self.checksum = pick.choice([*CHECKSUMS_AVAIL, "adler32", "adler32", "None"])
+        self.offsets = pick.random() < 0.5
+        self.chunk_size = pick.choice([50, 100, 200, 300, 800])
+        size = pick.randrange(1, 10) * self.chunk_size + pick.choice([0, 1, 24, 50])
+        self.content = pick.choice(["text", "random", "numbers", "array", "packed"])
+        self.whole = self._pack(size, pick)
+        self.changes = []
+        first = frames_of(self.whole)[0][0]
+        start = pick.choice([0, first, first])
+        for _ in range(pick.randrange(1, 4)):
+            at = pick.randrange(start, len(self.whole))
+            what = pick.choice(["over", "out", "in"])
+            self.changes.append((what, at, pick.choice(EDIT_SIZES)))
+        self.damaged, self.origin = changed(self.whole, self.changes, seed)
+
+    def _pack(self, size, pick):
+        settings = {
+            "bloscpack_args": bp.BloscpackArgs(
+                checksum=self.checksum, offsets=self.offsets
+            ),
+            "blosc_args": bp.BloscArgs(
+                typesize=pick.choice([1, 4, 8]), cname=pick.choice(["blosclz", "zstd"])
+            ),
+        }
+        if self.content == "array":
+            array = numpy.arange(size // 8 + 1, dtype="<i8") // 3
+            return bp.pack_ndarray_to_bytes(
+                array, chunk_size=self.chunk_size // 8 * 8, **settings
+            )
+        plain = {
+            "text": lambda: text(size, pick.random()),
+            "random": lambda: pick.randbytes(size),
+            "numbers": lambda: bytes(i // 7 % 256 for i in range(size)),
+            "packed": lambda: self._nested(size, pick),
+        }[self.content]()
+        metadata = pick.choice([None, None, {"unit": "m"}])
+        return bp.pack_bytes_to_bytes(plain, self.chunk_size, metadata, **settings)
+
+    def _nested(self, size, pick):
+        """Return packed files one behind the other."""
+        made = b""
+        while len(made) < size:
+            made += bp.pack_bytes_to_bytes(
+                pick.randbytes(pick.randrange(1, 200)),
+                40,
+                bloscpack_args=bp.BloscpackArgs(offsets=False, checksum=self.checksum),
+            )
+        return made[:size]
+
+    def _hidden(self):
+        """Return what may fail if packed files hide behind chunks without digests."""
+        return {"lost", "displaced", "nothing"} if self.content == "packed" else set()
+
+    def excused(self):
+        """Return the failures that nothing in the file could have prevented.
+
+        If header and all chunks are damaged, nobody knows that there are digests. If
+        there are none and the header is lost, chunks are known by touching each other.
+        Without digests, packed files within chunks that are damaged unnoticed take in
+        what follows. With them, chunks of such a file can be told from those around
+        them only by their size, which is known by an intact chunk or the header.
+        """
+        header_is_whole = [*range(32)] == self.origin[:32]
+        if not header_is_whole and not untouched(frames_of(self.whole), self.origin):
+            return {"foreign"}
+        if self.checksum == "None" and not header_is_whole:
+            return {"nothing", *self._hidden()}
+        if self.content != "packed":
+            return set()
+        if self.checksum == "None":
+            return self._hidden()
+        frames = frames_of(self.whole)
+        numbers = [i for i in untouched(frames, self.origin) if i < len(frames) - 1]
+        return set() if numbers and header_is_whole else {"foreign"}
+
+    def __str__(self):
+        return "seed %d: %s, %s, chunks of %d bytes, offsets %s: %s" % (
+            self.seed,
+            self.content,
+            self.checksum,
+            self.chunk_size,
+            self.offsets,
+            self.changes,
+        )
+
+
+def recovered(damaged, **options):
+    """Return the new file's chunks, and what was told."""
+    out_fp = io.BytesIO()
+    recovery = recover_fp(io.BytesIO(damaged), out_fp, nthreads=1, **options)
+    new = out_fp.getvalue()
+    report = verify_fp(io.BytesIO(new), nthreads=1)
+    assert report.ok, report.findings
+    assert not [f for f in report.findings if f.kind not in ("no-checksum", "typesize")]
+    return [plain for _, _, plain in frames_of(new)], recovery
+
+
+def failures(frames, damaged, origin, checksum):
+    """Yield what is wrong with the recovery of a damaged file, in a word each."""
+    expected = [frames[i][2] for i in untouched(frames, origin)]
+    try:
+        dropped, recovery = recovered(damaged, drop=True)
+    except FormatError:
+        if expected:
+            yield "nothing"
+        return
+    left = iter(dropped)
+    if not all(plain in left for plain in expected):
+        yield "lost"
+    known = {plain for _, _, plain in frames}
+    if checksum != "None" and not {*dropped} <= known:
+        yield "foreign"
+    filled, recovery = recovered(damaged)
+    if not recovery.certain:
+        return
+    if any(filled[i : i + 1] != [frames[i][2]] for i in untouched(frames, origin)):
+        yield "displaced"
+    if len(filled) != len(frames):
+        yield "count"
