@@ -9,13 +9,13 @@ have the same output.
 from __future__ import annotations
 
 import os
+import re
 import stat
-import sys
 
-from . import journal
+from . import journal, log
 from .constants import EXTENSION
-from .exceptions import FileNotFound, StorageError
-from .outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .outcomes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal, for_each_file
+from .streams import STREAM, descriptor_of, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -25,18 +25,29 @@ if TYPE_CHECKING:
 
     Job = tuple[str, str]
 
-STREAM = "-"
+# What files are called that are being written: see `disk.create_beside`.
+LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 
 
 def is_classic(args: Namespace) -> bool:
     """Return whether the names are an input and perhaps its output, as in 0.16."""
     return not (
         args.more
-        or args.files_from
+        or args.files_from is not None
         or args.recursive
         or args.output is not None
         or args.output_dir is not None
     )
+
+
+def output_is_data(args: Namespace) -> bool:
+    """Return whether the data go to standard output."""
+    if args.output is not None:
+        return descriptor_of(args.output) == 1
+    names = (args.in_file, args.out_file, *args.more)
+    if STREAM in names and (args.out_file is None or not is_classic(args)):
+        return True
+    return args.out_file is not None and descriptor_of(args.out_file) == 1
 
 
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
@@ -54,32 +65,36 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         raise Refusal(
             "--output is for one input, but there are %d" % len(found), EXIT_USAGE
         )
-    jobs = []
+    jobs = [(name, _output(name, place, args, output_name)) for name, place in found]
+    _check_apart(jobs)
+    if args.output_dir is not None:
+        for _, out_file in jobs:
+            os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
+    return list(dict.fromkeys(jobs))
+
+
+def _check_apart(jobs: list[Job]) -> None:
+    """Raise `Refusal` if an output is that of another input, or an input itself."""
     inputs_of: dict[str, str] = {}
-    for name, place in found:
-        out_file = _output(name, place, args, output_name)
+    for name, out_file in jobs:
         other = inputs_of.setdefault(os.path.realpath(out_file), name)
         if other != name and out_file != STREAM:
             raise Refusal(
                 "'%s' and '%s' would both be written to '%s'" % (other, name, out_file),
                 EXIT_USAGE,
             )
-        jobs.append((name, out_file))
     inputs = {os.path.realpath(name): name for name, _ in jobs if name != STREAM}
     for name, out_file in jobs:
         if out_file != STREAM and os.path.realpath(out_file) in inputs:
             raise Refusal(
                 "the output '%s' of '%s' is an input too" % (out_file, name), EXIT_USAGE
             )
-    return list(dict.fromkeys(jobs))
 
 
 def _listed(list_file: str) -> list[str]:
     """Return the names in a file, ended by lines or, if there are any, zero bytes."""
     if list_file == STREAM:
-        if sys.stdin is None:
-            raise StorageError("standard input is closed")
-        data = sys.stdin.buffer.read()
+        data = standard_input().read()
     else:
         with open(list_file, "rb") as fp:
             data = fp.read()
@@ -109,11 +124,23 @@ def _is_wanted(path: str, args: Namespace) -> bool:
     """Return whether a file in a folder is one of those meant."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return False
-    of_journal = path[: -len(journal.SUFFIX)]
-    if path.endswith(EXTENSION + journal.SUFFIX) and os.path.exists(of_journal):
-        return False
     decompress = str(args.subcommand).startswith("d")
-    return path.endswith(str(args.suffix)) == decompress
+    if path.endswith(str(args.suffix)) != decompress:
+        return False
+    if _is_left_over(path):
+        log.verbose("left out, as it is no data: '%s'" % path)
+        return False
+    return True
+
+
+def _is_left_over(path: str) -> bool:
+    """Return whether a file is what an interrupted command has left behind."""
+    if LEFT_OVER.fullmatch(os.path.basename(path)):
+        return True
+    if not path.endswith(journal.SUFFIX):
+        return False
+    with open(path, "rb") as fp:
+        return fp.read(len(journal.MAGIC)) == journal.MAGIC
 
 
 def _output(
@@ -125,9 +152,17 @@ def _output(
         return STREAM
     if args.output_dir is None:
         return output_name(name)
-    out_file = os.path.join(args.output_dir, output_name(place))
-    os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
-    return out_file
+    return os.path.join(args.output_dir, output_name(place))
+
+
+def run(todo: list[Job], act: Callable[[str, str], None]) -> int:
+    """Call `act` with every input and output; return the worst exit code."""
+    if not todo:
+        log.notice("nothing to do: there are no inputs")
+    if len(todo) == 1:
+        act(*todo[0])  # what is wrong needs no name
+        return EXIT_OK
+    return for_each_file(todo, lambda job: act(*job), name_of=lambda job: job[0])
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:
@@ -159,9 +194,3 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
         raise Refusal(
             "%s '%s' does not end with '%s'" % (role, name, suffix), EXIT_COULD_NOT
         )
-
-
-def check_exists(role: str, path: str) -> None:
-    """Raise `FileNotFound` unless `path` exists."""
-    if path != STREAM and not os.path.exists(path):
-        raise FileNotFound("%s '%s' does not exist!" % (role, path))

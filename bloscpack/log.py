@@ -29,6 +29,10 @@ PREFIX = "bloscpack.py"
 COMMAND = "blpk"
 
 
+class OutputLost(Exception):
+    """Standard output takes nothing, although something has to be shown there."""
+
+
 def set_level(level: str) -> None:
     """Let through messages up to `level`, one of VERBOSITY_LEVELS."""
     global LEVEL
@@ -62,10 +66,33 @@ def enabled(level: str) -> bool:
     return _RANKS[level] <= _RANKS[LEVEL] and not QUIET
 
 
+def need_output() -> None:
+    """Raise `OutputLost` if standard output was closed before the program started."""
+    if sys.stdout is None:
+        raise OutputLost("standard output is closed")
+
+
+def put(text: str) -> None:
+    """Write text to standard output as it is; raises `OutputLost`."""
+    need_output()
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost("standard output: %s" % error.strerror) from error
+
+
 def flush() -> None:
-    """Write out what has been said so far."""
-    if sys.stdout is not None:
+    """Write out what has been said so far; raises `OutputLost`."""
+    if sys.stdout is None:
+        return
+    try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost("standard output: %s" % error.strerror) from error
 
 
 def _write(stream: object, message: str) -> None:
@@ -77,7 +104,10 @@ def _write(stream: object, message: str) -> None:
             text = "%s: %s\n" % (PREFIX, line)
             encoding = getattr(stream, "encoding", None) or "utf-8"
             shown = text.encode(encoding, "backslashreplace").decode(encoding)
-            stream.write(shown)  # type: ignore[attr-defined]
+            if stream is sys.stdout:
+                put(shown)
+            else:
+                stream.write(shown)  # type: ignore[attr-defined]
 
 
 def verbose(message: str, level: str = VERBOSE) -> None:

@@ -212,7 +212,7 @@ def _commands() -> Iterator[str]:
         bold("blpk ") + italic("command") + bold(" --help")
     )
     verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
-    for name, (letter, help_, _) in VERBS.items():
+    for name, (letter, help_) in VERBS.items():
         yield from _verb(name, letter, help_, verbs[name])
 
 

@@ -30,6 +30,10 @@ class Bar:
         self._begin = monotonic()
         self._bar: Any = None
 
+    def expect(self, total: int | None) -> None:
+        """Take the number of plain bytes that there will be, None if unknown."""
+        self._total = total
+
     def __call__(self, nbytes: int) -> None:
         """Count the plain bytes of a chunk that has been done."""
         self._done += nbytes
@@ -76,18 +80,19 @@ def _is_welcome() -> bool:
 
 
 @contextmanager
-def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[None]:
+def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | None]:
     """Show how the work of the block goes on: `total` plain bytes, None if unknown.
 
     By default only where standard error is a terminal, and not with other messages.
+    Gives the bar, or None if there won't be any.
     """
     if not (_is_welcome() if wanted is None else wanted):
-        yield
+        yield None
         return
     bar = Bar(os.path.basename(name), total, bool(wanted))
     log.PROGRESS = bar
     try:
-        yield
+        yield bar
     finally:
         log.PROGRESS = None
         bar.close()

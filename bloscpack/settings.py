@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .constants import MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL, SUFFIXES
+from .constants import MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
 from .defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
@@ -18,12 +18,11 @@ from .defaults import (
     DEFAULT_CNAME,
     available_cpus,
 )
-from .exceptions import UsageError
 from .outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 PREFIX = "BLPK_"
@@ -75,18 +74,25 @@ def _one_of(value: Any, names: Iterable[str]) -> str:
 
 
 def _chunk_size(value: Any) -> int | str:
-    """Return the size as it was written: one with a suffix may still be rounded."""
-    from .args import parse_chunk_size
-
+    """Return the size as it was written, if it has a suffix."""
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
     try:
-        if isinstance(value, str) and value != "max" and value[-1:] not in SUFFIXES:
-            value = int(value)
-        parse_chunk_size(value)
-    except (UsageError, ValueError) as error:
+        _in_bytes(value)
+    except ValueError as error:
         raise ValueError(
             "expected a chunk size, found %r: %s" % (value, error)
         ) from error
     return value  # type: ignore[no-any-return]
+
+
+def _in_bytes(chunk_size: Any) -> int:
+    from .args import parse_chunk_size
+    from .display import parse_size
+
+    if isinstance(chunk_size, str) and chunk_size != "max":
+        chunk_size = parse_size(chunk_size)
+    return parse_chunk_size(chunk_size)
 
 
 # The filter and the type size are not among them: they depend on the data.
@@ -183,29 +189,50 @@ def _parse(fp: Any, name: str) -> dict[str, Any]:
 # What is in force
 
 
+class Made:
+    """A setting that somebody has made, and where; `place` is for errors."""
+
+    def __init__(self, name: str, value: Any, source: str, place: str) -> None:
+        self.name = name
+        self.source = source
+        self._value = value
+        self._place = place
+
+    def __str__(self) -> str:
+        return str(self._value)
+
+    def checked(self) -> Any:
+        """Return the value; raises `Refusal` for one that can't be."""
+        try:
+            return CHECKS[self.name](self._value)
+        except ValueError as error:
+            raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
+
+    def as_argument(self) -> Any:
+        """Return the value that an option for it would have; raises `Refusal`."""
+        value = self.checked()
+        return _in_bytes(value) if self.name == "chunk_size" else value
+
+
+def _made(names: Iterable[str]) -> Iterator[Made]:
+    name_of_file = path()
+    content = _read_file(name_of_file)
+    for name in names:
+        variable = variable_for(name)
+        if os.environ.get(variable):
+            yield Made(name, os.environ[variable], variable, variable)
+        elif name in content:
+            place = "'%s': %s" % (name_of_file, name)
+            yield Made(name, content[name], name_of_file, place)
+
+
 def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
     """Return value and source of those settings among `names` that somebody has made.
 
     The source is the variable or the name of the file. Raises `Refusal` for a value
     that can't be, an unknown setting, or a file that can't be understood.
     """
-    name_of_file = path()
-    content = _read_file(name_of_file)
-    found = {}
-    for name in names:
-        variable = variable_for(name)
-        if os.environ.get(variable):
-            value, source, place = os.environ[variable], variable, variable
-        elif name in content:
-            value, source = content[name], name_of_file
-            place = "'%s': %s" % (name_of_file, name)
-        else:
-            continue
-        try:
-            found[name] = CHECKS[name](value), source
-        except ValueError as error:
-            raise Refusal("%s: %s" % (place, error), EXIT_USAGE) from error
-    return found
+    return {made.name: (made.checked(), made.source) for made in _made(names)}
 
 
 def in_force() -> dict[str, tuple[Any, str]]:
@@ -221,9 +248,7 @@ def in_force() -> dict[str, tuple[Any, str]]:
     return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
 
 
-def as_arguments(verb: str) -> dict[str, Any]:
-    """Return the values for `verb` under the names that parsed arguments have."""
-    return {
-        ATTRIBUTES.get(name, name): value
-        for name, (value, _) in load(OF_VERBS.get(verb, ())).items()
-    }
+def as_arguments(verb: str) -> dict[str, Made]:
+    """Return the settings for `verb` under the names that parsed arguments have."""
+    found = _made(OF_VERBS.get(verb, ()))
+    return {ATTRIBUTES.get(made.name, made.name): made for made in found}

@@ -1,163 +1,69 @@
-"""Where the command reads and writes: files, or the standard streams for ``-``.
+"""The standard streams as files: what ``-`` stands for.
 
-An output in a file appears when it is complete, with times and permissions of its
-input; a standard stream is written as it is, and everything else is then said on
-standard error.
+They are read and written from where they stand, and never closed. Where the data go to
+standard output, everything else is said on standard error.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
-from contextlib import contextmanager
-from time import perf_counter
 
-from . import journal, log
-from .durable import (
-    check_distinct,
-    is_stream,
-    open_stream,
-    replacing,
-    standard_stream,
-)
-from .exceptions import StorageError, UsageError
-from .jobs import STREAM, check_exists
-from .outcomes import EXIT_USAGE, Refusal
-from .pretty import pretty_size
+from .exceptions import FileNotFound, StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
     from typing import Any
 
+STREAM = "-"
+INPUT_NAME = "/dev/stdin"
+DEVICE = "/dev/fd/%d"
 
-def keep_out_of_output(out_file: str) -> None:
-    """Say everything on standard error if standard output is the output file."""
-    if descriptor_of(out_file) == 1:
-        log.keep_out_of_output()
+
+def standard_input() -> Any:
+    """Return standard input, from where it stands; raises `StorageError` if closed."""
+    if sys.stdin is None:
+        raise StorageError("standard input is closed")
+    return sys.stdin.buffer
+
+
+def name_of_input(in_file: str) -> str:
+    """Return a name that can be opened, for standard input from where it stands.
+
+    Opening a regular file anew would begin at its start, so of one that has been read
+    in part already the rest is copied.
+    """
+    if in_file != STREAM:
+        return in_file
+    fp = standard_input()
+    if not (fp.seekable() and fp.tell()):
+        return INPUT_NAME
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as spool:
+        shutil.copyfileobj(fp, spool)
+        spool.seek(0)
+        return DEVICE % os.dup(spool.fileno())  # until the program ends
+
+
+def check_exists(role: str, path: str) -> None:
+    """Raise `FileNotFound` unless `path` exists."""
+    if path != STREAM and not os.path.exists(path):
+        raise FileNotFound("%s '%s' does not exist!" % (role, path))
 
 
 def descriptor_of(out_file: str) -> int | None:
     """Return the descriptor of the standard stream that an output file is, if it is."""
     if out_file == STREAM:
         return 1
-    return standard_stream(os.stat(out_file)) if os.path.exists(out_file) else None
-
-
-def check_files(in_file: str, out_file: str, args: Namespace) -> None:
-    """Raise unless the input exists and the output may be written."""
-    check_exists("input file", in_file)
-    if not out_file:
-        raise UsageError("the name '%s' leaves none for the output" % in_file)
-    if args.rm:
-        _check_removable(in_file, out_file)
-    if out_file != STREAM and os.path.exists(out_file):
-        status = os.stat(out_file)
-        streamed = not stat.S_ISREG(status.st_mode) or descriptor_of(out_file)
-        if not (streamed or args.force):
-            raise StorageError("output file '%s' exists!" % out_file)
-        log.verbose("overwriting existing file: '%s'" % out_file)
-    if STREAM not in (in_file, out_file):
-        check_distinct(in_file, out_file)
-    log.verbose("input file is: '%s'" % in_file)
-    log.verbose("output file is: '%s'" % out_file)
-
-
-def _check_removable(in_file: str, out_file: str) -> None:
-    """Raise `Refusal` where removing the input could lose it."""
-    if out_file == STREAM or is_stream(out_file):
-        raise Refusal(
-            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
-            EXIT_USAGE,
-        )
-    if in_file != STREAM and os.path.lexists(journal.name_for(in_file)):
-        raise StorageError(
-            "input '%s' has the journal of a change that is under way or was "
-            "interrupted, and can't be removed" % in_file
-        )
-
-
-def standard_input() -> Any:
-    """Return standard input, from where it stands."""
-    if sys.stdin is None:
-        raise StorageError("standard input is closed")
-    return sys.stdin.buffer
-
-
-@contextmanager
-def opened_input(in_file: str) -> Iterator[Any]:
-    """Open an input for reading, from where it stands."""
-    if in_file == STREAM:
-        yield standard_input()
-        return
-    with open(in_file, "rb") as fp:
-        yield fp
-
-
-@contextmanager
-def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
-    """Open an output that appears when it is complete, like its input."""
-    if out_file == STREAM:
-        with open_stream(os.dup(1)) as stream:
-            yield stream
-        return
-    status = os.fstat(in_fp.fileno())
-    like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
-    with replacing(out_file, True if args.rm else args.sync, like) as fp:
-        yield fp
-
-
-def device_of(name: str, descriptor: int) -> str:
-    """Return a name that can be opened, also for a standard stream."""
-    return "/dev/fd/%d" % descriptor if name == STREAM else name
-
-
-def make_alike(in_file: str, out_file: str, args: Namespace, replaced: bool) -> None:
-    """Give an output the times of its input, if both are files and that is wanted.
-
-    A new one also gets its permissions.
-    """
-    if args.preserve and os.path.isfile(in_file) and os.path.isfile(out_file):
-        status = os.stat(in_file)
-        if not replaced:
-            os.chmod(out_file, status.st_mode & 0o777)
-        os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def state_of(in_file: str) -> tuple[int, ...] | None:
-    """Return what changes when an input does; None for what can't be removed."""
-    if in_file == STREAM:
+    if not os.path.exists(out_file):
         return None
-    status = os.lstat(in_file)
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    from .durable import standard_stream
+
+    return standard_stream(os.stat(out_file))
 
 
-def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
-    """Remove an input whose output is complete and on the disk, if that is wanted.
-
-    `before` is what `state_of` returned. Raises `StorageError` if it has changed since.
-    """
-    if not args.rm or before is None:
-        return
-    if state_of(in_file) != before or os.path.lexists(journal.name_for(in_file)):
-        raise StorageError(
-            "input '%s' was changed while it was read, and is not removed" % in_file
-        )
-    os.unlink(in_file)
-
-
-class Clock:
-    """Tells how long something took, and how fast it was."""
-
-    def __init__(self) -> None:
-        self._begin = perf_counter()
-
-    def tell(self, nbytes: int) -> None:
-        """Show the time, and the speed in plain bytes."""
-        seconds = perf_counter() - self._begin
-        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
-        log.verbose("took: %.2f s, %s/s" % (seconds, speed))
+def name_of_output(out_file: str) -> str:
+    """Return a name that can be opened, also for standard output."""
+    return DEVICE % 1 if out_file == STREAM else out_file

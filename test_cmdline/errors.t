@@ -69,7 +69,7 @@ Errors and exit codes.
   $ blpk c -f numbers 2> usage
   [2]
   $ tail -n 1 usage
-  blpk: error: unrecognized arguments: -f
+  blpk: error: unrecognized arguments: -f (-f must stand in front of the subcommand)
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage
@@ -81,7 +81,10 @@ Errors and exit codes.
   blpk: error: -z must be > 0
   [2]
   $ blpk c -z lots numbers x.blp
-  blpk: error: -z error: invalid literal for int() with base 10: 'lots'
+  blpk: error: -z error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, found 'lots'
+  [2]
+  $ blpk c --max-meta-size abc numbers x.blp
+  blpk: error: --max-meta-size error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, found 'abc'
   [2]
   $ blpk c -z 3G numbers x.blp
   blpk: error: 'chunk_size' must be in the range 1 <= n <= 2147483631, not '3221225472'

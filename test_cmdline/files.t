@@ -54,7 +54,8 @@ An option that says where outputs go makes all names inputs.
   $ blpk compress --output-dir z x/same y/same a
   blpk: error: 'x/same' and 'y/same' would both be written to 'z/same.blp'
   [2]
-  $ ls z
+  $ test -e z
+  [1]
 
 Names behind options, and other suffixes.
 
@@ -163,6 +164,35 @@ Outputs have the times and permissions of inputs.
   $ for name in dated dated.blp; do test a -nt $name || test a -ot $name || echo same time; done
   same time
   same time
+
+Nothing is asked to be done, and an option that wants a name that is like no other.
+
+  $ : > none
+  $ blpk compress --files-from none
+  blpk: nothing to do: there are no inputs
+  $ blpk decompress -e a
+  blpk: error: --no-check-extension requires use of <out_file>
+  [2]
+  $ cp a.blp a.packed
+  $ blpk decompress --output a.plain a.packed
+  blpk: error: input file 'a.packed' does not end with '.blp'
+  [1]
+  $ blpk decompress -e --output a.plain a.packed && cmp a a.plain
+  $ blpk decompress -e a.packed b.blp c.packed
+  blpk: error: 'a.packed' does not end with '.blp': --no-check-extension requires use of --output or --output-dir
+  [2]
+  $ blpk decompress -e --output-dir any a.packed b.blp && ls any && cmp a any/a.packed
+  a.packed
+  b
+
+A name may look like an option, behind two dashes.
+
+  $ cp a ./-x
+  $ blpk compress a --output-dir dashed -- -x b
+  $ ls dashed
+  -x.blp
+  a.blp
+  b.blp
 
 A misspelt verb gets a suggestion.
 

@@ -7,10 +7,9 @@ Metadata: any JSON value kept with the data.
   blpk: Metadata:
   blpk: {'from': [1, 2], 'unit': 'metre'}
 
-Values that are empty are kept, though decompressing doesn't show them; null is no
-metadata at all.
+Values that are empty are kept, though decompressing doesn't show them.
 
-  $ for value in '{}' '[]' '0' '""' 'false' 'true' '"text"' 'null'; do
+  $ for value in '{}' '[]' '0' '""' 'false' 'true' '"text"'; do
   >   echo "$value" > value
   >   blpk -f c -m value numbers
   >   blpk -f d numbers.blp back
@@ -27,6 +26,31 @@ metadata at all.
   blpk: Metadata:
   blpk: 'text'
   blpk: 'text'
+
+Null is no metadata at all, and of a key that is there twice the last value counts.
+
+  $ echo null > value
+  $ blpk -f c -m value numbers
+  blpk: metadata file 'value' is null: it counts as none
+  $ blpk metadata numbers.blp
+  blpk: error: the file has no metadata section (file 'numbers.blp')
+  [1]
+  $ echo '{"a": 1, "b": 0, "a": 2}' > value
+  $ blpk -f c -m value numbers
+  blpk: metadata file 'value': of the values of 'a' only the last counts
+  $ blpk metadata --set value numbers.blp
+  blpk: metadata file 'value': of the values of 'a' only the last counts
+  $ blpk metadata --compact numbers.blp
+  {"a":2,"b":0}
+
+They may come from standard input, where the data don't.
+
+  $ echo '[1]' | blpk -f c -m - numbers
+  $ blpk metadata --compact numbers.blp
+  [1]
+  $ blpk c -m - - out < numbers
+  blpk: error: data and metadata can't both be standard input
+  [2]
 
 Text beyond ASCII survives.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -346,7 +347,96 @@ def test_no_standard_output_at_all(folder: Path) -> None:
     assert ["packed.blp", "plain", "plain.blp"] == names(folder)
 
 
+SHOWING = [
+    ("i", "packed.blp"),
+    ("info", "--json", "packed.blp"),
+    ("list", "packed.blp"),
+    ("cat", "packed.blp"),
+    ("verify", "packed.blp", "packed.blp"),
+    ("metadata", "packed.blp"),
+    ("config",),
+    ("--version",),
+]
+
+
+@posix
+@pytest.mark.parametrize("arguments", SHOWING, ids=" ".join)
+def test_nowhere_to_show_anything(folder: Path, arguments: tuple[str, ...]) -> None:
+    (folder / "m").write_text("{}")
+    assert 0 == blpk(folder, "-f", "c", "-m", "m", "plain", "packed.blp").returncode
+    places = [">&-", ">/dev/full"] if os.path.exists("/dev/full") else [">&-"]
+    for place in places:
+        answer = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$@" ' + place, "sh", *COMMAND, *arguments],
+            cwd=folder,
+            env=environment(),
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+        assert 1 == answer.returncode
+        said = answer.stderr.splitlines()
+        assert [True] == [line.startswith(b"blpk: error: ") for line in said]
+
+
+@posix
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "--json", "-"),
+        ("cat", "-"),
+        ("info", "-"),
+        ("verify", "-"),
+        ("d", "--npy", "-", "-"),
+        ("-q", "d", "-", "-"),
+    ],
+    ids=" ".join,
+)
+def test_standard_input_that_has_been_read_in_part(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    """The same must come of what follows as of a file that begins there."""
+    import numpy as np
+
+    bloscpack.pack_ndarray_to_file(np.arange(1000), folder / "array.blp")
+    packed = (folder / "array.blp").read_bytes()
+    (folder / "more").write_bytes(b"line\n" + packed)
+    answers = []
+    for name, position in (("array.blp", 0), ("more", 5)):
+        with open(folder / name, "rb") as stdin:
+            os.lseek(stdin.fileno(), position, os.SEEK_SET)
+            answers.append(blpk(folder, *arguments, stdin=stdin))
+    whole, rest = answers
+    assert (0, b"") == (whole.returncode, whole.stderr)
+    assert (0, b"") == (rest.returncode, rest.stderr)
+    shown = re.sub(rb"/dev/fd/\d+", b"/dev/stdin", rest.stdout)
+    assert whole.stdout == shown
+    assert shown
+
+
 # Starting
+
+
+@posix
+def test_interrupted_while_it_starts(tmp_path: Path) -> None:
+    code = (
+        "import bloscpack.cli as c, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'bloscpack.parser':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "c.main(['list', 'x'])\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert (130, b"") == (answer.returncode, answer.stdout)
+    assert b"blpk: error: interrupted\n" == answer.stderr
 
 
 def test_the_command_needs_no_blosc_to_show_its_errors(tmp_path: Path) -> None:

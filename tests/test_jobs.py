@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bloscpack import jobs
+from bloscpack import jobs, journal, log
 from bloscpack.outcomes import Refusal
 
 
@@ -40,6 +40,7 @@ def planned(args):
         (False, arguments("a", output="b")),
         (False, arguments("a", recursive=True)),
         (False, arguments(files_from="list")),
+        (False, arguments(files_from="")),
     ],
 )
 def test_two_names_are_input_and_output(classic, args):
@@ -81,6 +82,21 @@ def test_plan_that_would_lose_something(tmp_path, monkeypatch, message, args):
         planned(args)
 
 
+def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refusal):
+        planned(arguments("d/a", "e/a", output_dir="out"))
+    assert [] == os.listdir(tmp_path)
+    planned(arguments("d/a", "e/b", output_dir="out"))
+    assert ["out"] == os.listdir(tmp_path)
+
+
+def test_nothing_to_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+    assert 0 == jobs.run(planned(arguments(str(tmp_path), recursive=True)), print)
+    assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
+
+
 def test_the_same_input_twice_is_no_conflict(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert [("a", "a.blp")] == planned(arguments("a", "a", "a"))
@@ -97,12 +113,18 @@ def test_names_from_a_list(tmp_path, mark):
 
 @pytest.mark.parametrize(
     ("expected", "subcommand"),
-    [(["a", "below/c"], "compress"), (["b.blp"], "decompress"), (["b.blp"], "d")],
+    [
+        (["a", "my.journal", "below/c"], "compress"),
+        (["b.blp"], "decompress"),
+        (["b.blp"], "d"),
+    ],
 )
 def test_folders(tmp_path, expected, subcommand):
     (tmp_path / "below").mkdir()
-    for name in ("a", "b.blp", "below/c", "b.blp.journal"):
+    for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp"):
         (tmp_path / name).write_bytes(b"")
+    (tmp_path / "b.blp.journal").write_bytes(journal.MAGIC + bytes(72))
+    (tmp_path / "my.journal").write_bytes(b"Dear diary")
     (tmp_path / "link").symlink_to("a")
     args = arguments(str(tmp_path), recursive=True, subcommand=subcommand)
     todo = jobs.plan(args, lambda name: name + ".out")

@@ -72,6 +72,7 @@ def test_bar_on_a_terminal(folder, arguments):
     assert 0 == code
     assert arguments[1] in said
     assert "B/s" in said
+    assert "/3.81M" in said  # of how many bytes in all
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from bloscpack import settings
 from bloscpack.args import BloscArgs, BloscpackArgs
 from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack.parser import parse
 
 NAMES = ["nthreads", "codec", "clevel", "chunk_size", "checksum"]
 
@@ -67,13 +68,30 @@ def test_variable_over_file_over_default(config, monkeypatch):
 def test_verbs_take_what_they_need(config, monkeypatch):
     config('clevel = 3\nchunk_size = 4096\nchecksum = "None"\nnthreads = 1')
     monkeypatch.setenv("BLPK_CODEC", "nonsense")
-    assert {"nthreads": 1} == settings.as_arguments("decompress")
-    assert {} == settings.as_arguments("info")
+    assert {"nthreads": 1} == arguments("decompress")
+    assert {} == arguments("info")
     monkeypatch.setenv("BLPK_CODEC", "lz4hc")
     common = {"nthreads": 1, "cname": "lz4hc", "clevel": 3}
-    assert common == settings.as_arguments("append")
+    assert common == arguments("append")
     expected = {**common, "chunk_size": 4096, "checksum": "None"}
-    assert expected == settings.as_arguments("compress")
+    assert expected == arguments("compress")
+
+
+def arguments(verb):
+    """Return what the parser gets for a verb."""
+    found = settings.as_arguments(verb).items()
+    return {name: made.as_argument() for name, made in found}
+
+
+def test_only_values_in_force_are_checked(config, monkeypatch):
+    monkeypatch.setenv("BLPK_CODEC", "nonsense")
+    monkeypatch.setenv("BLPK_CHUNK_SIZE", "64k")
+    monkeypatch.setenv("BLPK_NTHREADS", "many")
+    args = parse(["-n", "3", "compress", "-c", "lz4", "x"])
+    assert (3, "lz4", 65536) == (args.nthreads, args.cname, args.chunk_size)
+    for rest, variable in ((["-n", "3"], "CODEC"), ([], "NTHREADS")):
+        with pytest.raises(Refusal, match="BLPK_%s: expected" % variable):
+            parse([*rest, "append", "-l", "1", "x.blp", "y"])
 
 
 GOOD = [
@@ -84,6 +102,7 @@ GOOD = [
     ("clevel", "0", 0),
     ("clevel", "9", 9),
     ("chunk_size", "1.5K", "1.5K"),
+    ("chunk_size", "64k", "64k"),
     ("chunk_size", "12345", 12345),
     ("chunk_size", "max", "max"),
     ("checksum", "sha512", "sha512"),
@@ -116,7 +135,7 @@ BAD = [
     ("clevel", "1.5", "expected a number from 0 to 9"),
     ("chunk_size", "0", "expected a chunk size, found 0"),
     ("chunk_size", "3G", "expected a chunk size, found '3G'"),
-    ("chunk_size", "1k", "expected a chunk size, found '1k'"),
+    ("chunk_size", "1q", "expected a chunk size, found '1q'"),
     ("chunk_size", "xM", "expected a chunk size, found 'xM'"),
     ("checksum", "none", "expected one of None, adler32"),
 ]
@@ -193,9 +212,9 @@ def test_where_the_file_is(config, tmp_path, monkeypatch):
     expected = os.path.join(str(tmp_path), "bloscpack", "config.toml")
     assert expected == settings.path()
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.setenv("HOME", "/home/someone")
-    monkeypatch.setenv("USERPROFILE", "/home/someone")
-    expected = os.path.join("/home/someone/.config", "bloscpack", "config.toml")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    expected = os.path.join(str(tmp_path), ".config", "bloscpack", "config.toml")
     assert expected == settings.path()
 
 

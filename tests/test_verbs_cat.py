@@ -132,7 +132,7 @@ WRONG = [
     ("expected A:B, found '5'", ["--bytes", "5"]),
     ("expected A:B, found '1:2:3'", ["--bytes", "1:2:3"]),
     ("expected A:B, found 'x:'", ["--bytes", "x:"]),
-    ("expected A:B, found '1k:'", ["--bytes", "1k:"]),
+    ("expected A:B, found '1q:'", ["--bytes", "1q:"]),
     ("expected A:B or A:B:C, found '1K:'", ["--rows", "1K:"]),
     ("the step must be at least 1, not '0'", ["--rows", "::0"]),
     ("the step must be at least 1, not '-1'", ["--rows", "::-1"]),

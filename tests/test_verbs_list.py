@@ -11,8 +11,9 @@ from verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
+from bloscpack.description import array_of, describe
+from bloscpack.display import array_text, shown, table
 from bloscpack.headers import BloscpackHeader
-from bloscpack.verbs.describe import array_of, array_text, describe, shown, table
 
 PLAIN = bytes(range(256)) * 100
 CHUNK_SIZE = 10_000

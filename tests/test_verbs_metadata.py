@@ -21,6 +21,7 @@ from bloscpack.exceptions import (
 )
 from bloscpack.file_io import pack_bytes_to_file, unpack_bytes_from_file
 from bloscpack.inplace import claimed
+from bloscpack.options import process_metadata_args
 from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
 from bloscpack.verbs import metadata as verb
 
@@ -150,7 +151,7 @@ USAGE = [
     # (arguments, exit code, message)
     (["--update", "a"], EXIT_USAGE, "--update: expected KEY=JSON, found 'a'"),
     (["--update", "a=metre"], EXIT_USAGE, "inside those of the shell: 'a=\"metre\"'"),
-    (["--update", "a='metre'"], EXIT_USAGE, "--update a: the metadata are no valid"),
+    (["--update", "a='metre'"], EXIT_USAGE, "--update a: ''metre'' is no valid"),
     (["--update", "a="], EXIT_USAGE, "no valid JSON: Expecting value"),
     (["--update", "a=" + "[" * 101 + "]" * 101], EXIT_USAGE, "levels deep"),
     (["--set", "x", "--update", "a=1"], EXIT_USAGE, "--set replaces everything"),
@@ -181,11 +182,11 @@ def test_only_objects_have_keys(packed, metadata, arguments):
 
 BAD_JSON = [
     # (content of the file, message)
-    (b"{", "metadata file '%s': the metadata are no valid JSON"),
-    (b"", "metadata file '%s': the metadata are no valid JSON"),
-    (b"\xff", "metadata file '%s': 'utf-8' codec can't decode"),
+    (b"{", "Expecting property name"),
+    (b"", "Expecting value"),
+    (b"\xff", "'utf-8' codec can't decode"),
     (b"[" * 200 + b"]" * 200, "levels deep"),
-    (b"[" * 200000, "metadata file '%s': "),
+    (b"[" * 200000, ""),
 ]
 
 
@@ -195,23 +196,41 @@ def test_files_that_hold_no_json(packed, tmp_path, text, message):
     (tmp_path / "new").write_bytes(text)
     with pytest.raises(Refusal) as caught:
         blpk("--set", tmp_path / "new", path)
-    assert message.replace("%s", str(tmp_path / "new")) in str(caught.value)
+    shown = "metadata file '%s' is no valid JSON: " % (tmp_path / "new")
+    assert str(caught.value).startswith(shown)
+    assert message in str(caught.value)
     assert EXIT_COULD_NOT == exit_code(caught.value)
     assert {"a": 1} == content(path)
+    # ``-m`` reads them alike.
+    with pytest.raises(Refusal) as other:
+        process_metadata_args(argparse.Namespace(metadata=str(tmp_path / "new")))
+    assert str(caught.value) == str(other.value)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["", "byte order mark"])
+def test_what_both_ways_of_reading_take(packed, tmp_path, mark):
+    path = packed({"a": 1})
+    (tmp_path / "new").write_bytes(mark + b'{"b": [NaN, "\xc3\xa9"]}\n')
+    blpk("--set", tmp_path / "new", path)
+    read = process_metadata_args(argparse.Namespace(metadata=str(tmp_path / "new")))
+    assert repr(content(path)) == repr(read)
 
 
 def test_no_standard_input(packed, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(Refusal, match="no standard input"):
+    with pytest.raises(StorageError, match="standard input is closed"):
         blpk("--set", "-", packed({"a": 1}))
 
 
 def test_a_file_that_is_missing(packed, tmp_path):
     path = packed({"a": 1})
-    for arguments in ((tmp_path / "no",), ("--set", tmp_path / "no", path)):
-        with pytest.raises(OSError, match="No such file") as caught:
+    for arguments, message in (
+        ((tmp_path / "no",), "No such file"),
+        (("--set", tmp_path / "no", path), "metadata file '.*no' does not exist!"),
+    ):
+        with pytest.raises(OSError, match=message) as caught:
             blpk(*arguments)
-        assert str(tmp_path / "no") == str(caught.value.filename)
+        assert str(tmp_path / "no") in str(caught.value)
         assert EXIT_COULD_NOT == exit_code(caught.value)
 
 

@@ -13,7 +13,7 @@ from bloscpack import log
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
 from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack.verbs.trials import (
+from bloscpack.trials import (
     CHUNK_SIZE,
     DEFAULT,
     Sample,
@@ -74,13 +74,14 @@ def test_numbers_are_shuffled(capsys, goal, typesizes):
     assert best["ratio"] > 5 * max(unfiltered)
 
 
-def test_noise_is_not_worth_it(capsys):
+def test_noise_is_not_worth_it(capsys, monkeypatch):
     with open("data", "wb") as fp:
         fp.write(np.random.default_rng(1).bytes(NBYTES))
     found = tuned(capsys, "data")
     assert not found["pays"]
     assert None is found["command"]
     assert 1.01 > max(trial["ratio"] for trial in found["trials"])
+    monkeypatch.setattr(log, "OUTPUT_IS_DATA", False)
     assert 0 == run_verb("tune", "--seconds", "1", "data")
     last = capsys.readouterr().out.splitlines()[-1]
     assert "compressing does not pay: the best for 'balanced' has the ratio 1.0" in last

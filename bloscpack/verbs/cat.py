@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 
 from .. import log
+from ..display import parse_size
 from ..exceptions import StorageError
 from ..outcomes import EXIT_USAGE, Refusal
 from ..ranges import write_all
 from ..reader import Reader
 from ..steady import read_steadily
-from .describe import parse_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import log
 from ..outcomes import EXIT_COULD_NOT, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -55,7 +56,7 @@ def run(args: Namespace) -> None:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    print(shtab.complete(parser, args.shell))
+    log.put(shtab.complete(parser, args.shell) + "\n")
 
 
 def _all_actions(parser: ArgumentParser) -> Iterator[Action]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import settings
+from ..display import say, say_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -44,19 +45,17 @@ def learn(parser: Any) -> None:
 def run(args: Namespace) -> None:
     """Show what was asked for."""
     if args.path:
-        print(settings.path())
+        say(settings.path())
         return
     found = settings.in_force()
     if args.json:
-        import json
-
         shown = {
             name: {"value": value, "source": source}
             for name, (value, source) in found.items()
         }
-        print(json.dumps({"file": settings.path(), "settings": shown}, indent=2))
+        say_json({"file": settings.path(), "settings": shown})
         return
     width = max(map(len, found))
     values = max(len(str(value)) for value, _ in found.values())
     for name, (value, source) in found.items():
-        print("%-*s  %-*s  %s" % (width, name, values, value, source))
+        say("%-*s  %-*s  %s" % (width, name, values, value, source))

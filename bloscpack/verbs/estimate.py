@@ -7,16 +7,11 @@ the interpreter; the functions say where each part of it comes from.
 from __future__ import annotations
 
 from ..abstract_io import effective_nthreads
+from ..description import describe
+from ..display import say, say_json, shown, size_text, table
+from ..options import add_table_options
+from ..outcomes import for_each_file
 from ..parallel import WINDOW
-from .describe import (
-    describe,
-    for_files,
-    say,
-    say_json,
-    shown,
-    size_text,
-    table,
-)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -42,20 +37,15 @@ def learn(parser: Any) -> None:
         "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
         "  blpk -n 1 estimate *.blp    what a single thread takes"
     )
-    parser.add_argument(
-        "files", metavar="<file>", nargs="+", help="files that are to be unpacked"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
-    )
-    form.add_argument("--json", action="store_true", help="print a list of objects")
+    add_table_options(parser, "files that are to be unpacked")
 
 
 def run(args: Namespace) -> int:
     """Estimate what the files take."""
-    found, worst = for_files(
-        args.files, lambda path: estimate(describe(path), args.nthreads)
+    found: list[dict[str, Any]] = []
+    worst = for_each_file(
+        args.files,
+        lambda path: found.append(estimate(describe(path), args.nthreads)),
     )
     if args.json:
         say_json(found)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from .describe import (
-    UNKNOWN,
-    array_text,
-    describe,
-    for_files,
-    ratio_of,
-    say,
-    say_json,
-    shown,
-    size_text,
-    table,
-)
+from ..description import describe, ratio_of
+from ..display import UNKNOWN, array_text, say, say_json, shown, size_text, table
+from ..options import add_table_options
+from ..outcomes import for_each_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,19 +38,13 @@ def learn(parser: Any) -> None:
         "  %(prog)s --bytes *.blp      exact sizes\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    parser.add_argument(
-        "files", metavar="<file>", nargs="+", help="files to be listed, of any layout"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
-    )
-    form.add_argument("--json", action="store_true", help="print a list of objects")
+    add_table_options(parser, "files to be listed, of any layout")
 
 
 def run(args: Namespace) -> int:
     """List the files."""
-    found, worst = for_files(args.files, describe)
+    found: list[dict[str, Any]] = []
+    worst = for_each_file(args.files, lambda path: found.append(describe(path)))
     if args.json:
         say_json([_without(description) for description in found])
     elif found:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 
 from .. import log
-from ..exceptions import FormatError, NoMetadataFound
+from ..exceptions import NoMetadataFound
+from ..options import parse_json, read_metadata
 from ..outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from ..headers import BloscpackHeader
 
-STREAM = "-"
 INDENT = 2
 
 
@@ -66,14 +66,15 @@ def learn(parser: Any) -> None:
 def run(args: Namespace) -> None:
     """Show or change."""
     if args.set_ is None and not args.update and not args.remove:
-        print(_as_text(_read(args.file_), args.compact))
+        log.put(_as_text(_read(args.file_), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
         raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)
     if args.compact:
         raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
-    change = _replacement(args.set_) if args.set_ is not None else _update(args)
-    from ..append import UNCHANGED, change_metadata
+    change = _update(args) if args.set_ is None else _replacement(args.set_)
+    from ..append import change_metadata
+    from ..plan import UNCHANGED
 
     def changed(old: Any) -> Any:
         new = change(old)
@@ -121,32 +122,9 @@ def _as_text(value: Any, compact: bool) -> str:
     return text
 
 
-def _parse(text: str, what: str, exit_code: int, hint: str = "") -> Any:
-    """Return the value that JSON text stands for; raises `Refusal`."""
-    from ..serializers import SERIALIZERS_LOOKUP
-
-    try:
-        # Refuses what could be written, but not be read again.
-        return SERIALIZERS_LOOKUP[b"JSON"].loads(text)
-    except FormatError as error:
-        raise Refusal("%s: %s%s" % (what, error.message, hint), exit_code) from error
-
-
 def _replacement(name: str) -> Callable[[Any], Any]:
     """Return what replaces any metadata by those in a file."""
-    if name == STREAM:
-        if sys.stdin is None:
-            raise Refusal("there is no standard input to read", EXIT_COULD_NOT)
-        raw = sys.stdin.buffer.read()
-    else:
-        with open(name, "rb") as fp:
-            raw = fp.read()
-    shown = "standard input" if name == STREAM else "metadata file '%s'" % name
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Refusal("%s: %s" % (shown, error), EXIT_COULD_NOT) from error
-    new = _parse(text, shown, EXIT_COULD_NOT)
+    new = read_metadata(name)
     return lambda old: new
 
 
@@ -182,4 +160,10 @@ def _parse_update(argument: str) -> tuple[str, Any]:
         key,
         text.strip("\"'"),
     )
-    return key, _parse(text, "--update %s" % key, EXIT_USAGE, hint)
+    try:
+        return key, parse_json(text, "--update %s" % key)
+    except ValueError as error:
+        raise Refusal(
+            "--update %s: '%s' is no valid JSON: %s%s" % (key, text, error, hint),
+            EXIT_USAGE,
+        ) from error

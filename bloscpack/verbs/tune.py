@@ -9,9 +9,9 @@ from __future__ import annotations
 from .. import log
 from ..chunks import own_settings
 from ..constants import MAX_TYPESIZE
+from ..display import parse_size, say, say_json, shown, size_text, table
 from ..outcomes import EXIT_USAGE, Refusal
-from .describe import parse_size, say, say_json, shown, size_text, table
-from .trials import (
+from ..trials import (
     DEFAULT,
     FILTERS,
     TYPESIZES,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from .trials import Trial
+    from ..trials import Trial
 
 # The speed of the imagined disk, in bytes a second.
 GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
@@ -51,6 +51,18 @@ def learn(parser: Any) -> None:
         "  %(prog)s --goal ratio data.raw     small above all\n"
         "  %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw"
     )
+    _add_search_options(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--all", action="store_true", help="show all that was tried, not only the best"
+    )
+    form.add_argument("--json", action="store_true", help="print an object")
+    parser.add_argument(
+        "file_", metavar="<file>", help="plain file, .npy is understood"
+    )
+
+
+def _add_search_options(parser: Any) -> None:
     parser.add_argument(
         "--goal", choices=tuple(GOALS), default="balanced", help="default: %(default)s"
     )
@@ -61,23 +73,26 @@ def learn(parser: Any) -> None:
         "--sample",
         metavar="<size>",
         default=SAMPLE,
-        help="how much of the file to try (default: %(default)s)",
+        help="how much of the file to try, from 1M on (default: %(default)s)",
     )
     parser.add_argument(
         "--seconds",
         metavar="<n>",
-        type=float,
+        type=_seconds,
         default=SECONDS,
         help="begin nothing new after that (default: %(default)g)",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--all", action="store_true", help="show all that was tried, not only the best"
-    )
-    form.add_argument("--json", action="store_true", help="print an object")
-    parser.add_argument(
-        "file_", metavar="<file>", help="plain file, .npy is understood"
-    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not seconds >= 0:  # nor is NaN
+        message = "--seconds must be a number from 0 on, not '%s'" % text
+        raise Refusal(message, EXIT_USAGE)
+    return seconds
 
 
 def run(args: Namespace) -> None:

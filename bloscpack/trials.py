@@ -13,13 +13,13 @@ import stat
 from functools import partial
 from time import perf_counter
 
-from .. import log
-from ..args import BloscArgs
-from ..chunks import compress, decompress
-from ..constants import MAGIC, OFFSET_LENGTH
-from ..defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
-from ..exceptions import FormatError, StorageError, UsageError
-from ..outcomes import EXIT_COULD_NOT, Refusal
+from . import log
+from .args import BloscArgs
+from .chunks import compress, decompress
+from .constants import MAGIC, OFFSET_LENGTH
+from .defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
+from .exceptions import FormatError, StorageError, UsageError
+from .outcomes import EXIT_COULD_NOT, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def npy_typesizes(fp: Any) -> tuple[int, ...]:
     """Return the type sizes to try for an .npy file, nothing for any other."""
     if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
         return ()
-    from ..npy_io import read_header
-    from ..numpy_io import typesize_of
+    from .npy_io import read_header
+    from .numpy_io import typesize_of
 
     fp.seek(0)
     try:
@@ -207,7 +207,7 @@ class Search:
         nthreads: int,
         seconds: float,
     ) -> None:
-        from ..constants import CNAME_AVAIL
+        from .constants import CNAME_AVAIL
 
         self.sample = sample
         self.trials: dict[tuple[Any, ...], Trial] = {}

@@ -1,4 +1,4 @@
-"""What can be said of a file without decompressing anything, and how verbs say it.
+"""What can be said of a file without decompressing anything.
 
 `describe` reads the sections in front of the chunks and the header of the first chunk;
 all chunk headers are walked only where the file header does not tell the sizes. What
@@ -8,44 +8,34 @@ it returns can be written as JSON. NumPy and Blosc are not imported.
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 from itertools import pairwise
 
-from .. import log
-from ..chunks import decode_header
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, SUFFIXES
-from ..exceptions import BloscpackError, FormatError
-from ..frames import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
-from ..headers import (
+from .chunks import decode_header
+from .constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING
+from .exceptions import FormatError
+from .frames import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
+from .headers import (
     BLOSC_FLAG_BITSHUFFLE,
     BLOSC_FLAG_MEMCPY,
     BLOSC_FLAG_SHUFFLE,
     BLOSC_HEADER,
 )
-from ..outcomes import exit_code, message_of
-from ..pretty import pretty_size, reverse_pretty
-from ..ranges import Cursor
-from ..steady import read_steadily
+from .ranges import Cursor
+from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Callable
+    from typing import Any
 
-    from ..chunks import ChunkHeader
-    from ..frames import Beginning
-    from ..headers import BloscpackHeader, MetadataHeader
-    from ..ranges import Path
+    from .chunks import ChunkHeader
+    from .frames import Beginning
+    from .headers import BloscpackHeader, MetadataHeader
+    from .ranges import Path
 
-    Result = TypeVar("Result")
-
-UNKNOWN = "-"
 # More dimensions than NumPy can have are no shape.
 MAX_NDIM = 64
-
-
-# Files to values
 
 
 def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
@@ -60,7 +50,7 @@ def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
     tells, only if it is to be `strict`: old releases have written such files.
     """
     read = partial(_describe, strict=strict)
-    return {"file": os.fspath(path), **read_steadily(path, read)}
+    return {"file": os.fsdecode(path), **read_steadily(path, read)}
 
 
 def _describe(
@@ -223,96 +213,3 @@ def _texts(header: MetadataHeader | None) -> dict[str, Any] | None:
         if isinstance(value, bytes):
             fields[name] = value.decode("ascii", "backslashreplace")
     return fields
-
-
-# Several files
-
-
-def for_files(
-    paths: Iterable[str], act: Callable[[str], Result]
-) -> tuple[list[Result], int]:
-    """Return what `act` returns for each file, and the worst exit code.
-
-    A file that fails is told of on standard error; the others are done all the same.
-    """
-    results = []
-    worst = 0
-    for path in paths:
-        try:
-            results.append(act(path))
-        except (BloscpackError, OSError) as error:
-            worst = max(worst, exit_code(error))
-            report_failure(path, error)
-    return results, worst
-
-
-def report_failure(path: str, error: BaseException) -> None:
-    """Tell on standard error why nothing came of a file."""
-    text = message_of(error)
-    log.report(text if "'%s'" % path in text else "'%s': %s" % (path, text))
-
-
-# Values to text and back
-
-
-def say(line: str = "") -> None:
-    """Print a line, whatever the terminal's encoding can show."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def say_json(value: Any) -> None:
-    """Print a value as JSON, in ASCII."""
-    import json
-
-    print(json.dumps(value, indent=2))
-
-
-def shown(text: str) -> str:
-    """Return a text from a file or its name without what could move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
-
-
-def size_text(size: int, exact: bool = False) -> str:
-    """Return a size in bytes as a person reads it, or exactly."""
-    return str(size) if exact else str(pretty_size(size))
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes that a text means, with or without suffix; raises ValueError."""
-    return reverse_pretty(text) if text[-1:] in SUFFIXES else int(text)
-
-
-def array_text(array: dict[str, Any] | None) -> str:
-    """Return dtype and shape in a few characters: ``<f8 (100, 3)``."""
-    if array is None:
-        return UNKNOWN
-    shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
-    order = " F" if array["order"] == "F" else ""
-    dtype = shorten(str(array["dtype"]), 24)
-    return shown(shorten("%s %s%s" % (dtype, shape, order), 60))
-
-
-def shorten(text: str, length: int) -> str:
-    """Return a text of at most `length` characters, its end left out."""
-    return text if len(text) <= length else text[: length - 3] + "..."
-
-
-def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
-    """Return rows of cells as lines; columns are set right, those in `left` left.
-
-    The last column is set left and may be of any width.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row[:-1], widths, strict=False))
-        ]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
-    return lines

@@ -1,0 +1,136 @@
+"""The files that compress and decompress read and write.
+
+An output in a file appears when it is complete, with times and permissions of its
+input. An input is removed only when its output is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from time import perf_counter
+
+from . import journal, log
+from .durable import check_distinct, is_stream, open_stream, replacing
+from .exceptions import StorageError, UsageError
+from .outcomes import EXIT_USAGE, Refusal
+from .pretty import pretty_size
+from .streams import STREAM, check_exists, descriptor_of, standard_input
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+
+def check_free(out_file: str, args: Namespace) -> None:
+    """Raise `StorageError` if a file exists that may not be written over."""
+    if os.path.exists(out_file) and not args.force:
+        raise StorageError("output file '%s' exists!" % out_file)
+
+
+def check_files(in_file: str, out_file: str, args: Namespace) -> None:
+    """Raise unless the input exists and the output may be written."""
+    check_exists("input file", in_file)
+    if not out_file:
+        raise UsageError("the name '%s' leaves none for the output" % in_file)
+    if args.rm:
+        _check_removable(in_file, out_file)
+    if out_file != STREAM and os.path.exists(out_file):
+        status = os.stat(out_file)
+        streamed = not stat.S_ISREG(status.st_mode) or descriptor_of(out_file)
+        if not streamed:
+            check_free(out_file, args)
+        log.verbose("overwriting existing file: '%s'" % out_file)
+    if STREAM not in (in_file, out_file):
+        check_distinct(in_file, out_file)
+    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("output file is: '%s'" % out_file)
+
+
+def _check_removable(in_file: str, out_file: str) -> None:
+    """Raise `Refusal` where removing the input could lose it."""
+    if out_file == STREAM or is_stream(out_file):
+        raise Refusal(
+            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
+            EXIT_USAGE,
+        )
+    if in_file != STREAM and os.path.lexists(journal.name_for(in_file)):
+        raise StorageError(
+            "input '%s' has the journal of a change that is under way or was "
+            "interrupted, and can't be removed" % in_file
+        )
+
+
+@contextmanager
+def opened_input(in_file: str) -> Iterator[Any]:
+    """Open an input for reading, from where it stands."""
+    if in_file == STREAM:
+        yield standard_input()
+        return
+    with open(in_file, "rb") as fp:
+        yield fp
+
+
+@contextmanager
+def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
+    """Open an output that appears when it is complete, like its input."""
+    if out_file == STREAM:
+        with open_stream(os.dup(1)) as stream:
+            yield stream
+        return
+    status = os.fstat(in_fp.fileno())
+    like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
+    with replacing(out_file, True if args.rm else args.sync, like) as fp:
+        yield fp
+
+
+def make_alike(in_file: str, out_file: str, args: Namespace, replaced: bool) -> None:
+    """Give an output the times of its input, if both are files and that is wanted.
+
+    A new one also gets its permissions.
+    """
+    if args.preserve and os.path.isfile(in_file) and os.path.isfile(out_file):
+        status = os.stat(in_file)
+        if not replaced:
+            os.chmod(out_file, status.st_mode & 0o777)
+        os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def state_of(in_file: str) -> tuple[int, ...] | None:
+    """Return what changes when an input does; None for what can't be removed."""
+    if in_file == STREAM:
+        return None
+    status = os.lstat(in_file)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
+    """Remove an input whose output is complete and on the disk, if that is wanted.
+
+    `before` is what `state_of` returned. Raises `StorageError` if it has changed since.
+    """
+    if not args.rm or before is None:
+        return
+    if state_of(in_file) != before or os.path.lexists(journal.name_for(in_file)):
+        raise StorageError(
+            "input '%s' was changed while it was read, and is not removed" % in_file
+        )
+    os.unlink(in_file)
+
+
+class Clock:
+    """Tells how long something took, and how fast it was."""
+
+    def __init__(self) -> None:
+        self._begin = perf_counter()
+
+    def tell(self, nbytes: int) -> None:
+        """Show the time, and the speed in plain bytes."""
+        seconds = perf_counter() - self._begin
+        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
+        log.verbose("took: %.2f s, %s/s" % (seconds, speed))

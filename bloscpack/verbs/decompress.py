@@ -1,0 +1,196 @@
+"""``blpk decompress``: Bloscpack files back to plain ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .. import jobs, log
+from ..commands import log_metadata
+from ..exceptions import UsageError
+from ..options import add_files, add_npy_option
+from ..outcomes import EXIT_USAGE, Refusal
+from ..streams import STREAM, name_of_input, name_of_output, standard_input
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ..headers import BloscpackHeader
+
+EXAMPLES = """examples:
+  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp other.bin
+  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s - - < folder.tar.blp | tar x
+"""
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.add_argument(
+        "-e",
+        "--no-check-extension",
+        action="store_true",
+        help="disable checking input file for extension (*.blp)\n"
+        "(requires use of <out_file>)",
+    )
+    parser.add_argument(
+        "--metadata-to",
+        metavar="<file>",
+        help="write the metadata to a file, as JSON",
+    )
+    add_npy_option(parser, "write the array as a .npy file")
+    add_files(parser, "decompress")
+    parser.epilog = EXAMPLES
+
+
+# What is asked for
+
+
+def run(args: Namespace) -> int:
+    """Decompress the files."""
+    log.verbose("getting ready for decompression")
+    if jobs.is_classic(args):
+        todo = [process_decompression_args(args)]
+    else:
+        todo = jobs.plan(args, lambda name: _plain_name(name, args))
+        if args.output is not None and not args.no_check_extension:
+            jobs.check_extension("input file", todo[0][0], args.suffix)
+    if args.metadata_to is not None and len(todo) > 1:
+        raise Refusal("--metadata-to is for one input", EXIT_USAGE)
+    return jobs.run(todo, lambda *files: decompress(args, *files))
+
+
+def process_decompression_args(args: Namespace) -> tuple[str, str]:
+    """Return input file and output file of decompress."""
+    if args.no_check_extension:
+        if args.out_file is None:
+            raise UsageError("--no-check-extension requires use of <out_file>")
+        return args.in_file, args.out_file
+    jobs.check_extension("input file", args.in_file, args.suffix)
+    if args.out_file is not None:
+        return args.in_file, args.out_file
+    return args.in_file, jobs.plain_name(args.in_file, args.suffix)
+
+
+def _plain_name(name: str, args: Namespace) -> str:
+    """Return the name of what one of several inputs is decompressed to."""
+    if not args.no_check_extension or name.endswith(args.suffix):
+        return jobs.plain_name(name, args.suffix)
+    if args.output_dir is None:
+        raise UsageError(
+            "'%s' does not end with '%s': --no-check-extension requires use of "
+            "--output or --output-dir" % (name, args.suffix)
+        )
+    return name
+
+
+# One file
+
+
+def decompress(args: Namespace, in_file: str, out_file: str) -> None:
+    """Decompress a file."""
+    from ..outputs import Clock, check_files, remove_input, state_of
+
+    check_files(in_file, out_file, args)
+    _check_metadata_to(args, in_file, out_file)
+    before = state_of(in_file)
+    clock = Clock()
+    if args.npy:
+        nbytes = _decompress_npy(args, in_file, out_file)
+    else:
+        nbytes, metadata = _decompress_plain(args, in_file, out_file)
+        _keep_metadata(metadata, args)
+    clock.tell(nbytes)
+    remove_input(in_file, before, args)
+
+
+def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
+    """Decompress to bytes; return how many the header tells, and the metadata."""
+    from ..durable import is_stream
+    from ..file_io import tell_unpacked, unpack_fp_to_fp
+    from ..outputs import opened_output
+    from ..pretty import pretty_size
+    from ..progress import shown
+    from ..steady import attempts_for, read_steadily
+
+    nbytes: int | None = None
+
+    def read(in_fp: Any, check: Any) -> Any:
+        def begin(header: BloscpackHeader) -> None:
+            nonlocal nbytes
+            nbytes = header.nbytes
+            check(header)
+
+            if bar is not None:
+                bar.expect(nbytes)
+
+        output = opened_output(in_fp, out_file, args)
+        with output as out_fp, shown(in_file, None, args.progress) as bar:
+            return unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+
+    if in_file == STREAM:
+        metadata = read(standard_input(), lambda header: None)
+        return nbytes or 0, metadata
+    in_size = os.path.getsize(in_file)
+    log.verbose("input file size: %s" % pretty_size(in_size))
+    streamed = out_file == STREAM or is_stream(out_file)
+    attempts = 1 if out_file == STREAM else attempts_for(out_file)
+    metadata = read_steadily(in_file, read, attempts)
+    if not streamed:
+        tell_unpacked(in_size, out_file)
+    return nbytes or 0, metadata
+
+
+def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
+    """Decompress a file to an array; return the bytes of its file, 0 if not known."""
+    from ..npy_io import unpack_npy_from_file
+    from ..outputs import make_alike
+    from ..progress import shown
+
+    replaced = os.path.exists(out_file)
+    with shown(in_file, None, args.progress):
+        unpack_npy_from_file(
+            name_of_input(in_file),
+            name_of_output(out_file),
+            nthreads=args.nthreads,
+            sync=True if args.rm else args.sync,
+        )
+    make_alike(in_file, out_file, args, replaced)
+    return os.path.getsize(out_file) if out_file != STREAM else 0
+
+
+# The metadata
+
+
+def _check_metadata_to(args: Namespace, *others: str) -> None:
+    """Raise unless the file for metadata is free, and neither input nor output."""
+    from ..outputs import check_free
+
+    name = args.metadata_to
+    if name is None:
+        return
+    if any(os.path.realpath(name) == os.path.realpath(other) for other in others):
+        raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
+    if name != STREAM:
+        check_free(name, args)
+
+
+def _keep_metadata(metadata: Any, args: Namespace) -> None:
+    """Show the metadata, or write them to the file that is wanted."""
+    if args.metadata_to is None:
+        if metadata:
+            log_metadata(metadata)
+        return
+    import json
+
+    text = json.dumps(metadata, indent=1) + "\n"
+    if args.metadata_to == STREAM:
+        sys.stdout.write(text)
+        return
+    from ..durable import replacing
+
+    with replacing(args.metadata_to, args.sync) as fp:
+        fp.write(text.encode("ascii"))

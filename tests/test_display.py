@@ -1,0 +1,71 @@
+"""How values are shown, and how sizes are read."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from bloscpack import display, log
+
+SIZES = [
+    # (bytes, text)
+    (0, "0"),
+    (12345, "12345"),
+    (1000, "1_000"),
+    (7, "7B"),
+    (8192, "8K"),
+    (8192, "8k"),
+    (8192, " 8K"),
+    (1572864, "1.5m"),
+    (-1024, "-1K"),
+    (2**40, "1T"),
+]
+
+
+@pytest.mark.parametrize(("size", "text"), SIZES)
+def test_parse_size(size, text):
+    assert size == display.parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["", "K", "x", "1Q", "1KiB", "1e3", "0x10", "infK"])
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="B K M G T like 1.5M, found '%s'" % text):
+        display.parse_size(text)
+
+
+VALUES = [
+    # (what is shown, value)
+    ({"a": [1, "b"]}, {"a": [1, "b"]}),
+    ({"a": [None, 1.5]}, {"a": [float("nan"), 1.5]}),
+    ([{"x": None}, None], [{"x": float("inf")}, -float("inf")]),
+]
+
+
+@pytest.mark.parametrize(("expected", "value"), VALUES)
+def test_json_has_no_nan(capsys, expected, value):
+    def refused(name):
+        raise AssertionError(name)
+
+    display.say_json(value)
+    assert expected == json.loads(capsys.readouterr().out, parse_constant=refused)
+
+
+def test_a_terminal_that_shows_little(monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    display.say("a\xe9")
+    terminal.flush()
+    assert b"a\\xe9\n" == terminal.buffer.getvalue()
+
+
+def test_where_the_output_is_data(monkeypatch, capsys):
+    monkeypatch.setattr(log, "OUTPUT_IS_DATA", True)
+    display.say("a line")
+    assert ("", "a line\n") == capsys.readouterr()
+
+
+def test_no_standard_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(log.OutputLost, match="is closed"):
+        display.say("anything")
