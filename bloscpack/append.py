@@ -9,33 +9,32 @@ table is trusted, and the last chunk's digest is checked before it is written ag
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 
 from . import log
-from . import metadata as metadata_section
 from . import offsets as offset_table
 from .abstract_io import effective_nthreads, tell_digest
-from .args import BloscArgs, calculate_nchunks, parse_chunk_size
+from .args import BloscArgs, check_settings
 from .chunks import check_digest, compress, decompress, own_settings, plain_size
 from .compat import sibling_names
-from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
-from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_TYPESIZE
-from .durable import check_distinct, size_of
+from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION
+from .defaults import DEFAULT_TYPESIZE
+from .durable import check_distinct
 from .exceptions import (
     FormatError,
     FormatVersionMismatch,
     NoMetadataFound,
-    NotEnoughSpace,
     OffsetsRequired,
     StorageError,
     UsageError,
+    UsageTypeError,
 )
 from .frames import read_beginning, walk_chunks
-from .headers import BloscpackHeader
 from .inplace import Borrowed, claimed
 from .parallel import for_each
+from .plan import UNCHANGED as UNCHANGED
+from .plan import new_section, plan_append
 from .pretty import double_pretty_size
-from .ranges import Cursor, named, read_up_to
+from .ranges import Cursor, named, read_up_to, sized
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -43,135 +42,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .frames import Beginning
+    from .headers import BloscpackHeader
     from .inplace import Change, Claim
+    from .plan import Plan
     from .ranges import Path
-
-# The default of `metadata`: None is a value that metadata may have.
-UNCHANGED: Any = object()
-
-
-class Plan:
-    """What an append will change; sizes and positions are bytes.
-
-    ``header`` is the new file header and ``section`` the new metadata section, None
-    if it stays. The chunks from number ``first`` on are written from ``write_at`` on;
-    each takes as many bytes of the new data as ``sizes`` says, the first of them
-    behind the plain bytes of the old last chunk. ``table_at`` is where the entries of
-    the ``nchunks_new`` that the file has more go.
-    """
-
-    def __init__(
-        self,
-        header: BloscpackHeader,
-        section: bytes | None,
-        first: int,
-        write_at: int,
-        sizes: list[int],
-        table_at: int,
-        nchunks_new: int,
-    ) -> None:
-        self.header = header
-        self.section = section
-        self.first = first
-        self.write_at = write_at
-        self.sizes = sizes
-        self.table_at = table_at
-        self.nchunks_new = nchunks_new
-
-    def extents(self, file_size: int) -> list[tuple[int, int]]:
-        """Return (start, stop) of all that may be written over, the header first."""
-        head = BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
-        table_end = self.table_at + OFFSET_LENGTH * self.nchunks_new
-        return [(0, head), (self.table_at, table_end), (self.write_at, file_size)]
-
-
-def plan_append(
-    beginning: Beginning, ends: list[int], new_size: int, metadata: Any = UNCHANGED
-) -> Plan:
-    """Return what appending `new_size` bytes changes, without reading or writing.
-
-    `ends` are the file positions where the first chunk starts and where every
-    chunk, with its digest, ends. Raises `UsageError` if it can't be done.
-    """
-    old = beginning.header
-    last_nbytes = old.last_chunk if old.nchunks else 0
-    itemsize = _itemsize(beginning.metadata)
-    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
-    fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
-    sizes = [fill] if old.nchunks else []
-    nchunks_new, last_chunk = 0, last_nbytes + fill
-    if new_size > fill:
-        nchunks_new, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
-    if nchunks_new > old.max_app_chunks:
-        raise NotEnoughSpace(
-            "not enough space: '%d' chunks are to be appended, but the offset table "
-            "has room for '%d'" % (nchunks_new, old.max_app_chunks)
-        )
-    if nchunks_new:
-        sizes += [full] * (nchunks_new - 1) + [last_chunk]
-    header = old.copy()
-    header.chunk_size = chunk_size
-    header.last_chunk = last_chunk
-    header.nchunks = old.nchunks + nchunks_new
-    header.max_app_chunks = old.max_app_chunks - nchunks_new
-    section = _new_section(beginning, header, new_size, metadata)
-    first, write_at = (old.nchunks - 1, ends[-2]) if old.nchunks else (0, ends[0])
-    table_at = ends[0] - OFFSET_LENGTH * old.max_app_chunks
-    return Plan(header, section, first, write_at, sizes, table_at, nchunks_new)
-
-
-def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
-    """Return the chunk size to go on with, when the file will hold `nbytes`.
-
-    A single chunk was cut to the size of its input, which would make many small
-    chunks of what follows. As no other chunk depends on it, it may grow to what
-    packing everything at once would have taken.
-    """
-    if header.nchunks > 1 or nbytes <= header.chunk_size:
-        return header.chunk_size
-    default = parse_chunk_size(DEFAULT_CHUNK_SIZE)
-    default = max(default - default % itemsize, itemsize)
-    return max(header.chunk_size, min(nbytes, default))
-
-
-def _itemsize(metadata: Any) -> int:
-    """Return the bytes of an item, between which chunks of an array must end."""
-    if _container(metadata) != "numpy":
-        return 1
-    from .arrays import Description
-
-    return max(Description(metadata).dtype.itemsize, 1)
-
-
-def _new_section(
-    beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: Any
-) -> bytes | None:
-    """Return the metadata section as it has to be after the append; None for as is."""
-    old_header = beginning.metadata_header
-    if metadata is not UNCHANGED and old_header is None:
-        raise NoMetadataFound("unable to seek to metadata if it does not exist")
-    if old_header is None:
-        return None
-    if "numpy" in (_container(beginning.metadata), _container(metadata)):
-        # Only here, because NumPy takes long to import.
-        from .arrays import appended_metadata
-
-        nbytes = header.nbytes or 0
-        metadata = appended_metadata(
-            beginning.metadata,
-            nbytes - new_size,
-            new_size,
-            None if metadata is UNCHANGED else metadata,
-        )
-        if metadata == beginning.metadata:
-            return None
-    if metadata is UNCHANGED:
-        return None
-    return metadata_section.encode_again(metadata, beginning.metadata, old_header)
-
-
-def _container(metadata: Any) -> Any:
-    return metadata.get("container") if isinstance(metadata, dict) else None
 
 
 def append_fp(
@@ -217,10 +91,7 @@ def _append(
     _check_appendable(header)
     ends = walk_chunks(cursor, header)
     offset_table.check(beginning.offsets or [], ends)
-    blosc_args = (blosc_args or BloscArgs(typesize=None)).copy()
-    if blosc_args.typesize is None:
-        blosc_args.typesize = header.typesize or DEFAULT_TYPESIZE
-    blosc_args.check()
+    blosc_args = _effective_args(blosc_args, header)
     plan = plan_append(beginning, ends, new_size, metadata)
     if new_size == 0 and plan.section is None:
         original_fp.seek(0, os.SEEK_END)
@@ -242,6 +113,24 @@ def _append(
             change.overwrite(plan.table_at, table)
     original_fp.seek(0, os.SEEK_END)
     return plan.nchunks_new
+
+
+def _effective_args(
+    given: BloscArgs | dict[str, Any] | None, header: BloscpackHeader
+) -> BloscArgs:
+    """Return the settings for Blosc, checked; those given stay as they are."""
+    if isinstance(given, dict):  # 0.16 took that, here alone
+        try:
+            args = BloscArgs(**{"typesize": None, **given})
+        except TypeError as error:
+            raise UsageTypeError("'blosc_args': %s" % error) from error
+    else:
+        check_settings(given)
+        args = BloscArgs(typesize=None) if given is None else given.copy()
+    if args.typesize is None:
+        args.typesize = header.typesize or DEFAULT_TYPESIZE
+    args.check()
+    return args
 
 
 def _check_appendable(header: BloscpackHeader) -> None:
@@ -279,6 +168,19 @@ def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes
         raise
 
 
+def _plain_chunks(fp: Any, front: bytes, sizes: list[int]) -> Iterator[bytes]:
+    """Yield so many bytes of a file object at a time, the first behind `front`."""
+    for size in sizes:
+        data = read_up_to(fp, size)
+        if len(data) < size:
+            raise StorageError(
+                "the new content ends too early: expected '%d' bytes, found '%d'"
+                % (sum(sizes), sum(sizes) - size + len(data))
+            )
+        yield front + data
+        front = b""
+
+
 def _write_chunks(
     change: Change,
     plan: Plan,
@@ -291,18 +193,6 @@ def _write_chunks(
     checksum = plan.header.checksum_impl
     offsets: list[int] = []
     end = plan.write_at
-
-    def plain_chunks() -> Iterator[bytes]:
-        front = kept
-        for size in plan.sizes:
-            data = read_up_to(new_content_fp, size)
-            if len(data) < size:
-                raise StorageError(
-                    "the new content ends too early: expected '%d' bytes, found '%d'"
-                    % (sum(plan.sizes), sum(plan.sizes) - size + len(data))
-                )
-            yield front + data
-            front = b""
 
     def work(plain: bytes) -> tuple[bytes, bytes]:
         compressed = compress(plain, blosc_args)
@@ -323,7 +213,8 @@ def _write_chunks(
 
     with own_settings:
         nthreads = effective_nthreads(nthreads, len(plan.sizes))
-        for_each(plain_chunks(), work, deliver, nthreads)
+        plain_chunks = _plain_chunks(new_content_fp, kept, plan.sizes)
+        for_each(plain_chunks, work, deliver, nthreads)
     # The new chunks may be shorter than what they replace: nothing of it stays.
     change.truncate(end)
     return offsets
@@ -373,7 +264,7 @@ def _read_beginning(target: Borrowed | Claim) -> Beginning:
 
 def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
     beginning = _read_beginning(target)
-    section = _new_section(beginning, beginning.header, 0, metadata)
+    section = new_section(beginning, beginning.header, 0, metadata)
     if section is None:
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
@@ -438,23 +329,6 @@ def append_from(
     log.verbose("orig file size after append: %s" % double_pretty_size(now))
     ratio = (now - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
-
-
-@contextmanager
-def sized(fp: Any) -> Iterator[tuple[Any, int]]:
-    """Tell the bytes of an open file; a pipe is read to its end first."""
-    size = size_of(fp)
-    if size is not None:
-        yield fp, size
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(fp, spool)
-        size = spool.tell()
-        spool.seek(0)
-        yield spool, size
 
 
 # Names kept from 0.16

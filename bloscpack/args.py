@@ -245,6 +245,26 @@ class Limits(MutableMappingObject):
             )
 
 
+def check_settings(
+    blosc_args: object = None,
+    bloscpack_args: object = None,
+    metadata_args: object = None,
+    limits: object = None,
+) -> None:
+    """Raise `UsageTypeError` for settings of another class, None excepted."""
+    for name, value, kind in (
+        ("blosc_args", blosc_args, BloscArgs),
+        ("bloscpack_args", bloscpack_args, BloscpackArgs),
+        ("metadata_args", metadata_args, MetadataArgs),
+        ("limits", limits, Limits),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise UsageTypeError(
+                "'%s' must be of type '%s', not '%s'"
+                % (name, kind.__name__, type(value).__name__)
+            )
+
+
 def parse_chunk_size(chunk_size: int | str) -> int:
     """Return a chunk size in bytes; text may be a size like ``'1M'`` or ``'max'``.
 

@@ -72,8 +72,14 @@ def encode_dtype(dtype: DType) -> str:
 
 
 def holds_objects(dtype: DType) -> bool:
-    """Return whether items of `dtype` refer to anything outside of themselves."""
-    return dtype.hasobject or dtype.kind == "T"
+    """Return whether items of `dtype` refer to anything outside of themselves.
+
+    Also types, of arrays without items: `hasobject` of a nested one may overlook those.
+    """
+    base = dtype.base
+    if dtype.hasobject or base.hasobject or base.kind == "T":
+        return True
+    return any(holds_objects(base[name]) for name in base.names or ())
 
 
 def decode_dtype(stored: Any) -> DType:
@@ -82,7 +88,7 @@ def decode_dtype(stored: Any) -> DType:
     Nothing is evaluated but literals. Raises `ObjectDtypeFound` for objects and
     another `FormatError` for what is no dtype.
     """
-    _check_size(stored)
+    _check_parts(stored)
     descr = _parse(stored) if isinstance(stored, str) else _tupled(stored)
     match descr:
         case [("", plain)]:  # 0.4.0 wrote a list also where there are no fields
@@ -121,14 +127,17 @@ def _shown(value: Any) -> str:
     return short.repr(value)[:200]
 
 
-def _check_size(stored: Any) -> None:
-    """Raise `FormatError` for more text and fields than any dtype has."""
+def _check_parts(stored: Any) -> None:
+    """Raise `FormatError` for other things, or more of them, than any dtype has."""
     size, todo = 0, [stored]
     while todo:
         value = todo.pop()
         if isinstance(value, (list, tuple)):
             todo.extend(value)
-        size += len(value) if isinstance(value, (list, tuple, str)) else 1
+        elif not isinstance(value, str) and type(value) is not int:
+            # NumPy takes None for a float, and an object for fields that overlap.
+            raise _no_dtype(stored, "neither a text, a number nor a list of them")
+        size += 1 if isinstance(value, int) else len(value)
         if size > DEFAULT_DTYPE_LIMIT:
             raise _no_dtype(stored, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
 

@@ -61,9 +61,13 @@ SIBLINGS = {
         "FormatVersionMismatch",
         "file_io": "pack_file_to_file unpack_file_from_file",
         "headers": "decode_blosc_flags",
+        "options": "process_metadata_args",
+        "outputs": "check_files",
         "parser": "BloscPackCustomFormatter create_parser",
         "pretty": "join_with_eol reverse_pretty",
-        "streams": "check_files",
+        "verbs.append": "process_append_args",
+        "verbs.compress": "process_compression_args",
+        "verbs.decompress": "process_decompression_args",
     },
     "file_io": {
         "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource "
@@ -86,6 +90,8 @@ SIBLINGS = {
         "constants": "BLOSCPACK_HEADER_LENGTH CNAME_MAPPING FORMAT_VERSION MAGIC "
         "MAX_CHUNKS MAX_CLEVEL MAX_FORMAT_VERSION MAX_META_SIZE",
         "defaults": "DEFAULT_OFFSETS",
+        "integers": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
+        "decode_uint8 encode_int32 encode_int64 encode_uint32 encode_uint8",
         "metacodecs": "CODECS_AVAIL check_valid_codec",
     },
     "memory_io": {

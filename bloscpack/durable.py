@@ -34,7 +34,7 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
     if same:
         raise UsageError(
             "input '%s' and output '%s' are the same file"
-            % (os.fspath(in_file), os.fspath(out_file))
+            % (os.fsdecode(in_file), os.fsdecode(out_file))
         )
 
 
@@ -51,7 +51,7 @@ def replacing(
     replaces another one, which would otherwise be lost without it. `like` is the status
     of a file whose times, and permissions where it replaces none, the new one takes.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     if not os.path.exists(name):
         _forget_journal(name)
         with _new_file(name, None, bool(sync), like) as fp:

@@ -1,4 +1,4 @@
-"""Files and bytes: the sources and sinks over file objects, and the functions on them.
+"""Files: the sources and sinks over file objects; the functions on files and bytes.
 
 File objects stay open and are used from where they stand; what is written under a
 path appears there complete or not at all. Every count that a file states is
@@ -15,7 +15,6 @@ from . import metadata as metadata_section
 from . import offsets as offset_table
 from .abstract_io import (
     CompressedSink,
-    CompressedSource,
     PlainSink,
     PlainSource,
     pack,
@@ -29,27 +28,32 @@ from .args import (
     calculate_nchunks,
     parse_chunk_size,
 )
-from .chunks import decode_header as decode_chunk_header
-from .chunks import decompress, decompress_into, own_settings, plain_size
+from .bytes_io import (
+    CompressedBytesSource,
+    PlainBytesSink,
+    PlainBytesSource,
+    SectionsSource,
+    bytes_writer,
+)
+from .chunks import decompress, own_settings, plain_size
 from .compat import deprecated_alias, sibling_names
-from .constants import BLOSCPACK_HEADER_LENGTH
+from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import check_distinct, is_stream, replacing, size_of
+from .durable import check_distinct, replacing, size_of
 from .exceptions import FormatError, StorageError, UsageError
-from .frames import read_beginning, read_frames, read_metadata, skip_frames
-from .memory import BytesUnderConstruction, BytesWriter
+from .frames import read_metadata, skip_frames
+from .memory import BytesWriter
 from .parallel import Workspace
 from .pretty import double_pretty_size, pretty_size
 from .ranges import (
     Cursor,
     FileRange,
-    MemoryCursor,
     as_bytes_view,
     bytes_left,
     read_up_to,
     write_all,
 )
-from .steady import ATTEMPTS, read_steadily
+from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -67,14 +71,16 @@ if TYPE_CHECKING:
 RESERVED_AT_A_TIME = 32 * 2**20
 # Few data compress better; those that do are written without asking for room.
 LIKELY_RATIO = 1000
-# Below this, joining bytes takes no time that could be measured.
-WORTH_A_WRITER = 2**20
+# Below this, joining chunk and digest takes less time than another write.
+WORTH_A_WRITE = 16 * 2**10
+# Copying fewer bytes is done sooner than another thread has begun.
+WORTH_ANOTHER_THREAD = 64 * 2**10
 
 
 # Reading
 
 
-class CompressedFPSource(CompressedSource):
+class CompressedFPSource(SectionsSource):
     """Reads a file of any layout from a file object, which may be a pipe.
 
     The sections in front of the chunks are read at once. After the last chunk has
@@ -90,34 +96,16 @@ class CompressedFPSource(CompressedSource):
         self.random_access = self._range is not None
         self._range_start = input_fp.tell() if self._range else 0
         self._workspace = Workspace()
-        self._begin(Cursor(input_fp), limits)
-
-    def _begin(self, cursor: Cursor, limits: Limits | None) -> None:
-        if limits is not None:
-            limits.check()
-        self.limits = limits
-        self._cursor = cursor
-        beginning = read_beginning(cursor, limits)
-        self.bloscpack_header = beginning.header
-        self.metadata = beginning.metadata
-        self.metadata_header = beginning.metadata_header
-        self.offsets = beginning.offsets
-        self.checksum_impl = beginning.header.checksum_impl
-        self.nchunks = beginning.header.nchunks
-
-    def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
-        for frame in read_frames(self._cursor, self.bloscpack_header, self.limits):
-            self.chunk_offset = frame.offset
-            yield self.load(frame)
+        super().__init__(Cursor(input_fp), limits)
 
     def tasks(self) -> Iterator[Frame]:
-        frames = skip_frames if self._range else read_frames
-        return frames(self._cursor, self.bloscpack_header, self.limits)
+        if self._range is None:
+            return super().tasks()
+        return skip_frames(self._cursor, self.bloscpack_header, self.limits)
 
     def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
-        if frame.content is not None:
-            return frame.content
-        assert self._range is not None
+        if self._range is None or frame.content is not None:
+            return super().load(frame)
         size = frame.header.ctbytes + self.bloscpack_header.checksum_impl.size
         view = self._workspace.view(size)
         offset = self._range_start + (frame.offset or 0)
@@ -131,17 +119,6 @@ class CompressedFPSource(CompressedSource):
                 offset=frame.offset,
             )
         return view[: frame.header.ctbytes], view[frame.header.ctbytes :]
-
-
-class CompressedBytesSource(CompressedFPSource):
-    """Reads a file of any layout that lies in memory; yields views, not copies."""
-
-    concurrent = True
-
-    def __init__(self, buffer: Any, *, limits: Limits | None = None) -> None:
-        self._range = None
-        self.random_access = True
-        self._begin(MemoryCursor(buffer), limits)
 
 
 # Writing
@@ -161,6 +138,7 @@ class CompressedFPSink(CompressedSink):
         self.output_fp = output_fp
         self.meta_total = 0
         self._range = FileRange.over(output_fp) if new else None
+        self._write_later: Callable[..., Callable[[], None]] | None = None
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -176,6 +154,7 @@ class CompressedFPSink(CompressedSink):
         self._position = 0
         self._reserved = RESERVED_AT_A_TIME
         self._nput = 0
+        self._last_nbytes = 0
 
     def _write(self, data: Buffer) -> None:
         end = self._position + len(data)
@@ -206,25 +185,44 @@ class CompressedFPSink(CompressedSink):
                     "there is no memory for an offset table of '%d' entries" % total
                 ) from error
             self._write(entries)
+        header = self.bloscpack_header
+        if (
+            isinstance(self.output_fp, BytesWriter)
+            and header.nbytes is not None
+            and header.chunk_size >= WORTH_ANOTHER_THREAD
+        ):
+            overhead = BLOSC_HEADER_LENGTH + self.checksum_impl.size
+            self.output_fp.reserve(header.nbytes + header.nchunks * overhead)
+            self._write_later = self.output_fp.write_later
 
     def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
         """Write a chunk and its digest; return file offset, chunk and digest."""
-        return self._put(compressed, self.do_checksum(compressed))
-
-    def put_digested(self, i: int, compressed: bytes, digest: bytes) -> None:
-        tell_digest(self.checksum_impl, digest)
-        self._put(compressed, digest)
-
-    def _put(self, compressed: bytes, digest: bytes) -> tuple[int, bytes, bytes]:
-        offset = self._position
-        if self.offsets:
-            self.offset_storage.append(offset)
-        self._write(compressed)
-        if digest:
-            self._write(digest)
-        self._last = compressed
-        self._nput += 1
+        offset, digest = self._position, self.do_checksum(compressed)
+        rest = self._put(compressed, digest)
+        if rest is not None:
+            rest()
         return offset, compressed, digest
+
+    def put_digested(
+        self, i: int, compressed: bytes, digest: bytes
+    ) -> Callable[[], None] | None:
+        tell_digest(self.checksum_impl, digest)
+        return self._put(compressed, digest)
+
+    def _put(self, compressed: bytes, digest: bytes) -> Callable[[], None] | None:
+        if self.offsets:
+            self.offset_storage.append(self._position)
+        self._last_nbytes = plain_size(compressed)
+        self._nput += 1
+        if self._write_later is not None and len(compressed) >= WORTH_ANOTHER_THREAD:
+            self._position += len(compressed) + len(digest)
+            return self._write_later(compressed, digest)
+        if len(compressed) < WORTH_A_WRITE:
+            self._write(b"".join((compressed, digest)))
+        else:
+            self._write(compressed)
+            self._write(digest)
+        return None
 
     def finalize(self) -> None:
         end = self._position
@@ -232,7 +230,7 @@ class CompressedFPSink(CompressedSink):
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             self._overwrite(end - table_at, self._encoded_offsets())
         if self.bloscpack_header.nchunks == -1 and _is_seekable(self.output_fp):
-            last_chunk = plain_size(self._last) if self._nput else 0
+            last_chunk = self._last_nbytes
             self.bloscpack_header.nchunks = self._nput
             self.bloscpack_header.last_chunk = last_chunk
             if self._nput == 1:
@@ -285,7 +283,7 @@ class PlainFPSource(PlainSource):
             return
         for i, (start, stop) in enumerate(self.spans()):
             chunk = read_up_to(self.input_fp, stop - start)
-            _check_complete(i, stop - start, len(chunk))
+            self.check_complete(i, stop - start, len(chunk))
             yield chunk
 
     def _read_to_end(self) -> Iterator[bytes]:
@@ -314,28 +312,16 @@ class PlainFPSource(PlainSource):
         assert self._range is not None
         i, offset, size = task
         view = self._workspace.view(size)
-        _check_complete(i, size, self._range.read_into(view, offset))
+        self.check_complete(i, size, self._range.read_into(view, offset))
         return view
 
-
-def _check_complete(i: int, size: int, found: int) -> None:
-    if found < size:
-        raise StorageError(
-            "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
-            % (size, i, found)
-        )
-
-
-class PlainBytesSource(PlainSource):
-    """Yields views of a buffer that lies in memory."""
-
-    concurrent = True
-
-    def __init__(self, buffer: Any) -> None:
-        self._view = as_bytes_view(buffer)
-
-    def __iter__(self) -> Iterator[memoryview]:
-        return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
+    def check_complete(self, i: int, size: int, found: int) -> None:
+        """Raise an error if less than a whole chunk was found."""
+        if found < size:
+            raise StorageError(
+                "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
+                % (size, i, found)
+            )
 
 
 class PlainFPSink(PlainSink):
@@ -381,40 +367,6 @@ class PlainFPSink(PlainSink):
     def finalize(self) -> None:
         if self.random_access:
             self.output_fp.seek(self._begin + max(self._ends))
-
-
-class PlainBytesSink(PlainSink):
-    """Fills a bytes object of a known size, which `getvalue` returns."""
-
-    concurrent = True
-    random_access = True
-
-    def __init__(self, nbytes: int) -> None:
-        self._nbytes = nbytes
-        self._made = BytesUnderConstruction(nbytes)
-        self._filled = 0
-
-    def put(self, compressed: bytes) -> int:
-        """Decompress a chunk behind the last one; return its plain size in bytes."""
-        nbytes = decode_chunk_header(compressed).nbytes
-        with own_settings:
-            decompress_into(compressed, self.room(self._filled, nbytes))
-        self._filled += nbytes
-        return nbytes
-
-    def room(self, start: int, nbytes: int) -> memoryview:
-        return self._made.view[start : start + nbytes]
-
-    def getvalue(self) -> bytes:
-        """Return the bytes, as the last thing done."""
-        return self._made.finish()
-
-
-def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:
-    """Return a file object in memory for what `nbytes` take when packed."""
-    if nbytes < WORTH_A_WRITER:
-        return io.BytesIO()
-    return BytesWriter(nbytes + nbytes // 32)
 
 
 # The functions on files and bytes
@@ -530,8 +482,7 @@ def unpack_file_from_file(
                 in_fp, out_fp, check, nthreads=nthreads, limits=limits
             )
 
-    # What a stream has been given can't be taken back.
-    metadata = read_steadily(in_file, read, 1 if is_stream(out_file) else ATTEMPTS)
+    metadata = read_steadily(in_file, read, attempts_for(out_file))
     tell_unpacked(in_size, out_file)
     return metadata
 
@@ -554,15 +505,35 @@ def unpack_fp_to_fp(
     header = source.bloscpack_header
     if check is not None:
         check(header)
-    # What a header announces is believed as far as its chunks could hold it.
-    nbytes = header.nbytes or 0
-    in_size = bytes_left(in_fp) or 0
-    reserved = nbytes if nbytes <= in_size * LIKELY_RATIO else 0
+    reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
     sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
-    unpack(source, sink, nthreads=nthreads)
-    if check is not None and not header.checksum_impl.size:
-        check(header)  # nothing else tells a mixture, and the output is about to appear
+    unpack_checked(source, sink, check, nthreads)
     return source.metadata
+
+
+def unpack_checked(
+    source: SectionsSource,
+    sink: PlainSink,
+    check: Callable[[BloscpackHeader], Any] | None,
+    nthreads: int | None,
+) -> None:
+    """Decompress into a sink; without digests call `check` with the header at the end.
+
+    Nothing else tells a mixture of two states, and the output is about to appear.
+    """
+    unpack(source, sink, nthreads=nthreads)
+    header = source.bloscpack_header
+    if check is not None and not header.checksum_impl.size:
+        check(header)
+
+
+def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
+    """Return the plain bytes that a file of `in_size` bytes announces, to ask for room.
+
+    They are believed as far as its chunks could hold them, and are 0 otherwise.
+    """
+    nbytes = header.nbytes or 0
+    return nbytes if nbytes <= in_size * LIKELY_RATIO else 0
 
 
 def pack_bytes_to_file(
@@ -685,9 +656,7 @@ def unpack_bytes_from_bytes(
     return _unpack_bytes(CompressedBytesSource(bytes_, limits=limits), nthreads)
 
 
-def _unpack_bytes(
-    source: CompressedFPSource, nthreads: int | None
-) -> tuple[bytes, Any]:
+def _unpack_bytes(source: SectionsSource, nthreads: int | None) -> tuple[bytes, Any]:
     nbytes = source.bloscpack_header.nbytes
     sink: PlainBytesSink | PlainFPSink
     if nbytes is not None:

@@ -45,7 +45,7 @@ from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sized
     from typing import Any
 
 HEADER_V0 = struct.Struct("<4sI")
@@ -64,11 +64,6 @@ BLOSC_FLAG_MEMCPY = 2
 BLOSC_FLAG_BITSHUFFLE = 4
 BLOSC_FLAG_RESERVED = 8
 BLOSC_FLAG_SPLIT = 16
-
-_UINT8 = struct.Struct("<B")
-_UINT32 = struct.Struct("<I")
-_INT32 = struct.Struct("<i")
-_INT64 = struct.Struct("<q")
 
 
 def check_range(name: str, value: Any, min_: int, max_: int) -> None:
@@ -176,26 +171,8 @@ class BloscpackHeader(MutableMappingObject):
         check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
         check_valid_checksum(checksum)
         check_range("typesize", typesize, 0, MAX_TYPESIZE)
-        check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
-        check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
-        check_range("nchunks", nchunks, -1, MAX_CHUNKS)
-        check_range("max_app_chunks", max_app_chunks, 0, MAX_CHUNKS)
-        # Layout 2 writes a single chunk with chunk_size 0, and the longer half
-        # of two last, so this holds from layout 3 on only.
-        if format_version >= 3 and -1 < chunk_size < last_chunk:
-            raise UsageError(
-                "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
-                % (last_chunk, chunk_size)
-            )
-        if nchunks == -1:
-            if max_app_chunks != 0:
-                raise UsageError(
-                    "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
-                )
-        else:
-            check_range(
-                "nchunks + max_app_chunks", nchunks + max_app_chunks, 0, MAX_CHUNKS
-            )
+        _check_sizes(format_version, chunk_size, last_chunk)
+        _check_counts(nchunks, max_app_chunks)
         self.format_version = format_version
         self.offsets = offsets
         self.metadata = metadata
@@ -265,27 +242,12 @@ class BloscpackHeader(MutableMappingObject):
                 section="header",
             )
         check_magic(buffer_)
-        (
-            _,
-            format_version,
-            options,
-            checksum,
-            typesize,
-            chunk_size,
-            last_chunk,
-            nchunks,
-            max_app_chunks,
-        ) = HEADER_V2_V3.unpack(buffer_)
-        if checksum >= len(CHECKSUMS):
-            raise FormatError(
-                "checksum number must be in the range 0 <= n <= %d, not '%d'"
-                % (len(CHECKSUMS) - 1, checksum),
-                section="header",
-                offset=6,
-            )
+        _, version, options, checksum, typesize, *sizes = HEADER_V2_V3.unpack(buffer_)
+        chunk_size, last_chunk, nchunks, max_app_chunks = sizes
+        _check_number("checksum", checksum, CHECKSUMS, "header", 6)
         # Layout 2 keeps its last eight bytes and the other options reserved, and
         # its own reader never looked at them.
-        reserved = format_version == 2
+        reserved = version == 2
         flags = decode_options(
             format(options & OPTION_OFFSETS if reserved else options, "08b")
         )
@@ -298,7 +260,7 @@ class BloscpackHeader(MutableMappingObject):
             )
         try:
             return BloscpackHeader(
-                format_version=format_version,
+                format_version=version,
                 checksum=CHECKSUMS_AVAIL[checksum],
                 typesize=typesize,
                 chunk_size=chunk_size,
@@ -309,6 +271,41 @@ class BloscpackHeader(MutableMappingObject):
             )
         except UsageError as error:
             raise FormatError(str(error), section="header", offset=0) from error
+
+
+def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
+    check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
+    check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
+    # Layout 2 writes a single chunk with chunk_size 0, and the longer half of two
+    # last, so this holds from layout 3 on only.
+    if format_version >= 3 and -1 < chunk_size < last_chunk:
+        raise UsageError(
+            "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
+            % (last_chunk, chunk_size)
+        )
+
+
+def _check_counts(nchunks: int, max_app_chunks: int) -> None:
+    check_range("nchunks", nchunks, -1, MAX_CHUNKS)
+    check_range("max_app_chunks", max_app_chunks, 0, MAX_CHUNKS)
+    if nchunks != -1:
+        total = nchunks + max_app_chunks
+        check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
+    elif max_app_chunks != 0:
+        raise UsageError("'max_app_chunks' can not be non '0' if 'nchunks' is '-1'")
+
+
+def _check_number(
+    name: str, number: int, table: Sized, section: str, offset: int | None = None
+) -> None:
+    """Raise `FormatError` for a number that stands for nothing in a table."""
+    if number >= len(table):
+        raise FormatError(
+            "%s number must be in the range 0 <= n <= %d, not '%d'"
+            % (name, len(table) - 1, number),
+            section=section,
+            offset=offset,
+        )
 
 
 def check_magic(buffer_: bytes) -> None:
@@ -326,7 +323,8 @@ def find_layout(prefix: bytes) -> int:
     """Return the layout of the file that starts with `prefix`, its first 32 bytes.
 
     Implements "Telling the layouts apart" of docs/format.rst: layout 0 has no
-    version byte, so its number of chunks may look like one.
+    version byte, so its number of chunks may look like one. Raises
+    `FormatVersionMismatch` for layouts that nobody knows.
     """
     if len(prefix) >= len(MAGIC):
         check_magic(prefix)
@@ -350,7 +348,16 @@ def find_layout(prefix: bytes) -> int:
             section="header",
             offset=0,
         )
-    return prefix[4]
+    layout = prefix[4]
+    # Layout 0 has no such byte, and would have been known by its first chunk.
+    if layout == 0 or layout not in HEADER_LENGTHS:
+        raise FormatVersionMismatch(
+            "format version of file was not '%d' as expected, but '%d'"
+            % (FORMAT_VERSION, layout),
+            section="header",
+            offset=4,
+        )
+    return layout
 
 
 def decode_header(prefix: bytes) -> BloscpackHeader:
@@ -363,13 +370,6 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
     if layout == 0:
         return BloscpackHeader(
             format_version=0, nchunks=HEADER_V0.unpack_from(prefix)[1]
-        )
-    if layout not in HEADER_LENGTHS:
-        raise FormatVersionMismatch(
-            "format version of file was not '%d' as expected, but '%d'"
-            % (FORMAT_VERSION, layout),
-            section="header",
-            offset=4,
         )
     if layout == 1:
         _, _, reserved, nchunks = HEADER_V1.unpack_from(prefix)
@@ -472,27 +472,11 @@ class MetadataHeader(MutableMappingObject):
                 "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH),
                 section="metadata",
             )
-        (
-            magic_format,
-            options,
-            checksum,
-            codec,
-            level,
-            meta_size,
-            max_meta_size,
-            meta_comp_size,
-            user_codec,
-        ) = METADATA_HEADER.unpack(buffer_)
-        for name, number, table in (
-            ("checksum", checksum, CHECKSUMS),
-            ("codec", codec, CODECS),
-        ):
-            if number >= len(table):
-                raise FormatError(
-                    "%s number must be in the range 0 <= n <= %d, not '%d'"
-                    % (name, len(table) - 1, number),
-                    section="metadata",
-                )
+        magic_format, *numbers, user_codec = METADATA_HEADER.unpack(buffer_)
+        options, checksum, codec, level, *sizes = numbers
+        meta_size, max_meta_size, meta_comp_size = sizes
+        _check_number("checksum", checksum, CHECKSUMS, "metadata")
+        _check_number("codec", codec, CODECS, "metadata")
         try:
             return MetadataHeader(
                 magic_format=decode_magic_string(magic_format),
@@ -564,59 +548,5 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
 
 
 # Names kept from 0.16
-
-
-def decode_uint8(byte: bytes | int) -> int:
-    """Return the number in one byte, or the number that indexing bytes gives."""
-    return byte if isinstance(byte, int) else _decode(_UINT8, byte)
-
-
-def decode_uint32(fourbyte: bytes) -> int:
-    """Return the unsigned number in four bytes."""
-    return _decode(_UINT32, fourbyte)
-
-
-def decode_int32(fourbyte: bytes) -> int:
-    """Return the signed number in four bytes."""
-    return _decode(_INT32, fourbyte)
-
-
-def decode_int64(eightbyte: bytes) -> int:
-    """Return the signed number in eight bytes."""
-    return _decode(_INT64, eightbyte)
-
-
-def _decode(record: struct.Struct, data: bytes) -> int:
-    if len(data) != record.size:
-        raise FormatError(
-            "expected a number of '%d' bytes, found '%d'" % (record.size, len(data))
-        )
-    return int(record.unpack(data)[0])
-
-
-def decode_bitfield(byte: int) -> str:
-    """Return the bits of a byte as text, the highest first."""
-    return format(byte, "08b")
-
-
-def encode_uint8(byte: int) -> bytes:
-    """Return a number as one byte."""
-    return _UINT8.pack(byte)
-
-
-def encode_uint32(byte: int) -> bytes:
-    """Return an unsigned number as four bytes."""
-    return _UINT32.pack(byte)
-
-
-def encode_int32(fourbyte: int) -> bytes:
-    """Return a signed number as four bytes."""
-    return _INT32.pack(fourbyte)
-
-
-def encode_int64(eightbyte: int) -> bytes:
-    """Return a signed number as eight bytes."""
-    return _INT64.pack(eightbyte)
-
 
 __getattr__ = sibling_names(__name__)

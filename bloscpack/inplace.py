@@ -179,7 +179,7 @@ class Claim:
         self.sync = sync
         #: Whether there is a journal of this writer.
         self.changing = False
-        self.journal_name = journal.name_for(os.fspath(path))
+        self.journal_name = journal.name_for(os.fsdecode(path))
         self.mtime = os.fstat(fp.fileno()).st_mtime_ns
 
     def change(
@@ -237,7 +237,7 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
         if claim.roll_back():
             log.notice(
                 "'%s': a change was interrupted; the file has been put back to what it "
-                "was before" % os.fspath(path)
+                "was before" % os.fsdecode(path)
             )
             fp.seek(0)
         try:
@@ -249,13 +249,13 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
                 with suppress(OSError):
                     claim.roll_back()
             if isinstance(error, OSError) and error.errno in NO_ROOM:
-                error.filename = error.filename or os.fspath(path)
+                error.filename = error.filename or os.fsdecode(path)
             raise
 
 
 @contextmanager
 def _open_locked(path: Path, mode: str) -> Iterator[Any]:
-    journal_name = journal.name_for(os.fspath(path))
+    journal_name = journal.name_for(os.fsdecode(path))
     while True:
         interrupted = os.path.lexists(journal_name)
         with disk.open(path, "r+b" if interrupted else mode) as fp:
@@ -278,5 +278,5 @@ def _lock(fp: Any, path: Path) -> None:
     except OSError as error:
         if error.errno in LOCKED:
             raise StorageError(
-                errno.EAGAIN, "another writer is changing this file", os.fspath(path)
+                errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
             ) from error

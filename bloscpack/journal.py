@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 
 from .exceptions import StorageError
@@ -131,7 +132,8 @@ class Journal:
             position += stop - start
         if size < 0 or not extents or position != len(content) - DIGEST_LENGTH:
             raise ValueError
-        if min(self._witness) < 0 or self._witness[1] > WITNESS:
+        start, witnessed = self._witness
+        if start < 0 or not 0 <= witnessed <= min(WITNESS, self.length - start):
             raise ValueError
 
     def check_belongs_to(self, fp: Any) -> None:
@@ -175,20 +177,11 @@ def load(name: str) -> Journal | None:
     """Return the journal `name`; None if there is none or it was never completed.
 
     An incomplete one means that nothing has been changed yet. Raises `StorageError`
-    if the file is something else, or damaged.
+    if what has the name is something else, or damaged.
     """
-    try:
-        with open(name, "rb") as fp:
-            content = fp.read()
-    except (FileNotFoundError, NotADirectoryError):
+    content = _content(name)
+    if content is None:
         return None
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return None
-        raise
-    # What was never synced may be missing, or be zero.
-    if any(is_ not in (0, magic) for is_, magic in zip(content, MAGIC, strict=False)):
-        raise StorageError("'%s' has the name of a journal, but is none" % name)
     if not _is_complete(content):
         if content[CLOSED_AT : CLOSED_AT + 1] == b"\1":
             raise StorageError(
@@ -202,6 +195,33 @@ def load(name: str) -> Journal | None:
             % (name, content[len(MAGIC)])
         )
     return Journal(name, content)
+
+
+def _content(name: str) -> bytes | None:
+    """Return what may be a journal; None if the name is free."""
+    try:
+        # Opening a pipe would wait for somebody to write to it.
+        if not stat.S_ISREG(os.lstat(name).st_mode):
+            raise StorageError(
+                "'%s' has the name of a journal, but is no regular file" % name
+            )
+        with open(name, "rb") as fp:
+            # What was never synced may be missing, or be zero.
+            for is_, magic in zip(fp.read(len(MAGIC)), MAGIC, strict=False):
+                if is_ not in (0, magic):
+                    raise StorageError(
+                        "'%s' has the name of a journal, but is none" % name
+                    )
+            fp.seek(0)
+            return fp.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except MemoryError as error:
+        raise StorageError("there is no memory for the journal '%s'" % name) from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
 
 
 def _is_complete(content: bytes) -> bool:

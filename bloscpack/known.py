@@ -31,8 +31,8 @@ class Known:
     ``table`` are the offsets; ``first`` is where the first chunk should be, ``nchunks``
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
-    chunks may have, None if any. ``twice`` says that two places tell ``nchunks``, ``torn``
-    that the file ends within a chunk.
+    chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
+    ``torn`` that the file ends within a chunk.
     """
 
     def __init__(

@@ -43,19 +43,7 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
     args = metadata_args or MetadataArgs()
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
-    meta_codec, stored = "None", text
-    if args.should_compress:
-        compressed = args.meta_codec_impl.compress(text, args.meta_level)
-        if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)):
-            log.debug("the metadata compress so well that readers would refuse them")
-        elif len(compressed) <= len(text):
-            meta_codec, stored = args.meta_codec, compressed
-        else:
-            log.debug(
-                "metadata compression requested, but it was not beneficial, "
-                "deactivating (raw: '%d' vs. compressed: '%d') "
-                % (len(text), len(compressed))
-            )
+    meta_codec, stored = _compressed(text, args)
     log.debug(
         "Raw %scompressed metadata of size '%d': %r"
         % ("un" if meta_codec == "None" else "", len(stored), stored)
@@ -85,6 +73,24 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
         "metadata section occupies a total of %s" % double_pretty_size(len(section))
     )
     return section
+
+
+def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
+    """Return the codec that is used and what it makes of `text`."""
+    if not args.should_compress:
+        return "None", text
+    compressed = args.meta_codec_impl.compress(text, args.meta_level)
+    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)):
+        log.debug("the metadata compress so well that readers would refuse them")
+        return "None", text
+    if len(compressed) > len(text):
+        log.debug(
+            "metadata compression requested, but it was not beneficial, "
+            "deactivating (raw: '%d' vs. compressed: '%d') "
+            % (len(text), len(compressed))
+        )
+        return "None", text
+    return args.meta_codec, compressed
 
 
 def check_header(header: MetadataHeader, limit: int | None = None) -> None:

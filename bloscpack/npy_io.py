@@ -16,25 +16,25 @@ import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
-from .abstract_io import pack, unpack
-from .append import append_from, sized
-from .args import BloscArgs, calculate_nchunks
-from .arrays import Description, describe, encode_dtype
+from .append import append_from
+from .args import BloscArgs
+from .arrays import Description, encode_dtype
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .durable import check_distinct, is_stream, replacing, size_of
+from .durable import check_distinct, replacing, size_of
 from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
 from .file_io import (
-    LIKELY_RATIO,
     CompressedFPSink,
     CompressedFPSource,
     PlainFPSink,
     PlainFPSource,
+    likely_nbytes,
     tell_packed,
     tell_unpacked,
+    unpack_checked,
 )
-from .numpy_io import typesize_of, whole_items
-from .ranges import opened, read_up_to, write_all
-from .steady import ATTEMPTS, read_steadily
+from .numpy_io import pack_items
+from .ranges import opened, read_up_to, sized, write_all
+from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -201,6 +201,17 @@ def _more_behind(array: Array) -> NotReadable:
 # .npy → array file
 
 
+class NpySource(PlainFPSource):
+    """Reads the items of an array, behind the header of its ``.npy`` file."""
+
+    def check_complete(self, i: int, size: int, found: int) -> None:
+        if found < size:
+            raise FormatError(
+                "the file ends too early: expected '%d' bytes of items for chunk %d, "
+                "found '%d'" % (size, i, found)
+            )
+
+
 def pack_npy_to_file(
     npy_file: Path,
     out_file: Path,
@@ -220,22 +231,19 @@ def pack_npy_to_file(
     `FormatError` if it is damaged or too short.
     """
     check_distinct(npy_file, out_file)
-    blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
     with opened(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         _check_size(in_fp, array, size)
-        blosc_args.typesize = typesize_of(array.dtype)
-        cut = whole_items(chunk_size, array.itemsize, array.nbytes)
         with replacing(out_file, sync) as out_fp:
-            pack(
-                PlainFPSource(in_fp),
+            pack_items(
+                NpySource(in_fp),
                 CompressedFPSink(out_fp, new=True),
-                *calculate_nchunks(array.nbytes, cut),
-                metadata=describe(array),
-                blosc_args=blosc_args,
-                bloscpack_args=bloscpack_args,
-                metadata_args=metadata_args,
+                array,
+                chunk_size,
+                blosc_args,
+                bloscpack_args,
+                metadata_args,
                 nthreads=nthreads,
             )
             if size is None and in_fp.read(1):
@@ -304,16 +312,12 @@ def unpack_npy_from_file(
         fortran = description.order == "F"
         array = without_items(description.dtype, description.shape, fortran)
         header = encode_header(array)
-        # What a header announces is believed as far as its chunks could hold it.
-        reserved = nbytes if nbytes and nbytes <= in_size * LIKELY_RATIO else 0
+        reserved = likely_nbytes(source.bloscpack_header, in_size)
         with replacing(npy_file, sync) as out_fp:
             sink = NpySink(out_fp, description, header, reserved=reserved)
-            unpack(source, sink, nthreads=nthreads)
-            if not source.bloscpack_header.checksum_impl.size:
-                check(source.bloscpack_header)  # nothing else tells a mixture
+            unpack_checked(source, sink, check, nthreads)
 
-    # What a stream has been given can't be taken back.
-    read_steadily(in_file, read, 1 if is_stream(npy_file) else ATTEMPTS)
+    read_steadily(in_file, read, attempts_for(npy_file))
     tell_unpacked(in_size, npy_file)
 
 

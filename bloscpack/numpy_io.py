@@ -15,9 +15,11 @@ from .args import (
     BloscpackArgs,
     MetadataArgs,
     calculate_nchunks,
+    check_settings,
     parse_chunk_size,
 )
 from .arrays import Description, describe
+from .bytes_io import CompressedBytesSource, bytes_writer
 from .chunks import decode_header, decompress_into, own_settings
 from .compat import deprecated_alias, sibling_names
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
@@ -28,12 +30,7 @@ from .exceptions import (
     UsageError,
     UsageTypeError,
 )
-from .file_io import (
-    CompressedBytesSource,
-    CompressedFPSink,
-    CompressedFPSource,
-    bytes_writer,
-)
+from .file_io import CompressedFPSink, CompressedFPSource
 from .memory import memory_at
 from .pretty import double_pretty_size
 from .steady import read_steadily
@@ -148,16 +145,43 @@ def pack_ndarray(
     Raises `ObjectNumpyArrayRejection`, `ChunkSizeTypeSizeMismatch` or another
     `UsageError` before anything is written.
     """
-    blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
     source = PlainNumpySource(ndarray)
-    dtype = source.ndarray.dtype
-    blosc_args.typesize = typesize_of(dtype)
-    size = whole_items(chunk_size, dtype.itemsize, source.size)
+    pack_items(
+        source,
+        sink,
+        source.ndarray,
+        chunk_size,
+        blosc_args,
+        bloscpack_args,
+        metadata_args,
+        nthreads=nthreads,
+    )
+
+
+def pack_items(
+    source: PlainSource,
+    sink: CompressedSink,
+    array: Array,
+    chunk_size: int | str,
+    blosc_args: BloscArgs | None,
+    bloscpack_args: BloscpackArgs | None,
+    metadata_args: MetadataArgs | None,
+    *,
+    nthreads: int | None = None,
+) -> None:
+    """Compress the items of an array, which `source` yields, into a sink.
+
+    Only dtype, shape and order are asked of `array`; the rest is as in `pack_ndarray`.
+    """
+    check_settings(blosc_args, bloscpack_args, metadata_args)
+    blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
+    blosc_args.typesize = typesize_of(array.dtype)
+    size = whole_items(chunk_size, array.itemsize, array.nbytes)
     pack(
         source,
         sink,
-        *calculate_nchunks(source.size, size),
-        metadata=source.metadata,
+        *calculate_nchunks(array.nbytes, size),
+        metadata=describe(array),
         blosc_args=blosc_args,
         bloscpack_args=bloscpack_args,
         metadata_args=metadata_args,

@@ -31,6 +31,14 @@ ATTEMPTS = 10
 BEGINNINGS = 100
 
 
+def attempts_for(output: Path) -> int:
+    """Return how often a file may be read that is written to `output` meanwhile."""
+    from .durable import is_stream
+
+    # What a stream has been given can't be taken back.
+    return 1 if is_stream(output) else ATTEMPTS
+
+
 class Changed(Exception):
     """The file is no longer what it was when it was opened."""
 
@@ -80,7 +88,7 @@ class Snapshot:
 
     def __init__(self, path: Path, fp: Any) -> None:
         self._path = path
-        self._journal_name = journal.name_for(os.fspath(path))
+        self._journal_name = journal.name_for(os.fsdecode(path))
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
         self._patched = False
@@ -171,5 +179,5 @@ def read_steadily(
                     raise
             attempts -= snapshot.begun
     raise StorageError(
-        errno.EAGAIN, "the file was changed each time it was read", os.fspath(path)
+        errno.EAGAIN, "the file was changed each time it was read", os.fsdecode(path)
     )

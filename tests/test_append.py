@@ -1,4 +1,4 @@
-"""Appending: the plan, the bytes it makes, and that a failure leaves no trace."""
+"""Appending: the bytes it makes, and that a failure leaves no trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bloscpack
-from bloscpack.append import append, append_fp, plan_append, rewrite_metadata_fp
+from bloscpack.append import append, append_fp, rewrite_metadata_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import (
@@ -25,10 +25,9 @@ from bloscpack.exceptions import (
     NotEnoughSpace,
     StorageError,
     UsageError,
+    UsageTypeError,
 )
-from bloscpack.frames import read_beginning, walk_chunks
 from bloscpack.headers import decode_header
-from bloscpack.ranges import Cursor
 
 MEBIBYTE = 2**20
 
@@ -69,78 +68,6 @@ def refused(original, new, error, match=None, **options):
 
 def unpacked(file_bytes):
     return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
-
-
-# The plan
-
-
-def plan(file_bytes, new_size):
-    cursor = Cursor(io.BytesIO(file_bytes))
-    beginning = read_beginning(cursor)
-    return plan_append(beginning, walk_chunks(cursor, beginning.header), new_size)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "first", "sizes", "header"),
-    [
-        # the last chunk takes all of it: (nchunks, chunk_size, last_chunk, room)
-        (2500, 300, 2, [300], (3, 1000, 800, 47)),
-        (2500, 500, 2, [500], (3, 1000, 1000, 47)),
-        # new chunks follow
-        (2500, 501, 2, [500, 1], (4, 1000, 1, 46)),
-        (2500, 2500, 2, [500, 1000, 1000], (5, 1000, 1000, 45)),
-        (2500, 2700, 2, [500, 1000, 1000, 200], (6, 1000, 200, 44)),
-        # the last chunk is full: it is compressed anew, as 0.16.0 did
-        (3000, 100, 2, [0, 100], (4, 1000, 100, 46)),
-        (2500, 0, 2, [0], (3, 1000, 500, 47)),
-        # a single chunk grows, up to what packing everything would have taken
-        (400, 100, 0, [100], (1, 500, 500, 49)),
-        (1000, 1, 0, [1], (1, 1001, 1001, 49)),
-        (400, 2 * MEBIBYTE, 0, [MEBIBYTE - 400, MEBIBYTE, 400], (3, MEBIBYTE, 400, 47)),
-        # nothing was there
-        (0, 100, 0, [100], (1, 100, 100, 49)),
-        (0, MEBIBYTE + 1, 0, [MEBIBYTE, 1], (2, MEBIBYTE, 1, 48)),
-        (0, 0, 0, [0], (1, 0, 0, 49)),
-    ],
-)
-def test_plan(old, new, first, sizes, header):
-    result = plan(packed(content(old)), new)
-    assert first == result.first
-    assert sizes == result.sizes
-    assert header == (
-        result.header.nchunks,
-        result.header.chunk_size,
-        result.header.last_chunk,
-        result.header.max_app_chunks,
-    )
-    assert None is result.section
-
-
-def test_plan_starts_at_the_last_chunk():
-    file_bytes = packed(content(2500))
-    offset = struct.unpack_from("<q", file_bytes, BLOSCPACK_HEADER_LENGTH + 16)[0]
-    assert offset == plan(file_bytes, 10).write_at
-
-
-def test_plan_does_not_touch_what_it_is_given():
-    cursor = Cursor(io.BytesIO(packed(content(2500))))
-    beginning = read_beginning(cursor)
-    before = beginning.header.copy()
-    plan_append(beginning, walk_chunks(cursor, beginning.header), 5000)
-    assert before == beginning.header
-
-
-@pytest.mark.parametrize(
-    ("room", "new", "fits"),
-    [(3, 500, True), (3, 501, False), (4, 1500, True), (4, 1501, False)],
-)
-def test_plan_knows_the_room(room, new, fits):
-    file_bytes = packed(content(2500), room=room)
-    if fits:
-        assert room == plan(file_bytes, new).header.nchunks
-    else:
-        with pytest.raises(NotEnoughSpace, match="not enough space"):
-            plan(file_bytes, new)
 
 
 # What append makes
@@ -430,6 +357,35 @@ def test_header_that_lies(field):
 )
 def test_settings_that_can_not_be(blosc_args):
     refused(packed(content(2500)), b"new", ValueError, blosc_args=blosc_args)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"typesize": 4, "clevel": 1, "shuffle": 2, "cname": "lz4"},
+        {"cname": "lz4"},
+        {"typesize": None},
+    ],
+)
+def test_settings_as_a_dictionary(settings):
+    original, new = packed(content(2500)), content(2000)
+    args = BloscArgs(**{"typesize": None, **settings})
+    before = dict(settings)
+    assert appended(original, new, args) == appended(original, new, settings)
+    assert before == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"level": 3}, "'blosc_args': .* unexpected keyword argument 'level'"),
+        (BloscpackArgs(), "'blosc_args' must be of type 'BloscArgs', not 'Bloscpack"),
+        ("lz4", "'blosc_args' must be of type 'BloscArgs', not 'str'"),
+    ],
+)
+def test_settings_that_are_none(settings, message):
+    original = packed(content(2500))
+    refused(original, b"new", UsageTypeError, message, blosc_args=settings)
 
 
 # Metadata

@@ -1,11 +1,16 @@
 """The settings of the pack functions, and how an input is cut into chunks."""
 
+import os
+
+import numpy as np
 import pytest
 
+import bloscpack as bp
 from bloscpack import args
 from bloscpack.args import (
     BloscArgs,
     BloscpackArgs,
+    Limits,
     MetadataArgs,
     calculate_nchunks,
 )
@@ -16,6 +21,7 @@ from bloscpack.exceptions import (
     UsageError,
     UsageTypeError,
 )
+from bloscpack.npy_io import pack_npy_to_file
 
 LARGEST = 2**31 - 17
 MEBI = 2**20
@@ -310,6 +316,68 @@ def test_max_meta_size(expected, value):
 def test_max_meta_size_refuses(error, value):
     with pytest.raises(error, match="'max_meta_size' must be "):
         MetadataArgs(max_meta_size=value).effective_max_meta_size(3)
+
+
+# What is given instead
+
+ARRAY = np.arange(10)
+SETTINGS = {
+    "blosc_args": BloscArgs(),
+    "bloscpack_args": BloscpackArgs(),
+    "metadata_args": MetadataArgs(),
+}
+
+
+@pytest.fixture
+def names(tmp_path):
+    """Return the names of a file, an array file, a .npy file and one that is free."""
+    names = [str(tmp_path / name) for name in ("in", "array.blp", "in.npy", "out")]
+    (tmp_path / "in").write_bytes(bytes(100))
+    bp.pack_ndarray_to_file(ARRAY, names[1])
+    np.save(names[2], ARRAY)
+    return names
+
+
+@pytest.mark.parametrize("argument", SETTINGS)
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda names, **given: bp.pack_file_to_file(names[0], names[3], **given),
+        lambda names, **given: bp.pack_bytes_to_file(b"abc", names[3], **given),
+        lambda names, **given: bp.pack_bytes_to_bytes(b"abc", **given),
+        lambda names, **given: bp.pack_ndarray_to_file(ARRAY, names[3], **given),
+        lambda names, **given: bp.pack_ndarray_to_bytes(ARRAY, **given),
+        lambda names, **given: pack_npy_to_file(names[2], names[3], **given),
+    ],
+)
+def test_other_than_settings(names, argument, pack):
+    for value in (dict(SETTINGS[argument]), (), Limits()):
+        message = "'%s' must be of type '%s', not '%s'" % (
+            argument,
+            type(SETTINGS[argument]).__name__,
+            type(value).__name__,
+        )
+        with pytest.raises(UsageTypeError, match=message):
+            pack(names, **{argument: value})
+    assert not os.path.exists(names[3])
+
+
+@pytest.mark.parametrize(
+    "unpack",
+    [
+        lambda names, limits: bp.unpack_bytes_from_file(names[1], limits=limits),
+        lambda names, limits: bp.unpack_ndarray_from_file(names[1], limits=limits),
+        lambda names, limits: bp.unpack_file_from_file(*names[1::2], limits=limits),
+        lambda names, limits: bp.unpack_ndarray_from_bytes(
+            bp.pack_ndarray_to_bytes(ARRAY), limits=limits
+        ),
+    ],
+)
+def test_other_than_limits(names, unpack):
+    message = "'limits' must be of type 'Limits', not 'dict'"
+    with pytest.raises(UsageTypeError, match=message):
+        unpack(names, {"nbytes": 10})
+    assert not os.path.exists(names[3])
 
 
 def test_names_of_siblings():

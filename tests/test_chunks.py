@@ -3,6 +3,7 @@
 import os
 import struct
 import threading
+from pathlib import Path
 
 import blosc
 import pytest
@@ -130,6 +131,17 @@ def test_decode_header_refuses(message, changes):
         decode_header(head(**changes))
     assert "not a Blosc chunk: expected " + message == raised.value.message
     assert "chunks" == raised.value.section
+
+
+def test_bounds_are_those_of_the_format():
+    text = (Path(__file__).parents[1] / "docs" / "format.rst").read_text("utf-8")
+    rule = " ".join(text.partition("* **C2**")[2].partition("* **C3**")[0].split())
+    blosclz, *most = (chunks.MAX_RATIOS[codec] for codec in range(5))
+    assert blosclz == most[0]
+    assert rule.endswith(
+        ": %d for blosclz and lz4, %d for snappy, %d for zlib, %d for zstd."
+        % tuple(most)
+    )
 
 
 @pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])

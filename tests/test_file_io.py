@@ -7,11 +7,13 @@ import os
 import struct
 import threading
 
+import numpy as np
 import pytest
 
 import bloscpack as bp
 from bloscpack import file_io, log
 from bloscpack.abstract_io import pack, unpack
+from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
 from bloscpack.chunks import compress, own_settings
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -27,6 +29,7 @@ from bloscpack.file_io import (
 )
 from bloscpack.headers import BloscpackHeader
 from bloscpack.memory_io import PlainMemorySink
+from bloscpack.npy_io import append_npy, pack_npy_to_file, unpack_npy_from_file
 from bloscpack.pretty import double_pretty_size, pretty_size
 
 PLAIN = bytes(range(251)) * 40
@@ -159,6 +162,33 @@ def test_files(tmp_path, as_path):
     assert VALUE == bp.unpack_file_from_file(names[1], names[3])
     assert PLAIN == (tmp_path / "out").read_bytes()
     assert (PLAIN, VALUE) == bp.unpack_bytes_from_file(names[2])
+
+
+@pytest.mark.parametrize("name", [b"a.blp", "\u00e9.blp".encode(), b"\xff.blp"])
+def test_names_as_bytes(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    bp.pack_bytes_to_file(PLAIN, name, 1000, metadata=VALUE)
+    with open(b"new", "wb") as fp:
+        fp.write(b"new")
+    append(name, b"new")
+    rewrite_metadata(name, {})
+    assert (PLAIN + b"new", {}) == bp.unpack_bytes_from_file(name)
+    assert bp.unpack_file_from_file(name, b"out") == {}
+    bp.pack_file_to_file(b"out", name)  # in place of a file
+    assert (PLAIN + b"new", None) == bp.unpack_bytes_from_file(name)
+    with pytest.raises(UsageError, match="input 'out' and output 'out' are the same"):
+        bp.pack_file_to_file(b"out", b"out")
+    with open(name, "wb") as fp:
+        fp.write(b"no file")
+    with pytest.raises(FormatError) as raised:
+        bp.unpack_bytes_from_file(name)
+    assert os.fsdecode(name) == raised.value.filename
+    bp.pack_ndarray_to_file(np.arange(3), name)
+    unpack_npy_from_file(name, b"a.npy")
+    pack_npy_to_file(b"a.npy", name)
+    append_npy(name, b"a.npy")
+    assert [0, 1, 2] * 2 == bp.unpack_ndarray_from_file(name).tolist()
+    assert sorted([name, b"new", b"out", b"a.npy"]) == sorted(os.listdir(b"."))
 
 
 def test_input_and_output_are_the_same(tmp_path):
@@ -384,6 +414,20 @@ def test_room_that_is_asked_for_ahead(tmp_path, monkeypatch, room):
     assert packed(metadata=VALUE) == (tmp_path / "a.blp").read_bytes()
     bp.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
     assert PLAIN == (tmp_path / "out").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("expected", "header"),
+    [
+        (2500, {"nchunks": 3, "chunk_size": 1000, "last_chunk": 500}),
+        (10**5, {"nchunks": 100, "chunk_size": 1000, "last_chunk": 1000}),
+        (0, {"nchunks": 101, "chunk_size": 1000, "last_chunk": 1000}),
+        (0, {"nchunks": 2**60, "chunk_size": 2**20, "last_chunk": 1}),
+        (0, {"nchunks": -1, "chunk_size": 1000}),
+    ],
+)
+def test_room_is_asked_for_what_chunks_can_hold(expected, header):
+    assert expected == file_io.likely_nbytes(BloscpackHeader(**header), 100)
 
 
 def test_file_that_shrinks_while_it_is_read(tmp_path):

@@ -556,6 +556,11 @@ HOSTILE = [
     [[["a", "b", "c"], "<i4"]],
     [["a", "<i4"], ["a", "<i4"]],
     [["a", {"b": 1}]],
+    [["a", {}]],
+    [["a", {"names": ["x", "y"], "formats": ["<i4", "<i4"], "offsets": [0, 0]}]],
+    [["a", True]],
+    [["a", "<i4", 1.5]],
+    [[[["title", True], "name"], "<i4"]],
     3,
     None,
     True,
@@ -588,6 +593,7 @@ OBJECTS = [
     [["", "|O8"]],
     [["a", "O"]],
     [["p", [["x", "|O8"]]]],
+    "[['a', ['O', 0], '<f8']]",  # which NumPy takes, and says that it has no objects
 ]
 
 

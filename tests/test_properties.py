@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 import numpy
-from fuzz import fuzz_bloscpack, parts
+from fuzz import parts
+from fuzz.files import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -480,7 +481,7 @@ def test_whole_files(file):
     assert (plain, metadata) == bp.unpack_bytes_from_bytes(data)
     assert data == parts.take_apart(data).join() == parts.with_right_digests(data)
     with tempfile.TemporaryDirectory() as folder:
-        assert (plain, metadata) == fuzz_bloscpack.run(data, Path(folder))
+        assert (plain, metadata) == run(data, Path(folder))
 
 
 @given(files(), st.integers(0, 3), st.data())
@@ -490,7 +491,7 @@ def test_changed_files_give_a_result_or_a_format_error(file, changes, data):
     for _ in range(1 + changes):
         parts.change(taken, lambda below: data.draw(st.integers(0, below - 1)))
     with tempfile.TemporaryDirectory() as folder:
-        fuzz_bloscpack.run(taken.join(), Path(folder))
+        run(taken.join(), Path(folder))
 
 
 @given(files(), st.integers(0, 2**20), st.integers(0, 64))
@@ -499,7 +500,7 @@ def test_cut_files_are_errors(file, position, missing):
     data, plain, metadata = file
     cut = data[: position % len(data)] if missing > 32 else data[: -1 - missing]
     with tempfile.TemporaryDirectory() as folder:
-        result = fuzz_bloscpack.run(cut, Path(folder))
+        result = run(cut, Path(folder))
     if not isinstance(result, FormatError):
         # Only a file of unknown length may end between two chunks.
         assert b"\xff" * 8 == data[16:24]

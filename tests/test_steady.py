@@ -422,3 +422,16 @@ def test_patched_under_a_buffer(patched):
         assert OLD[60:75] == fp.read(15)
         fp.seek(0)
         assert OLD == fp.read()
+
+
+# How often
+
+
+def test_what_a_stream_was_given_is_not_given_again(tmp_path):
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    file.write_bytes(b"old")
+    os.mkfifo(pipe)
+    for output in (file, tmp_path / "new"):
+        assert steady.ATTEMPTS == steady.attempts_for(output)
+    for stream in (pipe, os.devnull):
+        assert 1 == steady.attempts_for(stream)

@@ -1,8 +1,7 @@
 """Fuzzing: any bytes, given to any function, yield a result or an error of ours.
 
-`run` gives bytes to every reader and to append, and raises `Broken` if one of them
-breaks a promise. With atheris it is guided by coverage, with ``--plain`` by chance
-alone; both change sound files in the same ways. See README.rst beside this file.
+Bytes are made by chance, or, with atheris, guided by coverage, and given to one of the
+modules beside this one, which raises `Broken` if a promise is broken. See README.rst.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import faulthandler
 import importlib
-import io
 import os
 import random
 import shutil
@@ -27,318 +26,39 @@ TESTS = Path(__file__).resolve().parent.parent
 for folder in (TESTS, TESTS.parent):
     sys.path.insert(0, str(folder))
 
-from fuzz import parts  # noqa: E402
-
 GUIDED = __name__ == "__main__" and "--plain" not in sys.argv
 if GUIDED:
     import atheris
 
-    with atheris.instrument_imports(include=["bloscpack"]):
-        import bloscpack  # noqa: F401
-        from bloscpack import (
-            abstract_io,
-            append,
-            arrays,
-            chunks,
-            commands,
-            exceptions,
-            file_io,
-            frames,
-            headers,
-            memory_io,
-            metadata,
-            numpy_io,
-            offsets,
-            ranges,
-            reader,
-            recover,
-            serializers,
-            verify,
-        )
+    watching = atheris.instrument_imports(include=["bloscpack"])
 else:
-    from bloscpack import (  # noqa: F401
-        abstract_io,
-        append,
-        arrays,
-        chunks,
-        commands,
-        exceptions,
-        file_io,
-        frames,
-        headers,
-        memory_io,
-        metadata,
-        numpy_io,
-        offsets,
-        ranges,
-        reader,
-        recover,
-        serializers,
-        verify,
-    )
+    watching = contextlib.nullcontext()
+with watching:
+    from fuzz import dtypes, files, guarded, journals
 
-FormatError = exceptions.FormatError
-NotReadable = exceptions.NotReadable
-Allowed = (exceptions.FormatError, exceptions.UsageError)
+TARGETS = {
+    "files": files,
+    "chunks": guarded,
+    "dtypes": dtypes,
+    "journals": journals,
+}
 
 LONGEST_INPUT = 4096
-LARGEST_SEED = 1500
 SECONDS_EACH = 10
 MEMORY = 2 * 2**30
-NEW = bytes(range(256)) * 40
-
-
-class Broken(AssertionError):
-    """A promise that was not kept."""
 
 
 class TooSlow(BaseException):
     """Not an Exception, so that nothing takes it for an error it knows."""
 
 
-class Pipe:
-    """A file object that can only be read, some bytes at a time."""
-
-    def __init__(self, data: bytes) -> None:
-        self._fp = io.BytesIO(data)
-
-    def read(self, size: int) -> bytes:
-        return self._fp.read(min(size, 100))
-
-
-# What is done with the bytes
-
-
-def outcome(function, *args):
-    """Return the result of a reader, or the FormatError that it raises."""
-    try:
-        return function(*args)
-    except FormatError as error:
-        check_error(error)
-        return error
-
-
-def check_error(error: FormatError) -> None:
-    """Raise `Broken` for an error that says nothing or too much."""
-    if not error.message or len(str(error)) > 5000:
-        raise Broken("the message has %d characters" % len(error.message))
-    if error.section not in ("header", "metadata", "offsets", "chunks", None):
-        raise Broken("the section is %r" % error.section)
-
-
-def read_bytes(data, nthreads=1):
-    return file_io.unpack_bytes_from_bytes(data, nthreads=nthreads)
-
-
-def read_stream(fp):
-    source = file_io.CompressedFPSource(fp)
-    sink = memory_io.PlainMemorySink()
-    abstract_io.unpack(source, sink, nthreads=1)
-    return b"".join(map(bytes, sink.chunks)), source.metadata
-
-
-def read_array(data):
-    array = numpy_io.unpack_ndarray_from_bytes(data, nthreads=1)
-    return array.shape, array.dtype, array.tobytes("A")
-
-
-def same(one, other) -> bool:
-    if isinstance(one, Exception) or isinstance(other, Exception):
-        return isinstance(one, Exception) and isinstance(other, Exception)
-    return repr(one) == repr(other)  # NaN is not equal to itself
-
-
-def run_readers(data: bytes, draw: int):
-    """Return what the plain bytes are; all readers must agree."""
-    nthreads = 1 if draw % 32 else 2
-    expected = outcome(read_bytes, data, nthreads)
-    for reader, fp in ((read_stream, Pipe), (read_stream, io.BytesIO)):
-        found = outcome(reader, fp(data))
-        if not same(expected, found):
-            raise Broken("%s: %.300r, not %.300r" % (fp, found, expected))
-    array = outcome(read_array, data)
-    if isinstance(array, Exception):
-        return expected
-    if isinstance(expected, Exception) or expected[0] != array[-1]:
-        raise Broken("an array of %.200r" % (expected,))
-    return expected
-
-
-def run_changes(data: bytes, before, draw: int) -> None:
-    """Append and replace the metadata: all is done, or no byte has changed."""
-    new = NEW[: (0, 1, 4, 8, 24, 40, 120, 1000)[draw % 8]]
-    given = {"metadata": {"a": draw}} if draw % 5 == 0 else {}
-    fp = io.BytesIO(data)
-    try:
-        append.append_fp(fp, io.BytesIO(new), len(new), nthreads=1, **given)
-    except Allowed:
-        if fp.getvalue() != data:
-            raise Broken("append failed, but changed the file") from None
-    else:
-        after = outcome(read_bytes, fp.getvalue())
-        if isinstance(before, Exception):
-            # Only the last chunk has been looked into.
-            if not isinstance(after, Exception):
-                raise Broken("append made damage look sound")
-        elif isinstance(after, Exception) or after[0] != before[0] + new:
-            raise Broken("after appending: %.300r" % (after,))
-    fp = io.BytesIO(data)
-    try:
-        append.rewrite_metadata_fp(fp, {"a": draw})
-    except Allowed:
-        if fp.getvalue() != data:
-            raise Broken("the metadata stay, but the file changed") from None
-    else:
-        after = outcome(read_bytes, fp.getvalue())
-        expected = before if isinstance(before, Exception) else (before[0], {"a": draw})
-        if not same(after, expected):
-            raise Broken("with new metadata: %.300r" % (after,))
-
-
-def read_spans(data):
-    opened = reader.Reader(io.BytesIO(data))
-    middle = opened.nbytes // 2
-    halves = (0, middle), (middle, opened.nbytes)
-    return b"".join(opened.read(*span, nthreads=1) for span in halves)
-
-
-def run_reader(data: bytes, expected) -> None:
-    """Read in two halves; where offsets or gaps are wrong one of both may fail."""
-    found = outcome(read_spans, data)
-    if isinstance(found, Exception) or isinstance(expected, Exception):
-        return
-    if found != expected[0]:
-        raise Broken("in parts: %.200r, not %.200r" % (found, expected[0]))
-
-
-def run_repairs(data: bytes, expected) -> None:
-    """Verify and recover: what can't be read has errors, what comes out is sound."""
-    report = outcome(lambda: verify.verify_fp(io.BytesIO(data), nthreads=1))
-    found_none = not isinstance(report, Exception) and not report.nerrors
-    # What needs a codec that is not there is not damaged.
-    damaged = isinstance(expected, Exception) and not isinstance(expected, NotReadable)
-    if found_none and damaged:
-        raise Broken("nothing found, but %s" % expected)
-    out = io.BytesIO()
-    recovery = outcome(lambda: recover.recover_fp(io.BytesIO(data), out, nthreads=1))
-    if isinstance(recovery, Exception):
-        if out.getvalue() and "no memory" not in recovery.message:
-            raise Broken("nothing recovered, but '%d' bytes" % len(out.getvalue()))
-        return
-    found = outcome(read_bytes, out.getvalue())
-    if isinstance(found, Exception):
-        # What stands for lost chunks may be too large to be read here.
-        if isinstance(found, NotReadable) or "no memory" in found.message:
-            return
-        raise Broken("recovered: %s" % found)
-    # Chunks that are left behind the last one may count as lost and found.
-    if not isinstance(expected, Exception) and not found[0].startswith(expected[0]):
-        raise Broken("recovered: %.200r, not %.200r" % (found[0], expected[0]))
-
-
-def run_files(data: bytes, expected, folder: Path) -> None:
-    """Give the bytes, as a file, to what reads files."""
-    path, out = folder / "a.blp", folder / "out"
-    path.write_bytes(data)
-    with contextlib.redirect_stdout(io.StringIO()):
-        outcome(commands.info, str(path))
-    found = outcome(file_io.unpack_file_from_file, path, out)
-    if not isinstance(found, Exception):
-        found = out.read_bytes(), found
-        out.unlink()
-    if not same(expected, found):
-        raise Broken("as a file: %.300r, not %.300r" % (found, expected))
-    path.unlink()
-    if list(folder.iterdir()):
-        raise Broken("left behind: %r" % list(folder.iterdir()))
-
-
-def run_records(data: bytes) -> None:
-    """Give the bytes to what decodes records."""
-    for decode in (
-        headers.BloscpackHeader.decode,
-        headers.MetadataHeader.decode,
-        headers.decode_header,
-        headers.decode_blosc_header,
-        chunks.decode_header,
-    ):
-        for piece in (data, data[:32], data[32:64]):
-            outcome(decode, piece)
-    outcome(serializers.SERIALIZERS[0].loads, data)
-
-
-def run(data: bytes, folder: Path) -> object:
-    """Do everything with `data`; raises `Broken`, or whatever should not be raised.
-
-    Returns what the plain bytes are, or the error. `folder` is empty.
-    """
-    draw = zlib.crc32(data)
-    run_records(data)
-    expected = run_readers(data, draw)
-    run_reader(data, expected)
-    run_changes(data, expected, draw >> 8)
-    if draw % 16 == 1:  # what takes longest, at times only
-        run_repairs(data, expected)
-    if draw % 4 == 0:
-        run_files(data, expected, folder)
-    return expected
-
-
-def run_timed(data: bytes, folder: Path) -> object:
+def run_timed(run, data: bytes, folder: Path) -> object:
     """Do everything with `data`; raises `TooSlow` too."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS_EACH)
     try:
         return run(data, folder)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-# What the bytes are
-
-
-def mutated(data: bytes, rng: random.Random, change_bytes) -> bytes:
-    """Return other bytes; half of them have right digests."""
-    try:
-        if rng.random() < 0.3:
-            raise ValueError
-        taken = parts.take_apart(data)
-        for _ in range(1 + rng.randrange(3)):
-            parts.change(taken, rng.randrange)
-        data = taken.join()
-    except (ValueError, IndexError):
-        data = change_bytes(data)
-    return parts.with_right_digests(data) if rng.randrange(2) else data
-
-
-def change_some_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Return `data` with some bytes changed, cut out or repeated."""
-    changed = bytearray(data)
-    for _ in range(1 + rng.randrange(4)):
-        i = rng.randrange(len(changed) + 1)
-        # Most of what matters stands in front.
-        i = min(i, rng.randrange(200)) if rng.randrange(2) else i
-        kind = rng.randrange(5)
-        if kind == 0:
-            del changed[i : i + rng.choice((1, 2, 4, 8, 100))]
-        elif kind == 1:
-            changed[i:i] = changed[i : i + rng.choice((1, 4, 8, 16, 32))]
-        elif kind == 2 and i < len(changed):
-            changed[i] ^= 1 << rng.randrange(8)
-        elif kind == 3:
-            changed[i : i + 8] = rng.choice((0, 1, -1, 2**31 - 1, 2**62)).to_bytes(
-                8, "little", signed=True
-            )
-        elif i < len(changed):
-            changed[i] = rng.randrange(256)
-    return bytes(changed)
-
-
-def seeds() -> list[bytes]:
-    """Return the small ones among the golden and the invalid files, shortest first."""
-    folders = (TESTS / "golden" / "blp", TESTS / "invalid")
-    paths = [path for folder in folders for path in sorted(folder.rglob("*.blp"))]
-    found = {path.read_bytes() for path in paths if path.stat().st_size <= LARGEST_SEED}
-    return sorted(found, key=lambda data: (len(data), data))
 
 
 def too_slow(*_: object) -> None:
@@ -350,6 +70,7 @@ def prepare() -> Path:
     import resource  # not everywhere, but tests import this module everywhere
 
     warnings.simplefilter("error")
+    faulthandler.enable()
     for late in ("blosc", "numpy", "hashlib", "json", "pprint", "threading", "queue"):
         importlib.import_module(late)  # has to be there before memory is limited
     signal.signal(signal.SIGALRM, too_slow)
@@ -365,15 +86,18 @@ def prepare() -> Path:
 # The two ways to drive it
 
 
-def plain(count: int, seed: int, seconds: float, keep: Path | None) -> int:
-    """Run `count` changed seeds, at most `seconds`; return the number of failures."""
-    known, folder, rng = seeds(), prepare(), random.Random(seed)
+def plain(target, count: int, seed: int, seconds: float, keep: Path | None) -> int:
+    """Run `count` inputs, at most `seconds`; return the number of failures."""
+    folder, rng = prepare(), random.Random(seed)
+    # What was run last, in case that nothing can be said any more.
+    last = Path(str(folder) + ".last")
     start, done, sound = time.monotonic(), 0, 0
     failures: dict[str, bytes] = {}
     while done < count and time.monotonic() - start < seconds:
-        data = mutated(rng.choice(known), rng, lambda old: change_some_bytes(old, rng))
+        data = target.made(rng, folder)
+        last.write_bytes(data)
         try:
-            sound += not isinstance(run_timed(data, folder), Exception)
+            sound += not isinstance(run_timed(target.run, data, folder), Exception)
         except (Exception, TooSlow) as error:
             what = "%s: %.200s" % (type(error).__name__, error)
             if what not in failures:
@@ -382,8 +106,9 @@ def plain(count: int, seed: int, seconds: float, keep: Path | None) -> int:
                 if keep is not None:
                     (keep / ("failure-%d-%d" % (seed, done))).write_bytes(data)
         done += 1
+    last.unlink(missing_ok=True)
     print(
-        "%d executions in %.1f s, %d of sound files, %d kinds of failures"
+        "%d executions in %.1f s, %d with a result, %d kinds of failures"
         % (done, time.monotonic() - start, sound, len(failures))
     )
     return len(failures)
@@ -394,17 +119,17 @@ def guided(argv: list[str]) -> None:
     corpus = [Path(arg) for arg in argv[1:] if not arg.startswith("-")]
     for folder in corpus[:1]:
         folder.mkdir(parents=True, exist_ok=True)
-        for data in seeds():
+        for data in files.seeds():
             name = "seed-%08x" % zlib.crc32(data)
             (folder / name).write_bytes(data)
     folder = prepare()
 
     def one(data: bytes) -> None:
-        run_timed(data, folder)
+        run_timed(files.run, data, folder)
 
     def mutator(data: bytes, max_size: int, seed: int) -> bytes:
         rng = random.Random(seed)
-        found = mutated(data, rng, lambda old: atheris.Mutate(old, max_size))
+        found = files.mutated(data, rng, lambda old: atheris.Mutate(old, max_size))
         return found[:max_size]
 
     options = ["-max_len=%d" % LONGEST_INPUT, "-rss_limit_mb=4096", "-timeout=60"]
@@ -419,18 +144,21 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plain", action="store_true", required=True)
+    parser.add_argument("--of", choices=TARGETS, default="files", help="what is fuzzed")
     parser.add_argument("--count", type=int, default=10**9)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for what fails")
     parser.add_argument("files", nargs="*", type=Path, help="run these, as they are")
     args = parser.parse_args()
+    target = TARGETS[args.of]
     if args.files:
         folder = prepare()
         for path in args.files:
-            print("%s: %.200r" % (path, run_timed(path.read_bytes(), folder)))
+            found = run_timed(target.run, path.read_bytes(), folder)
+            print("%s: %.200r" % (path, found))
         return 0
-    return 1 if plain(args.count, args.seed, args.seconds, args.keep) else 0
+    return 1 if plain(target, args.count, args.seed, args.seconds, args.keep) else 0
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def set_offsets(parts: Parts) -> None:
 # Changes, decided by `choose`, which returns a number below the one it is given
 
 
-def _other_number(old: int, bits: int, choose: Choose) -> int:
+def other_number(old: int, bits: int, choose: Choose) -> int:
     largest = 2**bits - 1
     numbers = (
         old + 1,
@@ -199,7 +199,7 @@ def change_number(parts: Parts, choose: Choose) -> None:
     fields, record = records[choose(len(records))]
     names = [name for name, bits in fields.items() if bits > 0]
     name = names[choose(len(names))]
-    record[name] = _other_number(record[name], fields[name], choose)
+    record[name] = other_number(record[name], fields[name], choose)
 
 
 def swap_numbers(parts: Parts, choose: Choose) -> None:
@@ -215,7 +215,7 @@ def change_entry(parts: Parts, choose: Choose) -> None:
     """Change an entry of the offset table, or how many there are."""
     i = choose(len(parts.offsets) + 1)
     if i < len(parts.offsets):
-        parts.offsets[i] = _other_number(parts.offsets[i], 64, choose)
+        parts.offsets[i] = other_number(parts.offsets[i], 64, choose)
     elif choose(2):
         parts.offsets.append(choose(400) - 1)
     else:
@@ -241,7 +241,7 @@ def change_chunks(parts: Parts, choose: Choose) -> None:
         set_offsets(parts)
 
 
-def _changed_text(data: bytes, choose: Choose) -> bytes:
+def changed_text(data: bytes, choose: Choose) -> bytes:
     i = choose(len(data) + 1)
     kind = choose(5)
     if kind == 0:
@@ -261,11 +261,11 @@ def change_content(parts: Parts, choose: Choose) -> None:
     i = choose(len(parts.chunks) + 1)
     if i < len(parts.chunks):
         chunk = parts.chunks[i]
-        chunk.rest = _changed_text(chunk.rest, choose)
+        chunk.rest = changed_text(chunk.rest, choose)
         if keep:
             chunk.record["ctbytes"] = len(chunk.rest) + size_of(CHUNK)
     elif parts.metadata is not None:
-        parts.stored = _changed_text(parts.stored, choose)
+        parts.stored = changed_text(parts.stored, choose)
         if keep:
             room = len(parts.stored) + len(parts.room)
             parts.metadata["meta_comp_size"] = len(parts.stored)
