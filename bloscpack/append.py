@@ -18,7 +18,7 @@ from .chunks import check_digest, compress, decompress, own_settings, plain_size
 from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION
 from .defaults import DEFAULT_TYPESIZE
-from .durable import check_distinct
+from .durable import check_distinct, sized
 from .exceptions import (
     FormatError,
     FormatVersionMismatch,
@@ -34,7 +34,7 @@ from .parallel import for_each
 from .plan import UNCHANGED as UNCHANGED
 from .plan import new_section, plan_append
 from .pretty import double_pretty_size
-from .ranges import Cursor, named, read_up_to, sized
+from .ranges import Cursor, named, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from .checksums import CHECKSUMS
 from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
+from .findings import ERROR
 from .known import Known
 from .offsets import FREE
 from .placing import place
@@ -216,10 +217,8 @@ class Inspection(Sections):
             return usual, chains[-1].sizes[-1]
         last = None if header.last_chunk == -1 else header.last_chunk
         full = header.chunk_size
-        if full in counts and usual in (full, last):
-            return full, last
-        if self._confirms(full):
-            return full, last
+        if full in counts and (usual in (full, last) or self._confirms(full)):
+            return full, self._last_size(full, last)
         # A damaged first chunk may still confirm it, or the table.
         first = survey.trail(self.first, self.first + 1) if self.first else ()
         if any(broken.nbytes == full for broken in first) or self._has_none_of(chains):
@@ -236,6 +235,17 @@ class Inspection(Sections):
             if full in chain.sizes[:stop]:
                 return True
         return False
+
+    def _last_size(self, full: int, last: int | None) -> int | None:
+        """Return the plain size of the last chunk, not what a damaged header says."""
+        chain = self.survey.chains[-1]
+        found = chain.sizes[-1]
+        if last in (None, found) or chain.stop != self.content.size or found > full:
+            return last
+        wrong = any(
+            f.section == "header" and f.severity == ERROR for f in self.findings.kept
+        )
+        return found if wrong else last
 
     def _has_none_of(self, chains: list[Chain]) -> bool:
         """Return whether the table knows none of these chunks, moved or not."""

@@ -20,7 +20,7 @@ from .append import append_from
 from .args import BloscArgs
 from .arrays import Description, encode_dtype
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .durable import check_distinct, replacing, size_of
+from .durable import check_distinct, replacing, size_of, sized
 from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
 from .file_io import (
     CompressedFPSink,
@@ -33,7 +33,7 @@ from .file_io import (
     unpack_checked,
 )
 from .numpy_io import pack_items
-from .ranges import opened, read_up_to, sized, write_all
+from .ranges import opened, read_up_to, write_all
 from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

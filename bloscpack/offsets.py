@@ -7,7 +7,6 @@ every entry of a file that was never finished, is -1.
 from __future__ import annotations
 
 import sys
-from array import array
 
 from .constants import OFFSET_LENGTH
 from .exceptions import FormatError
@@ -21,6 +20,8 @@ FREE = -1
 
 def encode(offsets: Iterable[int]) -> bytes:
     """Return the entries as they lie on disk, eight bytes each."""
+    from array import array
+
     entries = array("q", offsets)
     if sys.byteorder == "big":
         entries.byteswap()
@@ -35,6 +36,8 @@ def decode(table: bytes) -> list[int]:
             % (OFFSET_LENGTH, len(table)),
             section="offsets",
         )
+    from array import array
+
     entries = array("q")
     entries.frombytes(table)
     if sys.byteorder == "big":

@@ -11,14 +11,13 @@ from __future__ import annotations
 import io
 import os
 import stat
-from contextlib import contextmanager
 
 from .disk import disk
 from .exceptions import FormatError, StorageError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     Path = str | os.PathLike[str]
@@ -73,28 +72,6 @@ def bytes_left(fp: Any) -> int | None:
     except (AttributeError, OSError):
         return None
     return max(0, end - position)
-
-
-@contextmanager
-def sized(fp: Any) -> Iterator[tuple[Any, int]]:
-    """Give a file object that can seek, and the bytes left in it.
-
-    What can't seek, like a pipe, is read to its end first, and a copy of that given;
-    so are files that the system makes up as they are read, which say that they are
-    empty.
-    """
-    size = bytes_left(fp)
-    if size or (size == 0 and not (hasattr(fp, "peek") and fp.peek(1))):
-        yield fp, size
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(fp, spool)
-        size = spool.tell()
-        spool.seek(0)
-        yield spool, size
 
 
 def single_read(fp: Any) -> Callable[[int], bytes | None]:

@@ -13,14 +13,13 @@ from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .chunks import check_digest, compress, own_settings
 from .defaults import DEFAULT_TYPESIZE
-from .durable import check_distinct, replacing
+from .durable import check_distinct, replacing, sized
 from .examiner import Content
 from .exceptions import ChecksumMismatch, FormatError, StorageError
 from .file_io import CompressedFPSink
 from .headers import check_range
 from .inspection import Inspection
 from .parallel import for_each
-from .ranges import sized
 from .recovery import Loss, Recovery, plan_recovery
 from .steady import read_steadily
 

@@ -29,7 +29,7 @@ def sift(
     ``trail(start, stop)`` tells the damaged chunks from `start` on, ``fills(broken)``
     whether the size of one is right, as `Survey` has them.
     """
-    chains = [part for chain in chains for part in _split(chain, known)]
+    chains = [part for chain in chains for part in _split(chain, known, digest_size)]
     sifter = _Sifter(chains, known, digest_size, fills)
     kept: list[Chain] = []
     end = known.base if known.first is None else known.first
@@ -57,7 +57,7 @@ def sift(
     return kept
 
 
-def _split(chain: Chain, known: Known) -> list[Chain]:
+def _split(chain: Chain, known: Known, digest_size: int) -> list[Chain]:
     """Return the parts of a chain that have the sizes of the file, and the others.
 
     Chunks within a damaged one may touch one of the file, in front or behind.
@@ -66,9 +66,12 @@ def _split(chain: Chain, known: Known) -> list[Chain]:
     if known.full is None or is_whole or chain.sizes.count(known.full) == len(chain):
         return [chain]
     fitting = [size == known.full for size in chain.sizes]
-    # A last chunk of another size may have been appended to.
-    at_end = chain.stop == known.size and any(fitting[-2:-1])
-    fitting[-1] = fitting[-1] or at_end or chain.sizes[-1] == known.last
+    at_end, after_fitting = chain.stop == known.size, any(fitting[-2:-1])
+    if chain.sizes[-1] == known.last:
+        # That proves little elsewhere; without digests there is no better proof.
+        fitting[-1] = fitting[-1] or at_end or after_fitting or not digest_size
+    elif at_end and after_fitting:
+        fitting[-1] = True  # it may have been appended to
     for i in range(1, len(fitting)):
         if not fitting[i] and fitting[i - 1]:
             fitting[i] = known.number_of(chain.offsets[i]) is not None
@@ -161,9 +164,9 @@ class _Sifter:
             return False
         if stop < self._known.size:
             return self._has_chunk(stop)
-        # Only the last chunk ends with the file.
+        # Only the last chunk ends with the file, and the table tells no end of that.
         last = self._known.last
-        return around is None or last is None or around.nbytes == last
+        return around is not None and last in (None, around.nbytes)
 
     def _has_chunk(self, offset: int) -> bool:
         """Return whether a good chunk is at `offset`."""

@@ -11,10 +11,10 @@ import os
 from .abstract_io import effective_nthreads
 from .checks import report_on
 from .chunks import own_settings
+from .durable import sized
 from .examiner import Content
 from .findings import Finding, Report
 from .inspection import Inspection
-from .ranges import sized
 from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

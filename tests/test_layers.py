@@ -66,7 +66,7 @@ NEIGHBOURS = {
     "ranges": {"disk"},
     "journal": {"ranges"},
     "inplace": {"disk", "journal", "ranges"},
-    "durable": {"disk", "inplace", "journal"},
+    "durable": {"disk", "inplace", "journal", "ranges"},
     "steady": {"durable", "journal", "ranges"},
     "npy_io": {"append"},
     "settings": {"display", "outcomes"},

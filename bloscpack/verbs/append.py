@@ -62,9 +62,9 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
     """Append the content of a file to a compressed file."""
     from ..append import append, append_from
+    from ..durable import sized
     from ..plan import UNCHANGED
     from ..progress import shown
-    from ..ranges import sized
 
     settings = blosc_args(args)
     options: dict[str, Any] = {
