@@ -7,6 +7,7 @@ digests.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from .checksums import CHECKSUMS
@@ -207,9 +208,8 @@ class Inspection(Sections):
             return None, None
         counts: dict[int, int] = {}
         for chain in chains:
-            for size in {*chain.sizes}:
-                nbytes = size * chain.sizes.count(size)
-                counts[size] = counts.get(size, 0) + nbytes
+            for size, count in Counter(chain.sizes).items():
+                counts[size] = counts.get(size, 0) + size * count
         if not counts:
             return None, None
         usual = max(counts, key=lambda size: counts[size])

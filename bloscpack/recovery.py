@@ -6,6 +6,8 @@ the chunks of the new file, and what to tell of it.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from . import metadata as metadata_section
 from .args import MetadataArgs
 from .checks import report_on
@@ -238,8 +240,8 @@ def _plan_sizes(plan: Plan) -> None:
     for part in plan.parts:
         if part.chain is not None:
             found = part.chain.sizes[part.start : part.stop]
-            for size in set(found):
-                sizes[size] = sizes.get(size, 0) + found.count(size)
+            for size, count in Counter(found).items():
+                sizes[size] = sizes.get(size, 0) + count
             last, nbytes = found[-1], nbytes + sum(found)
         else:
             last = cut.expected(part.stop - 1) or 0

@@ -13,7 +13,7 @@ import random
 import numpy
 
 import bloscpack as bp
-from bloscpack.checksums import CHECKSUMS_AVAIL
+from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedBytesSource
 from bloscpack.recover import recover_fp
@@ -125,6 +125,18 @@ class Case:
         """Return what may fail if packed files hide behind chunks without digests."""
         return {"lost", "displaced", "nothing"} if self.content == "packed" else set()
 
+    def _is_cut_behind_a_chunk(self):
+        """Return whether the file is cut off where a chunk and its digest end."""
+        if self.origin[-1] == len(self.whole) - 1:
+            return False
+        digest_size = CHECKSUMS_LOOKUP[self.checksum].size
+        end = len(self.damaged) - digest_size
+        return any(
+            self.damaged.startswith(b"\2\1", at)
+            and int.from_bytes(self.damaged[at + 12 : at + 16], "little") == end - at
+            for at in range(end - 15)
+        )
+
     def excused(self):
         """Return the failures that nothing in the file could have prevented.
 
@@ -132,7 +144,8 @@ class Case:
         there are none and the header is lost, chunks are known by touching each other.
         Without digests, packed files within chunks that are damaged unnoticed take in
         what follows. With them, chunks of such a file can be told from those around
-        them only by their size, which is known by an intact chunk or the header.
+        them only by their size, which is known by an intact chunk or the header. One
+        at the end may be the last chunk, whose size only the header tells.
         """
         header_is_whole = [*range(32)] == self.origin[:32]
         if not header_is_whole and not untouched(frames_of(self.whole), self.origin):
@@ -143,6 +156,8 @@ class Case:
             return set()
         if self.checksum == "None":
             return self._hidden()
+        if self._is_cut_behind_a_chunk():
+            return {"foreign"}
         frames = frames_of(self.whole)
         numbers = [i for i in untouched(frames, self.origin) if i < len(frames) - 1]
         return set() if numbers and header_is_whole else {"foreign"}

@@ -73,7 +73,7 @@ NEIGHBOURS = {
     "manpage": {"outcomes", "parser", "settings"},
     "salvage": {"examiner"},
     "sections": {"findings", "salvage"},
-    "inspection": {"known", "placing", "salvage", "sections", "sifting"},
+    "inspection": {"findings", "known", "placing", "salvage", "sections", "sifting"},
     "checks": {"cut", "findings"},
     "verify": {"checks", "examiner", "findings", "inspection"},
     "recovery": {"checks", "cut"},

@@ -95,3 +95,46 @@ def test_good_chunk_that_has_swallowed_the_next_one():
     chains = [chain(100, 50), chain(200, 50), chain(260, 50, 20)]
     found = sifted(chains, [(200, 300, 50)], digest_size=0)
     assert [100, 260] == [s for s, _ in found]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        # What touches chunks of the file in front of them, between or behind is none.
+        ((40, 50, 20), [300]),
+        ((50, 40, 50), [200, 400]),
+        ((50, 40, 40), [200]),
+        # One that has the size of the last chunk may be that only behind others.
+        ((40, 20), []),
+        ((50, 20), [200]),
+    ],
+)
+def test_chunks_that_touch_chunks_of_a_damaged_one(sizes, expected):
+    chains = [chain(200, *sizes), chain(800, 50)]
+    assert [*expected, 800] == [s for s, _ in sifted(chains, [(100, 200, 50)])]
+
+
+def test_chunks_of_any_sizes_in_an_undamaged_file():
+    chains = [chain(100, 50, 40, 50)]
+    assert [(100, 0)] == sifted(chains, [], size=400)
+
+
+def test_last_chunk_that_has_been_appended_to():
+    # The header still says what size it had.
+    chains = [chain(200, 50, 30)]
+    (made,) = chains
+    assert [200] == [s for s, _ in sifted(chains, [(100, 200, 50)], size=400)]
+    assert 2 == len(made)
+
+
+def test_table_of_which_the_file_holds_no_more():
+    # What is in front of the last entry that is there can't be the end of the file.
+    table = [100, 200, 300, 2**40]
+    for digest_size in (0, 4):
+        found = sifted([chain(290, 20, extent=10)], [], True, table, digest_size, 300)
+        assert [(290, None)] == found
+
+
+def test_chain_of_many_parts():
+    chains = [chain(100, *[50, 40] * 20000)]
+    assert 20000 == len(sifted(chains, [], size=10**7))
