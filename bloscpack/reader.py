@@ -8,11 +8,11 @@ Where there is no offset table, the chunk headers are walked once.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import groupby, pairwise
+from itertools import pairwise
 
+from .abstract_io import effective_nthreads
 from .chunks import check_digest, decode_header, decompress, own_settings
 from .constants import BLOSC_HEADER_LENGTH
-from .defaults import available_cpus
 from .exceptions import FormatError, UsageError
 from .frames import SMALLEST_CHUNK, read_beginning, skip_frames
 from .parallel import for_each
@@ -20,15 +20,65 @@ from .ranges import Cursor, FileRange, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from .arrays import Array, Description
 
-    Span = tuple[int, int]
-    # The number of a chunk, the spans inside of it, and its extent of the file if it
-    # had to be read in the thread of the caller.
-    Task = tuple[int, list[Span], bytes | None]
+    # The number of a chunk, and its extent of the file if it had to be read in the
+    # thread of the caller.
+    Task = tuple[int, bytes | None]
+
+
+class Selection:
+    """Pieces of the plain bytes, of `size` bytes each, `pitch` bytes from each other.
+
+    There are `count` of them, the first at `start`; they don't overlap.
+    """
+
+    def __init__(self, start: int, size: int, pitch: int = 1, count: int = 1) -> None:
+        self.start = start
+        self.size = size
+        self.pitch = pitch
+        self.count = count if size else 0
+
+    @property
+    def stop(self) -> int:
+        """Where the last piece ends."""
+        if not self.count:
+            return self.start
+        return self.start + (self.count - 1) * self.pitch + self.size
+
+    def within(self, start: int, stop: int) -> range:
+        """Return the numbers of the pieces that have bytes between two positions."""
+        first = (start - self.start - self.size) // self.pitch + 1
+        after = -((self.start - stop) // self.pitch)
+        return range(max(first, 0), min(after, self.count))
+
+    def cut(self, plain: memoryview, start: int) -> bytes:
+        """Return what belongs to the pieces, of plain bytes that begin at `start`."""
+        numbers = self.within(start, start + len(plain))
+        position = self.start + numbers.start * self.pitch - start
+        count = len(numbers)
+        parts = []
+        if position < 0:  # begun in the chunk before
+            parts.append(bytes(plain[: position + self.size]))
+            position, count = position + self.pitch, count - 1
+        complete = min(count, (len(plain) - position - self.size) // self.pitch + 1)
+        if complete > 0:
+            parts.append(self._gather(plain, position, complete))
+            position, count = position + complete * self.pitch, count - complete
+        if count > 0:
+            parts.append(bytes(plain[position:]))
+        return b"".join(parts)
+
+    def _gather(self, plain: memoryview, position: int, count: int) -> bytes:
+        if count == 1:
+            return bytes(plain[position : position + self.size])
+        import numpy
+
+        shape, strides = (count, self.size), (self.pitch, 1)
+        return numpy.ndarray(shape, "u1", plain, position, strides).tobytes()
 
 
 class Reader:
@@ -77,44 +127,47 @@ class Reader:
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`, cut as Python cuts slices."""
         parts: list[bytes] = []
-        start, stop, _ = slice(start, stop).indices(self.nbytes)
-        self.deliver([(start, max(start, stop))], parts.append, nthreads=nthreads)
+        selection = self.select(slice(start, stop))
+        self.deliver(selection, parts.append, nthreads=nthreads)
         return b"".join(parts)
 
     def deliver(
         self,
-        spans: Iterable[Span],
+        selection: Selection,
         deliver: Callable[[bytes], Any],
         *,
         nthreads: int | None = None,
     ) -> None:
-        """Call `deliver` with the plain bytes of `spans`, piece by piece, in order.
+        """Call `deliver` with what is selected, piece by piece, in order."""
+        nthreads = effective_nthreads(nthreads, None)
 
-        `spans` are (start, stop) in ascending order, within the plain bytes.
-        """
-        nthreads = available_cpus() if nthreads is None else nthreads
+        def work(task: Task) -> bytes:
+            return self._load(task, selection)
+
         with own_settings:
-            for_each(self._tasks(spans), self._load, deliver, nthreads)
+            for_each(self._tasks(selection), work, deliver, nthreads)
 
-    def _tasks(self, spans: Iterable[Span]) -> Iterator[Task]:
-        pieces = (piece for span in spans for piece in self._pieces(span))
-        for number, group in groupby(pieces, key=lambda piece: piece[0]):
-            content = self._fetch(number) if self._range is None else None
-            yield number, [span for _, span in group], content
+    def select(self, span: slice) -> Selection:
+        """Return a span of the plain bytes, cut as Python cuts slices; without step."""
+        start, stop, _ = slice(span.start, span.stop).indices(self.nbytes)
+        return Selection(start, max(0, stop - start))
 
-    def _pieces(self, span: Span) -> Iterator[tuple[int, Span]]:
-        """Yield (chunk number, span inside of it) for a span of the plain bytes."""
-        start, stop = span
-        number = bisect_right(self._starts, start) - 1
-        while start < stop:
-            first = self._starts[number]
-            last = number + 1 == len(self._starts)
-            end = stop if last else min(stop, self._starts[number + 1])
-            yield number, (start - first, end - first)
-            start, number = end, number + 1
+    def _tasks(self, selection: Selection) -> Iterator[Task]:
+        number = bisect_right(self._starts, selection.start) - 1
+        while selection.count and number < len(self._starts):
+            start, stop = self._span(number)
+            if start >= selection.stop:
+                break
+            if selection.within(start, stop):
+                yield number, self._fetch(number) if self._range is None else None
+            number += 1
 
-    def _load(self, task: Task) -> bytes:
-        number, spans, content = task
+    def _span(self, number: int) -> tuple[int, int]:
+        last = number + 1 == len(self._starts)
+        return self._starts[number], self.nbytes if last else self._starts[number + 1]
+
+    def _load(self, task: Task, selection: Selection) -> bytes:
+        number, content = task
         offset = self._offsets[number]
         try:
             content = self._fetch(number) if content is None else content
@@ -126,12 +179,11 @@ class Reader:
         except FormatError as error:
             error.locate(number, offset)
             raise
-        return b"".join(plain[start:stop] for start, stop in spans)
+        return selection.cut(plain, self._starts[number])
 
     def _check_nbytes(self, number: int, nbytes: int) -> None:
-        start = self._starts[number]
-        last = number + 1 == len(self._starts)
-        expected = (self.nbytes if last else self._starts[number + 1]) - start
+        start, stop = self._span(number)
+        expected = stop - start
         if nbytes != expected:
             raise FormatError(
                 "expected a chunk of '%d' plain bytes, found '%d'" % (expected, nbytes),
@@ -179,8 +231,8 @@ class Reader:
         description.check_nbytes(self.nbytes)
         return description
 
-    def row_spans(self, rows: slice) -> Iterator[Span]:
-        """Yield the spans of some rows, the items along the first axis, ascending.
+    def select_rows(self, rows: slice) -> Selection:
+        """Return some rows of the array, the items along its first axis.
 
         Raises `UsageError` for an array without a first axis, or in Fortran order,
         whose rows do not lie in one piece, and for a step below 1.
@@ -197,13 +249,10 @@ class Reader:
             )
         start, stop, step = rows.indices(array.shape[0])
         size = array.nbytes // array.shape[0] if array.shape[0] else 0
-        if not size:
-            return
-        if step == 1:
-            yield start * size, max(start, stop) * size
-            return
-        for row in range(start, stop, step):
-            yield row * size, (row + 1) * size
+        if step == 1 or not size:
+            return Selection(start * size, max(0, stop - start) * size)
+        count = len(range(start, stop, step))
+        return Selection(start * size, size, step * size, count)
 
     def read_rows(self, rows: slice, *, nthreads: int | None = None) -> Array:
         """Return some rows of the array, from the chunks that hold them."""
@@ -211,7 +260,7 @@ class Reader:
 
         array = self.describe()
         parts: list[bytes] = []
-        self.deliver(self.row_spans(rows), parts.append, nthreads=nthreads)
+        self.deliver(self.select_rows(rows), parts.append, nthreads=nthreads)
         count = len(range(*rows.indices(array.shape[0])))
         shape = (count, *array.shape[1:])
         return numpy.ndarray(shape, array.dtype, buffer=bytearray(b"".join(parts)))

@@ -1,6 +1,7 @@
 """Random access: any part, from the chunks that hold it and no others."""
 
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -151,9 +152,41 @@ def test_rows_of_a_structure():
 def test_rows_that_can_not_be_read(message, array, rows):
     reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
     with pytest.raises(UsageError, match=message):
-        list(reader.row_spans(rows))
+        reader.select_rows(rows)
 
 
 def test_rows_of_no_array():
     with pytest.raises(FormatError, match="metadata of an array"):
         Reader(io.BytesIO(packed())).read_rows(slice(1))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 7, 10, 24, 1000])
+@pytest.mark.parametrize("size", [1, 3, 24, 50])
+@pytest.mark.parametrize("step", [2, 3, 11])
+@pytest.mark.parametrize("start", [0, 1, 8])
+def test_rows_with_a_step_wherever_chunks_end(chunk_size, size, step, start):
+    array = np.arange(25 * size, dtype="u2").astype("u1").reshape(25, size)
+    args = bloscpack.BloscArgs(typesize=1)
+    packed_ = bloscpack.pack_ndarray_to_bytes(array, chunk_size, blosc_args=args)
+    rows = slice(start, None, step)
+    found = Reader(io.BytesIO(packed_)).read_rows(rows)
+    assert array[rows].tolist() == found.tolist()
+
+
+def test_every_other_item_takes_no_memory_for_each():
+    array = np.arange(2**22, dtype="u4").astype("u1")
+    reader = Reader(io.BytesIO(bloscpack.pack_ndarray_to_bytes(array)))
+    tracemalloc.start()
+    try:
+        found = reader.read_rows(slice(None, None, 2), nthreads=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (array[::2] == found).all()
+    assert peak < 5 * array.nbytes
+
+
+@pytest.mark.parametrize("nthreads", [0, -5, 10**6])
+def test_number_of_threads_is_checked(nthreads):
+    with pytest.raises(UsageError, match="nthreads"):
+        Reader(io.BytesIO(packed())).read(0, 1, nthreads=nthreads)

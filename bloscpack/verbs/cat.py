@@ -19,11 +19,10 @@ from ..steady import read_steadily
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from ..headers import BloscpackHeader
-    from ..reader import Span
 
 
 def learn(parser: Any) -> None:
@@ -58,7 +57,7 @@ def learn(parser: Any) -> None:
 def run(args: Namespace) -> None:
     """Write what was asked for."""
     log.keep_out_of_output()
-    bytes_ = None if args.bytes is None else parse_span(args.bytes)
+    bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout is None:
         raise StorageError("there is no standard output to write to")
@@ -78,21 +77,15 @@ def run(args: Namespace) -> None:
             )
         reader = Reader(fp)
         check(reader.header)
+        selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(
-            _spans(reader, bytes_, rows),
+            selected,
             lambda plain: write_all(out, plain),
             nthreads=args.nthreads,
         )
 
     read_steadily(args.file_, read, attempts=1)
     out.flush()
-
-
-def _spans(reader: Reader, bytes_: slice | None, rows: slice | None) -> Iterable[Span]:
-    if rows is not None:
-        return reader.row_spans(rows)
-    start, stop, _ = (bytes_ or slice(None)).indices(reader.nbytes)
-    return [(start, max(start, stop))]
 
 
 def parse_span(text: str) -> slice:
