@@ -413,7 +413,13 @@ def _compress_all(
     announced = _Announced(header)
 
     def work(task: Any) -> tuple[bytes, bytes]:
-        compressed = compress_func(load(task), blosc_args)
+        try:
+            compressed = compress_func(load(task), blosc_args)
+        except MemoryError as error:
+            raise StorageError(
+                "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
+                % (header.chunk_size, nthreads)
+            ) from error
         return compressed, checksum(compressed) if digesting else b""
 
     def deliver(result: tuple[bytes, bytes]) -> Callable[[], None] | None:

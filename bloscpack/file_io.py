@@ -138,6 +138,7 @@ class CompressedFPSink(CompressedSink):
         self.output_fp = output_fp
         self.meta_total = 0
         self._range = FileRange.over(output_fp) if new else None
+        self._begin = output_fp.tell() if self._range is not None else 0
         self._write_later: Callable[..., Callable[[], None]] | None = None
 
     def configure(
@@ -160,7 +161,7 @@ class CompressedFPSink(CompressedSink):
         end = self._position + len(data)
         # Small files are not worth it.
         if self._range is not None and end > self._reserved:
-            self._range.reserve(self._reserved, RESERVED_AT_A_TIME)
+            self._range.reserve(self._begin + self._reserved, RESERVED_AT_A_TIME)
             self._reserved += RESERVED_AT_A_TIME
         write_all(self.output_fp, data)
         self._position = end
@@ -237,7 +238,7 @@ class CompressedFPSink(CompressedSink):
                 self.bloscpack_header.chunk_size = last_chunk
             self._overwrite(end, self.bloscpack_header.encode())
         if self._range is not None:
-            self.output_fp.truncate(end)
+            self.output_fp.truncate(self._begin + end)
 
     def _encoded_offsets(self) -> bytes:
         log.debug(

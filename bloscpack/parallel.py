@@ -217,19 +217,25 @@ class _Line:
 
     def close(self) -> None:
         """Forget what no helper has begun, and wait for the helpers to end."""
-        while self._take_job() is not None:
-            pass
-        for _ in self._helpers:
-            self._todo.put(None)
         interruption = None
-        for helper in self._helpers:
-            while helper.is_alive():
-                try:
-                    helper.join()
-                except BaseException as error:  # Ctrl-C again: first let them end
-                    interruption = error
+        while True:
+            try:
+                self._end()
+                break
+            except BaseException as error:  # Ctrl-C again: first let them end
+                interruption = error
         if interruption is not None:
             raise interruption
+
+    def _end(self) -> None:
+        while self._take_job() is not None:
+            pass
+        # Each takes one and ends; more than one for each do no harm.
+        for _ in self._helpers:
+            self._todo.put(None)
+        for helper in self._helpers:
+            if helper.is_alive():  # Ctrl-C may have come before it was
+                helper.join()
 
 
 class Workspace(threading.local):

@@ -562,3 +562,16 @@ def test_names_of_siblings():
     assert struct.pack("<q", 5) == file_io.encode_int64(5)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         file_io.nothing  # noqa: B018
+
+
+def test_new_file_of_which_the_beginning_is_taken(tmp_path):
+    """What is cut off at the end is what lies behind, wherever it began."""
+    plain = os.urandom(100_000)
+    (tmp_path / "plain").write_bytes(plain)
+    with open(tmp_path / "x", "w+b") as fp, open(tmp_path / "plain", "rb") as in_fp:
+        fp.write(b"before")
+        file_io.pack_fp_to_fp(in_fp, fp)
+        assert os.path.getsize(tmp_path / "x") == fp.tell()
+        fp.seek(0)
+        assert b"before" == fp.read(6)
+        assert (plain, None) == bp.unpack_bytes_from_bytes(fp.read())

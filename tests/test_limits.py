@@ -199,3 +199,28 @@ def test_no_memory(tmp_path, name, expected):
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert expected == done.stdout.split()
+
+
+PACKING = """
+import resource, sys
+import numpy, blosc, bloscpack as bp
+from bloscpack import file_io
+with open("/proc/self/statm") as fp:
+    used = int(fp.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20,) * 2)
+bp.pack_file_to_file(sys.argv[1], sys.argv[1] + ".blp", "max", nthreads=1)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_no_memory_for_a_chunk_to_pack(tmp_path):
+    with open(tmp_path / "large", "wb") as fp:
+        fp.truncate(2**29)
+    done = subprocess.run(
+        [sys.executable, "-c", PACKING, tmp_path / "large"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "StorageError: there is no memory to compress chunks of '5" in done.stderr
+    assert ["large"] == [path.name for path in tmp_path.iterdir()]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bloscpack.parallel import WINDOW, Workspace, for_each
+from bloscpack.parallel import WINDOW, Workspace, _Line, for_each
 
 
 def double(number):
@@ -299,6 +299,26 @@ def test_interruption(nthreads, where):
 
     with pytest.raises(Interruption):
         for_each(items(), work, lambda result: interrupt("deliver"), nthreads)
+    assert [] == own_threads()
+
+
+def test_interrupted_again_and_again_while_it_ends(monkeypatch):
+    """Whatever Ctrl-C hits on the way out, no thread is left."""
+    left = iter(range(5))
+    take_job = _Line._take_job
+
+    def interrupted(line):
+        if next(left, None) is not None:
+            raise Interruption
+        return take_job(line)
+
+    def deliver(result):
+        monkeypatch.setattr(_Line, "_take_job", interrupted)
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        for_each(range(1000), double, deliver, 4)
+    assert None is next(left, None)
     assert [] == own_threads()
 
 
