@@ -153,12 +153,12 @@ def decode_header(head: Buffer) -> ChunkHeader:
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
     fields = BLOSC_HEADER.unpack(raw)
     problem = _problem_with(*fields)
-    if problem:
+    if problem is not None:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    *_, nbytes, _, ctbytes = fields
+    _, _, _, _, nbytes, _, ctbytes = fields
     return ChunkHeader(nbytes, ctbytes, raw)
 
 
@@ -185,7 +185,7 @@ def _problem_with(
         return "typesize", "1 to 255", 0
     if nbytes > MAX_BUFFERSIZE:
         return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
-    if not 1 <= blocksize <= max(nbytes, 1):
+    if not 1 <= blocksize <= (nbytes or 1):
         return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
     # A copy of the plain bytes has no block starts.
     largest = nbytes + BLOSC_HEADER_LENGTH

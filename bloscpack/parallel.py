@@ -102,7 +102,9 @@ def _do_while_quick(
         items = batches.take(size)
         start = perf_counter()
         for item in items:
-            _finish(deliver(work(item)))
+            rest = deliver(work(item))
+            if rest is not None:
+                rest()
         enough = perf_counter() - start > WORTH_A_THREAD * len(items)
         if enough:
             slow, size = slow + 1, 1
