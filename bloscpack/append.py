@@ -16,20 +16,21 @@ from .abstract_io import effective_nthreads, tell_digest
 from .args import BloscArgs, check_settings
 from .chunks import check_digest, compress, decompress, own_settings, plain_size
 from .compat import sibling_names
-from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION
+from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
 from .defaults import DEFAULT_TYPESIZE
 from .durable import check_distinct, sized
 from .exceptions import (
     FormatError,
     FormatVersionMismatch,
     NoMetadataFound,
+    NotEnoughSpace,
     OffsetsRequired,
     StorageError,
     UsageError,
     UsageTypeError,
 )
 from .frames import read_beginning, walk_chunks
-from .inplace import Borrowed, claimed
+from .inplace import Borrowed, Claim, claimed
 from .parallel import for_each
 from .plan import UNCHANGED as UNCHANGED
 from .plan import new_section, plan_append
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from .frames import Beginning
     from .headers import BloscpackHeader
-    from .inplace import Change, Claim
+    from .inplace import Change
     from .plan import Plan
     from .ranges import Path
 
@@ -52,7 +53,7 @@ def append_fp(
     original_fp: Any,
     new_content_fp: Any,
     new_size: int,
-    blosc_args: BloscArgs | None = None,
+    blosc_args: BloscArgs | dict[str, Any] | None = None,
     *,
     metadata: Any = UNCHANGED,
     nthreads: int | None = None,
@@ -61,15 +62,16 @@ def append_fp(
 
     `original_fp` is read and written from its beginning, wherever it stands, and is
     left at its end. The last chunk is filled up and compressed anew with
-    `blosc_args`, by default the usual settings; a type size of None in them means
-    that of the file.
+    `blosc_args`, or a dictionary of their fields, by default the usual settings; a
+    type size of None in them means that of the file.
     `metadata`, if given, replaces the metadata in the room they have. An array
     file grows along its first axis, and its shape with it.
 
     Returns the number of chunks that the file has more. If anything fails, the
     file gets its old bytes back before the error is raised: `FormatError` if it
-    is damaged, `UsageError` if there is no room, no offset table, or the new
-    bytes do not fit the array, `StorageError` if the new content is too short.
+    is damaged, `UsageError` if there is no room, no offset table, the new bytes do
+    not fit the array, or another file lies behind this one, `StorageError` if the
+    new content is too short.
     """
     target = Borrowed(original_fp)
     return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
@@ -79,7 +81,7 @@ def _append(
     target: Borrowed | Claim,
     new_content_fp: Any,
     new_size: int,
-    blosc_args: BloscArgs | None,
+    blosc_args: BloscArgs | dict[str, Any] | None,
     metadata: Any,
     nthreads: int | None,
 ) -> int:
@@ -91,11 +93,12 @@ def _append(
     _check_appendable(header)
     ends = walk_chunks(cursor, header)
     offset_table.check(beginning.offsets or [], ends)
-    blosc_args = _effective_args(blosc_args, header)
+    args = _effective_args(blosc_args, header)
     plan = plan_append(beginning, ends, new_size, metadata)
     if new_size == 0 and plan.section is None:
         original_fp.seek(0, os.SEEK_END)
         return 0
+    behind = _bytes_behind(original_fp, ends[-1]) if new_size else 0
     kept = _read_last_chunk(original_fp, header, ends) if header.nchunks else b""
     encoded = plan.header.encode()
     extents = plan.extents(original_fp.seek(0, os.SEEK_END))
@@ -104,7 +107,7 @@ def _append(
             change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
         if new_size:
             offsets = ends[: plan.first] + _write_chunks(
-                change, plan, kept, new_content_fp, blosc_args, nthreads
+                change, plan, kept, new_content_fp, args, nthreads
             )
             log.debug("raw_bloscpack_header: %r", encoded)
             change.overwrite(0, encoded)
@@ -112,7 +115,32 @@ def _append(
             table = offset_table.encode(offsets[header.nchunks :])
             change.overwrite(plan.table_at, table)
     original_fp.seek(0, os.SEEK_END)
+    _tell_dropped(target, behind)
     return plan.nchunks_new
+
+
+def _bytes_behind(fp: Any, end: int) -> int:
+    """Return how many bytes lie behind the last chunk, which ends at `end`.
+
+    Raises `NotEnoughSpace` if they are another file, and no mere remains.
+    """
+    fp.seek(end)
+    if read_up_to(fp, len(MAGIC)) == MAGIC:
+        raise NotEnoughSpace(
+            "not enough space: expected the end of the file at byte '%d', found "
+            "another bloscpack file, which appending would destroy" % end
+        )
+    size: int = fp.seek(0, os.SEEK_END)
+    return size - end
+
+
+def _tell_dropped(target: Borrowed | Claim, nbytes: int) -> None:
+    if nbytes:
+        name = "'%s': " % os.fsdecode(target.path) if isinstance(target, Claim) else ""
+        log.notice(
+            "%sdropped '%d' bytes behind the last chunk, which belonged to none"
+            % (name, nbytes)
+        )
 
 
 def _effective_args(
@@ -277,7 +305,7 @@ def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
 def append(
     orig_file: Path,
     new_file: Path,
-    blosc_args: BloscArgs | None = None,
+    blosc_args: BloscArgs | dict[str, Any] | None = None,
     *,
     metadata: Any = UNCHANGED,
     nthreads: int | None = None,
@@ -306,7 +334,7 @@ def append_from(
     orig_file: Path,
     new_content_fp: Any,
     new_size: int,
-    blosc_args: BloscArgs | None = None,
+    blosc_args: BloscArgs | dict[str, Any] | None = None,
     *,
     metadata: Any = UNCHANGED,
     accept: Callable[[Any], None] | None = None,
@@ -325,7 +353,7 @@ def append_from(
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
         _append(claim, new_content_fp, new_size, blosc_args, metadata, nthreads)
-    now = os.path.getsize(orig_file)
+        now = os.fstat(claim.fp.fileno()).st_size
     log.verbose("orig file size after append: %s" % double_pretty_size(now))
     ratio = (now - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 
-from .constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from .cut import Cut
 from .exceptions import ChecksumMismatch, FormatError, NotReadable
 from .findings import Report
@@ -180,7 +180,9 @@ class Checker:
             self._check_gap(number, nchunks, end, size, broken)
         elif end < size:
             why = ""
-            if header is not None and header.format_version == 3 and header.offsets:
+            if self.inspection.content.read(end, len(MAGIC)) == MAGIC:
+                why = ": another packed file begins there, which nobody reads"
+            elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
                 )

@@ -90,7 +90,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     _prepare_log(args)
     name = VERBS_OF_LETTERS.get(args.subcommand, args.subcommand)
     if alone and name != "info":
-        _end_in_order()  # nothing is left behind by what writes nothing
+        _end_in_order()  # it would only delay `info`, which leaves nothing behind
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):

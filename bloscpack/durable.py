@@ -30,7 +30,7 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
     """Raise `UsageError` if both names mean the same file."""
     try:
         same = os.path.samefile(in_file, out_file)
-    except OSError:
+    except FileNotFoundError:
         return
     if same:
         raise UsageError(
@@ -54,6 +54,7 @@ def replacing(
     """
     name = os.fsdecode(path)
     if not os.path.exists(name):
+        _check_new(name)
         _forget_journal(name)
         with _new_file(name, None, bool(sync), like) as fp:
             yield fp
@@ -70,6 +71,17 @@ def replacing(
     target = name if descriptor is None else os.dup(descriptor)
     with open_stream(target) as stream:
         yield stream
+
+
+def _check_new(name: str) -> None:
+    """Raise what the system says of a name that no file can have, like ``old/``.
+
+    Its real path may be the name of a file, which it must not replace.
+    """
+    no_file = os.path.basename(name) in ("", os.curdir)
+    if no_file or os.path.lexists(os.path.realpath(name)):
+        # A link to nothing is no file yet; a file may have been made meanwhile.
+        os.stat(name)
 
 
 def _forget_journal(name: str) -> None:

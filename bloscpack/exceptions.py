@@ -151,7 +151,7 @@ class NonUniformTypesize(UsageError, RuntimeError):
 
 
 class NotEnoughSpace(UsageError, RuntimeError):
-    """The offset table has no room for the chunks to be appended."""
+    """There is no room to append: in the offset table, or behind the chunks."""
 
 
 class NotANumpyArray(NotReadable, RuntimeError):

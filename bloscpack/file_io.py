@@ -375,17 +375,28 @@ class PlainFPSink(PlainSink):
 
 def tell_packed(in_size: int, out_file: Path) -> None:
     """Show what packing `in_size` bytes has come to."""
-    if log.enabled(log.VERBOSE):
-        out_size = os.path.getsize(out_file)
+    out_size = _size_to_tell(out_file)
+    if out_size is not None:
         log.verbose("output file size: %s" % double_pretty_size(out_size))
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
 
 
 def tell_unpacked(in_size: int, out_file: Path) -> None:
     """Show what unpacking `in_size` bytes has come to."""
-    out_size = os.path.getsize(out_file)
-    log.verbose("output file size: %s" % pretty_size(out_size))
-    log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
+    out_size = _size_to_tell(out_file)
+    if out_size is not None:
+        log.verbose("output file size: %s" % pretty_size(out_size))
+        log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
+
+
+def _size_to_tell(out_file: Path) -> int | None:
+    """Return the size of a file; None if nobody looks, or somebody has moved it."""
+    if not log.enabled(log.VERBOSE):
+        return None
+    try:
+        return os.path.getsize(out_file)
+    except OSError:
+        return None
 
 
 def pack_file_to_file(

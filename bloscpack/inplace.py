@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from . import journal, log
 from .disk import disk
 from .exceptions import StorageError
-from .ranges import read_up_to, write_all
+from .ranges import write_all
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ class Change:
     def _keep(self) -> None:
         self._kept = []
         for start, stop in self._extents:
-            self._raw.seek(start)
-            self._kept.append((start, read_up_to(self._raw, stop - start)))
+            for piece in journal.read_pieces(self._raw, start, stop):
+                self._kept.append((start, piece))
+                start += len(piece)
 
     def _commit(self) -> None:
         self._raw.flush()
@@ -112,11 +113,29 @@ def _mark_changed(raw: Any, before: int) -> None:
 
 
 def take_over(temporary: str, replaced: os.stat_result) -> None:
-    """Give a file the owner and the permissions of the one that it stands for."""
-    if hasattr(os, "chown"):
-        with suppress(PermissionError):
-            os.chown(temporary, replaced.st_uid, replaced.st_gid)
-    os.chmod(temporary, stat.S_IMODE(replaced.st_mode))
+    """Give a file the owner and the permissions of the one that it stands for.
+
+    Where the system does not allow that, nobody may do more than before.
+    """
+    uid, gid, mode = replaced.st_uid, replaced.st_gid, stat.S_IMODE(replaced.st_mode)
+    if not _chown(temporary, uid, gid):
+        mode &= ~stat.S_ISUID
+        if not _chown(temporary, -1, gid):
+            # Who was of the group may now be one of the others, and the reverse.
+            both = mode >> 3 & mode & stat.S_IRWXO
+            mode = mode & stat.S_IRWXU | both << 3 | both
+    os.chmod(temporary, mode)
+
+
+def _chown(name: str, uid: int, gid: int) -> bool:
+    """Return whether the system allows a file to have that owner and group."""
+    if not hasattr(os, "chown"):
+        return True
+    try:
+        os.chown(name, uid, gid)
+    except PermissionError:
+        return False
+    return True
 
 
 class JournaledChange(Change):

@@ -58,8 +58,8 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
-    if args.files_from is not None:
-        names += _listed(args.files_from)
+    for list_file in args.files_from or ():
+        names += _listed(list_file)
     found = list(_found(names, args))
     if args.output is not None and len(found) != 1:
         raise Refusal(
@@ -92,14 +92,24 @@ def _check_apart(jobs: list[Job]) -> None:
 
 
 def _listed(list_file: str) -> list[str]:
-    """Return the names in a file, ended by lines or, if there are any, zero bytes."""
+    """Return the names in a file, ended by lines or, if there are any, zero bytes.
+
+    Raises `Refusal` for ``-``: where messages go is settled before the list is read.
+    """
     if list_file == STREAM:
         data = standard_input().read()
     else:
         with open(list_file, "rb") as fp:
             data = fp.read()
     mark = b"\0" if b"\0" in data else b"\n"
-    return [os.fsdecode(name) for name in data.split(mark) if name]
+    names = [os.fsdecode(name) for name in data.split(mark) if name]
+    if STREAM in names:
+        raise Refusal(
+            "'%s' lists '-', which can't be standard input there; a file of that name "
+            "is './-'" % list_file,
+            EXIT_USAGE,
+        )
+    return names
 
 
 def _found(names: Iterable[str], args: Namespace) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ import stat
 import struct
 
 from .exceptions import StorageError
-from .ranges import read_up_to
+from .ranges import PIECE, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def encode(
         digest.update(piece)
         yield piece
     for start, stop in extents:
-        piece = _read(fp, start, stop - start)
-        digest.update(piece)
-        yield piece
+        for piece in read_pieces(fp, start, stop):
+            digest.update(piece)
+            yield piece
     yield digest.digest()
 
 
@@ -97,6 +97,12 @@ def close(fp: Any) -> None:
 def _read(fp: Any, start: int, size: int) -> bytes:
     fp.seek(start)
     return read_up_to(fp, size)
+
+
+def read_pieces(fp: Any, start: int, stop: int) -> Iterator[bytes]:
+    """Yield the bytes from `start` to `stop`, which may be more than memory holds."""
+    for position in range(start, stop, PIECE):
+        yield _read(fp, position, min(PIECE, stop - position))
 
 
 class Journal:
@@ -182,6 +188,11 @@ def load(name: str) -> Journal | None:
     content = _content(name)
     if content is None:
         return None
+    if content[len(MAGIC) : CLOSED_AT] not in (b"", b"\0", bytes([VERSION])):
+        raise StorageError(
+            "the journal '%s' has version %d, which is not known"
+            % (name, content[len(MAGIC)])
+        )
     if not _is_complete(content):
         if content[CLOSED_AT : CLOSED_AT + 1] == b"\1":
             raise StorageError(
@@ -189,16 +200,14 @@ def load(name: str) -> Journal | None:
                 "taken back. Remove the journal if the file is whole" % name
             )
         return None
-    if content[len(MAGIC)] != VERSION:
-        raise StorageError(
-            "the journal '%s' has version %d, which is not known"
-            % (name, content[len(MAGIC)])
-        )
     return Journal(name, content)
 
 
 def _content(name: str) -> bytes | None:
-    """Return what may be a journal; None if the name is free."""
+    """Return what may be a journal; None if the name is free.
+
+    Of a file that has not the length of the journal in its head it is the head alone.
+    """
     try:
         # Opening a pipe would wait for somebody to write to it.
         if not stat.S_ISREG(os.lstat(name).st_mode):
@@ -206,12 +215,15 @@ def _content(name: str) -> bytes | None:
                 "'%s' has the name of a journal, but is no regular file" % name
             )
         with open(name, "rb") as fp:
+            head = fp.read(HEAD.size)
             # What was never synced may be missing, or be zero.
-            for is_, magic in zip(fp.read(len(MAGIC)), MAGIC, strict=False):
+            for is_, magic in zip(head, MAGIC, strict=False):
                 if is_ not in (0, magic):
                     raise StorageError(
                         "'%s' has the name of a journal, but is none" % name
                     )
+            if not _has_its_length(fp, head):
+                return head
             fp.seek(0)
             return fp.read()
     except (FileNotFoundError, NotADirectoryError):
@@ -224,8 +236,28 @@ def _content(name: str) -> bytes | None:
         raise
 
 
+def _has_its_length(fp: Any, head: bytes) -> bool:
+    """Return whether a file, read up to here, is as long as its head and table say."""
+    # Now: it may just be written, and where the head says so, that has been finished.
+    size = os.fstat(fp.fileno()).st_size
+    if len(head) < HEAD.size:
+        return False
+    count: int = HEAD.unpack(head)[5]
+    table_size = count * EXTENT.size
+    if not 0 <= table_size <= size - HEAD.size:
+        return False
+    try:
+        table = EXTENT.iter_unpack(fp.read(table_size))
+        (length,) = struct.unpack("<q", fp.read(8))
+    except struct.error:
+        return False
+    kept: int = sum(stop - start for start, stop in table)
+    expected: int = HEAD.size + table_size + 8 + length + kept + DIGEST_LENGTH
+    return expected == size
+
+
 def _is_complete(content: bytes) -> bool:
-    if len(content) < HEAD.size + DIGEST_LENGTH:
+    if len(content) < HEAD.size + DIGEST_LENGTH or content[len(MAGIC)] != VERSION:
         return False
     import hashlib
 

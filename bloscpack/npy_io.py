@@ -11,6 +11,7 @@ import io
 import math
 import os
 import re
+import stat
 
 import numpy
 from numpy.lib import format as npy_format
@@ -198,6 +199,12 @@ def _more_behind(array: Array) -> NotReadable:
     )
 
 
+def _like(fp: Any, preserve: bool) -> os.stat_result | None:
+    """Return the status that a new file takes over; None if it is like any other."""
+    status = os.fstat(fp.fileno())
+    return status if preserve and stat.S_ISREG(status.st_mode) else None
+
+
 # .npy → array file
 
 
@@ -222,20 +229,24 @@ def pack_npy_to_file(
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    preserve: bool = False,
 ) -> None:
     """Compress the array in a ``.npy`` file, or a pipe, into `out_file`.
 
     Result and arguments are those of `pack_ndarray_to_file` for the array; memory is
-    needed for some chunks only. Raises `NotReadable` if the input is no ``.npy`` file
-    or holds more than an array, `ObjectNumpyArrayRejection` if it needs pickle, another
-    `FormatError` if it is damaged or too short.
+    needed for some chunks only. With `preserve` the new file has the times of the
+    input, if that is a file, and its permissions where it replaces none.
+
+    Raises `NotReadable` if the input is no ``.npy`` file or holds more than an array,
+    `ObjectNumpyArrayRejection` if it needs pickle, another `FormatError` if it is
+    damaged or too short.
     """
     check_distinct(npy_file, out_file)
     with opened(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         _check_size(in_fp, array, size)
-        with replacing(out_file, sync) as out_fp:
+        with replacing(out_file, sync, _like(in_fp, preserve)) as out_fp:
             pack_items(
                 NpySource(in_fp),
                 CompressedFPSink(out_fp, new=True),
@@ -291,12 +302,13 @@ def unpack_npy_from_file(
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    preserve: bool = False,
 ) -> None:
     """Decompress the array in `in_file` into a ``.npy`` file, or a pipe.
 
     That is what ``numpy.save`` writes for the array; memory is needed for some chunks
-    only. The file appears when it is complete; `sync` is that of
-    `pack_ndarray_to_file`. Raises `NotANumpyArray` if there is none, and another
+    only. The file appears when it is complete; `sync` and `preserve` are those of
+    `pack_npy_to_file`. Raises `NotANumpyArray` if there is none, and another
     `FormatError` if it is damaged; then `npy_file` is as it was.
     """
     check_distinct(in_file, npy_file)
@@ -313,7 +325,7 @@ def unpack_npy_from_file(
         array = without_items(description.dtype, description.shape, fortran)
         header = encode_header(array)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
-        with replacing(npy_file, sync) as out_fp:
+        with replacing(npy_file, sync, _like(in_fp, preserve)) as out_fp:
             sink = NpySink(out_fp, description, header, reserved=reserved)
             unpack_checked(source, sink, check, nthreads)
 

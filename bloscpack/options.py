@@ -214,6 +214,7 @@ def _add_file_options(group: Any, verb: str) -> None:
     group.add_argument(
         "--files-from",
         metavar="<file>",
+        action="append",
         help="names of more inputs, one a line, or ended by zero bytes",
     )
     group.add_argument(

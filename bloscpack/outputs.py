@@ -6,6 +6,7 @@ input. An input is removed only when its output is safe.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from time import perf_counter
 from . import journal, log
 from .durable import check_distinct, is_stream, open_stream, replacing
 from .exceptions import StorageError, UsageError
+from .inplace import claimed
 from .outcomes import EXIT_USAGE, Refusal
 from .pretty import pretty_size
 from .streams import STREAM, check_exists, descriptor_of, standard_input
@@ -26,9 +28,21 @@ if TYPE_CHECKING:
 
 
 def check_free(out_file: str, args: Namespace) -> None:
-    """Raise `StorageError` if a file exists that may not be written over."""
-    if os.path.exists(out_file) and not args.force:
+    """Raise `StorageError` if a file exists that may not be written over.
+
+    A stream, like a pipe, is written to as it is.
+    """
+    if os.path.isdir(out_file):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)
+    if os.path.exists(out_file) and not args.force and not is_stream(out_file):
         raise StorageError("output file '%s' exists!" % out_file)
+
+
+def check_no_terminal(out_file: str, args: Namespace) -> None:
+    """Raise `Refusal` if compressed bytes would go to a terminal."""
+    descriptor = descriptor_of(out_file)
+    if descriptor is not None and os.isatty(descriptor) and not args.force:
+        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
 
 
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:
@@ -39,15 +53,21 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.exists(out_file):
-        status = os.stat(out_file)
-        streamed = not stat.S_ISREG(status.st_mode) or descriptor_of(out_file)
-        if not streamed:
-            check_free(out_file, args)
+        check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % in_file)
     log.verbose("output file is: '%s'" % out_file)
+
+
+def tell_of_journal(in_file: str) -> None:
+    """Say that an input taken as it is lies half changed, if it does."""
+    if os.path.lexists(journal.name_for(in_file)):
+        log.notice(
+            "input file '%s' has the journal of a change that is under way or was "
+            "interrupted; only both together are the file" % in_file
+        )
 
 
 def _check_removable(in_file: str, out_file: str) -> None:
@@ -57,7 +77,13 @@ def _check_removable(in_file: str, out_file: str) -> None:
             "--rm removes nothing whose output is not in a file: '%s'" % out_file,
             EXIT_USAGE,
         )
-    if in_file != STREAM and os.path.lexists(journal.name_for(in_file)):
+    if state_of(in_file) is None:
+        raise Refusal(
+            "--rm removes nothing but regular files, no links and no streams: '%s'"
+            % in_file,
+            EXIT_USAGE,
+        )
+    if os.path.lexists(journal.name_for(in_file)):
         raise StorageError(
             "input '%s' has the journal of a change that is under way or was "
             "interrupted, and can't be removed" % in_file
@@ -83,20 +109,13 @@ def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
         return
     status = os.fstat(in_fp.fileno())
     like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
-    with replacing(out_file, True if args.rm else args.sync, like) as fp:
+    with replacing(out_file, sync_for(args), like) as fp:
         yield fp
 
 
-def make_alike(in_file: str, out_file: str, args: Namespace, replaced: bool) -> None:
-    """Give an output the times of its input, if both are files and that is wanted.
-
-    A new one also gets its permissions.
-    """
-    if args.preserve and os.path.isfile(in_file) and os.path.isfile(out_file):
-        status = os.stat(in_file)
-        if not replaced:
-            os.chmod(out_file, status.st_mode & 0o777)
-        os.utime(out_file, ns=(status.st_atime_ns, status.st_mtime_ns))
+def sync_for(args: Namespace) -> bool | None:
+    """Return the `sync` of `replacing` for all that is written from an input."""
+    return True if args.rm else args.sync
 
 
 def state_of(in_file: str) -> tuple[int, ...] | None:
@@ -112,15 +131,20 @@ def state_of(in_file: str) -> tuple[int, ...] | None:
 def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
     """Remove an input whose output is complete and on the disk, if that is wanted.
 
-    `before` is what `state_of` returned. Raises `StorageError` if it has changed since.
+    `before` is what `state_of` returned. Raises `StorageError` if it has changed since,
+    or somebody is about to change it.
     """
     if not args.rm or before is None:
         return
-    if state_of(in_file) != before or os.path.lexists(journal.name_for(in_file)):
-        raise StorageError(
-            "input '%s' was changed while it was read, and is not removed" % in_file
-        )
-    os.unlink(in_file)
+    if not os.path.lexists(journal.name_for(in_file)):
+        # What another writer added after the comparison would be lost.
+        with claimed(in_file, mode="rb"):
+            if state_of(in_file) == before:
+                os.unlink(in_file)
+                return
+    raise StorageError(
+        "input '%s' was changed while it was read, and is not removed" % in_file
+    )
 
 
 class Clock:

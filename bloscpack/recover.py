@@ -21,7 +21,7 @@ from .headers import check_range
 from .inspection import Inspection
 from .parallel import for_each
 from .recovery import Loss, Recovery, plan_recovery
-from .steady import read_steadily
+from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -141,11 +141,12 @@ def recover(
     check_distinct(damaged, out_file)
 
     def read(fp: Any, check: Any) -> Recovery:
+        check(None)  # from here on it counts as an attempt
         with replacing(out_file, sync) as out_fp:
             found = recover_fp(fp, out_fp, fill=fill, drop=drop, nthreads=nthreads)
             check(None)
             return found
 
-    recovery = read_steadily(damaged, read)
+    recovery = read_steadily(damaged, read, attempts_for(out_file))
     recovery.report.filename = os.fsdecode(damaged)
     return recovery

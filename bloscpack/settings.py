@@ -75,9 +75,11 @@ def _one_of(value: Any, names: Iterable[str]) -> str:
 
 def _chunk_size(value: Any) -> int | str:
     """Return the size as it was written, if it has a suffix."""
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
     try:
+        if isinstance(value, bool):
+            raise ValueError("it is no number")
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
         _in_bytes(value)
     except ValueError as error:
         raise ValueError(

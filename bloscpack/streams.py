@@ -47,6 +47,11 @@ def name_of_input(in_file: str) -> str:
         return DEVICE % os.dup(spool.fileno())  # until the program ends
 
 
+def is_input(name: str) -> bool:
+    """Return whether a name is ``-``, or may be one that `name_of_input` made of it."""
+    return name in (STREAM, INPUT_NAME) or name.startswith(DEVICE.removesuffix("%d"))
+
+
 def check_exists(role: str, path: str) -> None:
     """Raise `FileNotFound` unless `path` exists."""
     if path != STREAM and not os.path.exists(path):

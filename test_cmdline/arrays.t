@@ -54,5 +54,36 @@ grow that way.
   [1]
   $ cmp fortran.blp before
 
-  $ rm array array.blp before fortran.blp item make.py ones show.py table.blp
+With --npy the metadata are those of the .npy file, and there are no others.
+
+  $ echo '{"unit": "m"}' > unit.json
+  $ blpk d --npy table.blp table.npy
+  $ blpk a --npy -m unit.json table.blp table.npy
+  blpk: error: --npy stores metadata of its own; -m can't be given
+  [2]
+  $ blpk d --npy --metadata-to more.json table.blp again.npy
+  blpk: error: --npy puts the metadata of the array into the .npy file; --metadata-to can't be given
+  [2]
+  $ ls *.json *.npy
+  table.npy
+  unit.json
+
+So an array may be removed when it is in a .npy file, unless more is known of it.
+
+  $ cp table.blp more.blp && blpk metadata --update 'unit="m"' more.blp
+  $ blpk d --rm --npy more.blp more.npy
+  blpk: error: 'more.blp' has metadata that a .npy file can't have, and --rm would lose: unit
+  [1]
+  $ blpk d --rm table.blp
+  blpk: error: 'table.blp' has metadata, which --rm would lose: --metadata-to FILE keeps them
+  [1]
+  $ blpk d --rm --npy fortran.blp fortran.npy
+  $ ls more* fortran* table*
+  fortran.npy
+  more.blp
+  table.blp
+  table.npy
+
+  $ rm fortran.npy more.blp table.npy unit.json
+  $ rm array array.blp before item make.py ones show.py table.blp
   $ ls -A

@@ -123,6 +123,43 @@ An input is removed when its output is safe, and only then.
   $ ls stays
   stays
 
+What is no regular file is not removed, nor the file that a link stands for.
+
+  $ ln -s a link
+  $ blpk compress --rm link linked.blp
+  blpk: error: --rm removes nothing but regular files, no links and no streams: 'link'
+  [2]
+  $ blpk compress --rm - piped.blp < a
+  blpk: error: --rm removes nothing but regular files, no links and no streams: '-'
+  [2]
+  $ ls link* && test -e piped.blp
+  link
+  [1]
+
+Nor are metadata that nothing else has.
+
+  $ echo '{"unit": "m"}' > unit.json
+  $ blpk compress -m unit.json a unit.blp
+  $ blpk -q decompress --rm unit.blp unit
+  blpk: error: 'unit.blp' has metadata, which --rm would lose: --metadata-to FILE keeps them
+  [1]
+  $ blpk decompress --rm --metadata-to unit.json unit.blp unit
+  blpk: error: output file 'unit.json' exists!
+  [1]
+  $ blpk decompress --rm --metadata-to . unit.blp unit
+  blpk: error: '.': Is a directory
+  [1]
+  $ ls unit.*
+  unit.blp
+  unit.json
+  $ blpk decompress --rm --metadata-to kept.json unit.blp unit
+  $ cat kept.json && cmp a unit
+  {
+   "unit": "m"
+  }
+  $ ls unit.*
+  unit.json
+
 No output is an input of the same run.
 
   $ blpk -f compress a a.blp b
@@ -185,6 +222,17 @@ Nothing is asked to be done, and an option that wants a name that is like no oth
   a.packed
   b
 
+A name in a list is that of a file.
+
+  $ printf 'b\n-\n' > names
+  $ blpk -v compress --files-from names --output-dir dash < a
+  blpk: using * (glob)
+  blpk: getting ready for compression
+  blpk: error: 'names' lists '-', which can't be standard input there; a file of that name is './-'
+  [2]
+  $ test -e dash
+  [1]
+
 A name may look like an option, behind two dashes.
 
   $ cp a ./-x
@@ -198,3 +246,34 @@ A misspelt verb gets a suggestion.
 
   $ blpk compres a 2>&1 | tail -n 1 | sed 's/.*Did/Did/'
   Did you mean 'compress'?
+
+Two files one behind the other: the second is not read, and not removed either.
+
+  $ printf 'first' > uno; printf 'second' > due
+  $ blpk compress uno uno.blp && blpk compress due due.blp
+  $ cat uno.blp due.blp > both.blp
+  $ blpk decompress both.blp first
+  blpk: behind 'both.blp' begins another packed file, which is not read
+  $ cat first; echo
+  first
+  $ blpk decompress --rm both.blp third
+  blpk: *: behind 'both.blp' begins another packed file, which is not read: not removed (glob)
+  [1]
+  $ ls both.blp; test -e third
+  both.blp
+  [1]
+  $ blpk verify both.blp
+  both.blp: ok (1 chunk, 5.0B)
+    note: '*' bytes lie behind the last chunk: another packed file begins there, which nobody reads * (glob)
+  $ blpk append both.blp uno
+  blpk: *another* (glob)
+  [1]
+
+More than one list of names.
+
+  $ echo uno > list1; echo due > list2
+  $ blpk compress --files-from list1 --files-from list2 --output-dir lists
+  $ ls lists
+  due.blp
+  uno.blp
+  $ rm -r uno due uno.blp due.blp both.blp first list1 list2 lists

@@ -49,6 +49,12 @@ The new file can go to standard output; what is told goes to standard error.
   $ blpk -f d saved.blp
   $ cmp numbers saved
 
+  $ blpk recover numbers.blp /dev/stdout 2> told | cmp - saved.blp
+  $ mkfifo pipe
+  $ cat pipe > piped.blp & blpk recover numbers.blp pipe && wait && cmp piped.blp saved.blp
+  numbers.blp: 4 of 4 chunks saved to pipe
+  $ rm pipe piped.blp
+
 What can't be done.
 
   $ blpk recover damaged.blp saved.blp
@@ -57,6 +63,9 @@ What can't be done.
   $ blpk -f recover damaged.blp damaged.blp
   blpk: error: input 'damaged.blp' and output 'damaged.blp' are the same file
   [2]
+  $ blpk recover damaged.blp .
+  blpk: error: '.': Is a directory
+  [1]
   $ blpk recover --fill 256 damaged.blp new.blp
   blpk: error: --fill must be a number from 0 to 255, not '256'
   [2]

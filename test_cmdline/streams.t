@@ -61,6 +61,27 @@ Metadata may go to a file of their own, or to standard output.
   $ blpk verify with-unit.blp
   with-unit.blp: ok (1 chunk, 575.09K)
 
+Both can't go there, under whatever name.
+
+  $ blpk d --metadata-to /dev/stdout with-unit.blp - | cat
+  blpk: error: metadata and data can't both be '/dev/stdout'
+  $ blpk -f d --metadata-to /dev/stdout with-unit.blp plain | cat
+  {
+   "unit": "km",
+   "n": 3
+  }
+
+What is changed in place has a name.
+
+  $ blpk metadata --update n=4 - < with-unit.blp
+  blpk: error: a file to change can't be standard input
+  [2]
+  $ blpk metadata --set unit.json /dev/stdin < with-unit.blp
+  blpk: error: a file to change can't be standard input
+  [2]
+  $ blpk metadata --compact - < with-unit.blp
+  {"n":3,"unit":"km"}
+
 Only the part that is asked for.
 
   $ blpk cat --bytes 10:20 numbers.blp | od -c | head -n 2

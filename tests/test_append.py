@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import threading
 
 import numpy as np
 import pytest
+from watched import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack.append import append, append_fp, rewrite_metadata_fp
@@ -201,17 +203,95 @@ def test_typesize_of_a_file_that_tells_none():
 
 
 def test_dead_bytes_are_cut_off():
-    noise = np.random.default_rng(1).bytes(600)
-    original = packed(noise, blosc_args=BloscArgs(clevel=0))
-    longer = original + b"something behind the end"
     # Compressed better than before, the chunk is shorter than it was.
     original = packed(bytes(2900), blosc_args=BloscArgs(clevel=0))
     shrunk = appended(original, bytes(100))
     assert len(shrunk) < len(original)
     assert bytes(3000) == unpacked(shrunk)
-    # What never belonged to the file goes too.
-    assert noise + b"new" == unpacked(appended(longer, b"new"))
-    assert b"something" not in appended(longer, b"new")
+
+
+BEHIND = [b"x", b"blp", b"something behind the end", bytes(2 * MEBIBYTE + 1)]
+
+
+@pytest.mark.parametrize("behind", BEHIND, ids=len)
+def test_bytes_that_belong_to_no_chunk_are_dropped(behind):
+    original = packed(content(2500))
+    expected = "^dropped '%d' bytes behind the last chunk" % len(behind)
+    with pytest.warns(RuntimeWarning, match=expected) as caught:
+        assert packed(content(3000)) == appended(
+            original + behind, content(3000)[2500:]
+        )
+    assert 1 == len(caught)
+
+
+def test_the_file_whose_bytes_are_dropped_is_named(tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(content(2500)) + b"something")
+    (tmp_path / "new").write_bytes(b"new")
+    expected = "'%s': dropped '9' bytes" % path
+    with pytest.warns(RuntimeWarning, match=re.escape(expected)):
+        append(path, tmp_path / "new")
+    append(path, tmp_path / "new")  # nothing is said any more
+    assert content(2500) + b"newnew" == unpacked(path.read_bytes())
+
+
+def test_nothing_appended_drops_nothing():
+    original = packed(content(2500), metadata={"lines": 1}) + b"something"
+    assert original == appended(original, b"")
+    file_bytes = appended(original, b"", metadata={"lines": 2})
+    assert b"something" == file_bytes[-9:]
+
+
+@pytest.mark.parametrize("error", [None, StorageError])
+def test_many_bytes_behind_are_read_in_pieces(error):
+    """Until the end they may be needed again, but not as one."""
+
+    class Watched(io.BytesIO):
+        most = 0
+
+        def read(self, size=-1):
+            self.most = max(self.most, size)
+            return super().read(size)
+
+    original = packed(content(2500)) + bytes(5 * MEBIBYTE)
+    fp = Watched(original)
+    raised = pytest.raises(error) if error else pytest.warns(RuntimeWarning)
+    with raised:
+        append_fp(fp, io.BytesIO(b"new"), 4 if error else 3)
+    assert 0 < fp.most <= MEBIBYTE
+    assert not error or original == fp.getvalue()
+
+
+@pytest.mark.parametrize("end", [2500, 0])
+def test_another_file_behind_is_not_destroyed(tmp_path, end):
+    original, other = packed(content(end)), packed(b"other")
+    message = "end of the file at byte '%d', found another bloscpack" % len(original)
+    refused(original + other, b"new", NotEnoughSpace, message)
+    path = tmp_path / "a.blp"
+    path.write_bytes(original + other)
+    (tmp_path / "new").write_bytes(b"new")
+    with pytest.raises(UsageError, match=message) as raised:
+        append(path, tmp_path / "new")
+    assert str(path) == raised.value.filename
+    assert original + other == path.read_bytes()
+    assert ["a.blp", "new"] == sorted(os.listdir(tmp_path))
+
+
+def test_renamed_right_after_the_append(tmp_path):
+    """What has been done is no failure."""
+
+    class Renaming(WatchedDisk):
+        def remove(self, name):
+            super().remove(name)
+            os.rename(tmp_path / "a.blp", tmp_path / "b.blp")
+
+    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    (tmp_path / "new").write_bytes(content(700))
+    with replaced_disk(Renaming()):
+        append(tmp_path / "a.blp", tmp_path / "new")
+    assert ["b.blp", "new"] == sorted(os.listdir(tmp_path))
+    expected = content(2500) + content(700)
+    assert expected == unpacked((tmp_path / "b.blp").read_bytes())
 
 
 def test_append_files(tmp_path):

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from bloscpack.cli import main
 from bloscpack.durable import check_distinct, replacing
 from bloscpack.exceptions import StorageError, UsageError
 from bloscpack.ranges import write_all
@@ -56,6 +57,15 @@ def test_same_file(tmp_path):
         assert "input '%s' and output '%s' are the same file" % (path, other) == str(
             raised.value
         )
+
+
+@pytest.mark.parametrize("other", ["a/", "a/.", "a/../b", "b/"])
+def test_names_that_no_file_has(tmp_path, other):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "b").write_bytes(b"")
+    with pytest.raises(NotADirectoryError) as raised:
+        check_distinct(tmp_path / "a", os.path.join(tmp_path, other))
+    assert os.path.join(tmp_path, other) == raised.value.filename
 
 
 # Whole files
@@ -255,6 +265,66 @@ def test_folder_is_no_target(tmp_path):
     with pytest.raises(IsADirectoryError), replacing(tmp_path):
         pytest.fail("there is nothing to write to")
     assert [] == names_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", FileNotFoundError),
+        ("old/", NotADirectoryError),
+        ("old/.", NotADirectoryError),
+        ("old//", NotADirectoryError),
+        ("old/../other", NotADirectoryError),
+        ("missing/../other", FileNotFoundError),
+        ("missing/", FileNotFoundError),
+        ("missing/.", FileNotFoundError),
+        ("folder/", IsADirectoryError),
+        ("link", NotADirectoryError),
+        ("circle", OSError),
+    ],
+)
+def test_names_that_no_file_can_have(tmp_path, monkeypatch, name, expected):
+    """Their real path may be that of a file."""
+    monkeypatch.chdir(tmp_path)
+    for other in ("old", "other"):
+        (tmp_path / other).write_bytes(b"content of " + other.encode())
+    (tmp_path / "folder").mkdir()
+    os.symlink("old/", "link")
+    os.symlink("circle", "circle")
+    before = names_in(tmp_path)
+    with pytest.raises(expected) as raised, replacing(name):
+        pytest.fail("there is nothing to write to")
+    assert name == raised.value.filename
+    assert before == names_in(tmp_path)
+    for other in ("old", "other"):
+        assert b"content of " + other.encode() == (tmp_path / other).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["compress", "old", "old/"], "old/"),
+        (["compress", "--suffix", "/", "old"], "old/"),
+        (["compress", "old", "other/"], "other/"),
+        (["compress", "old", "missing/"], "missing/"),
+        (["compress", "--npy", "old", "other/"], "other/"),
+        (["compress", "--rm", "old", "other/"], "other/"),
+        (["-f", "compress", "old", "other/"], "other/"),
+    ],
+)
+def test_command_takes_no_such_name(tmp_path, monkeypatch, capsys, arguments, name):
+    monkeypatch.chdir(tmp_path)
+    for other in ("old", "other"):
+        (tmp_path / other).write_bytes(b"content of " + other.encode())
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    reason = "No such file or" if name == "missing/" else "Not a"
+    assert (
+        "blpk: error: '%s': %s directory\n" % (name, reason) == capsys.readouterr().err
+    )
+    assert 1 == raised.value.code
+    assert ["old", "other"] == names_in(tmp_path)
+    assert b"content of old" == (tmp_path / "old").read_bytes()
 
 
 def test_missing_folder(tmp_path):

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from watched import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log
@@ -261,6 +262,23 @@ def test_what_is_told(tmp_path, capsys, monkeypatch):
         "blpk: output file size: 23.44K\n"
         "blpk: decompression ratio: %f\n" % (pretty_size(size), 24000 / size)
     ) == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("level", [log.NORMAL, log.VERBOSE])
+def test_renamed_right_after_it_was_written(tmp_path, capsys, monkeypatch, level):
+    """What has been done is no failure."""
+
+    class Renaming(WatchedDisk):
+        def rename(self, old, new):
+            super().rename(old, new + ".moved")
+
+    monkeypatch.setattr(log, "LEVEL", level)
+    (tmp_path / "in").write_bytes(PLAIN)
+    with replaced_disk(Renaming()):
+        bp.pack_file_to_file(tmp_path / "in", tmp_path / "a")
+        bp.unpack_file_from_file(tmp_path / "a.moved", tmp_path / "b")
+    assert PLAIN == (tmp_path / "b.moved").read_bytes()
+    assert "output file size" not in capsys.readouterr().out
 
 
 def test_everything_is_told(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -201,6 +202,74 @@ def test_who_may_read_the_file_may_read_the_journal(path, mode):
     path.chmod(mode)
     with claimed(path) as claim, journaled(claim):
         assert mode == (path.parent / JOURNAL).stat().st_mode & 0o777
+
+
+@contextlib.contextmanager
+def nobody():
+    """Be a user who may give files to nobody else."""
+    if os.geteuid():
+        yield
+        return
+    os.setegid(12345)
+    os.seteuid(12345)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs owners")
+@pytest.mark.parametrize(
+    ("foreign", "mode", "expected"),
+    [
+        ("user", 0o660, 0o660),
+        ("user", 0o4750, 0o750),
+        ("user", 0o2750, 0o2750),
+        ("both", 0o660, 0o600),
+        ("both", 0o664, 0o644),
+        ("both", 0o644, 0o644),
+        ("both", 0o604, 0o600),
+        ("both", 0o6755, 0o755),
+        ("group", 0o660, 0o600),
+    ],
+)
+def test_what_can_not_be_given_away_is_open_to_nobody_new(
+    path, monkeypatch, foreign, mode, expected
+):
+    path.parent.chmod(0o777)
+    monkeypatch.chdir(path.parent)
+    with nobody():
+        with open("mine", "xb"):
+            mine = os.stat("mine")
+        uid = mine.st_uid + (foreign != "group")
+        gid = mine.st_gid if foreign == "user" else max([12345, *os.getgroups()]) + 1
+        status = os.stat_result([mode, 0, 0, 1, uid, gid, 0, 0, 0, 0])
+        inplace.take_over("mine", status)
+        assert (mine.st_uid, mine.st_gid) == (os.stat("mine").st_uid, mine.st_gid)
+    assert oct(expected) == oct(os.stat("mine").st_mode & 0o7777)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid(), reason="needs several groups")
+def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
+    path.parent.chmod(0o777)
+    monkeypatch.chdir(path.parent)
+    groups = os.getgroups()
+    os.setgroups([54321])
+    try:
+        with nobody():
+            with open("mine", "xb"):
+                pass
+            status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
+            inplace.take_over("mine", status)
+    finally:
+        os.setgroups(groups)
+    status = os.stat("mine")
+    assert (12345, 54321, "0o660") == (
+        status.st_uid,
+        status.st_gid,
+        oct(status.st_mode & 0o777),
+    )
 
 
 class Calls(WatchedDisk):

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from bloscpack import jobs, journal, log
-from bloscpack.outcomes import Refusal
+from bloscpack.outcomes import EXIT_USAGE, Refusal
 
 
 def arguments(*names, **options):
@@ -109,6 +109,16 @@ def test_names_from_a_list(tmp_path, mark):
     listing.write_bytes(mark.join(names) + mark)
     found = [name for name, _ in planned(arguments(files_from=str(listing)))]
     assert [os.fsdecode(name) for name in names] == found
+
+
+def test_standard_input_in_a_list(tmp_path):
+    listing = tmp_path / "list"
+    listing.write_bytes(b"a\n-\nb\n")
+    with pytest.raises(Refusal, match="list' lists '-', which can't be") as caught:
+        planned(arguments(files_from=str(listing)))
+    assert EXIT_USAGE == caught.value.exit_code
+    listing.write_bytes(b"./-\n")
+    assert [("./-", "./-.blp")] == planned(arguments(files_from=str(listing)))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,17 @@ def test_layout(path):
     assert content[:9] + b"\1" + content[10:] == closed(content)
 
 
+def test_large_extents_come_in_pieces(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(bytes(journal.PIECE) + b"x" * 7 + bytes(journal.PIECE))
+    extents = [(0, 32), (5, path.stat().st_size)]
+    with path.open("rb") as fp:
+        pieces = [*journal.encode(fp, extents, NEW_HEAD, (2, 5))]
+    assert [32, journal.PIECE, journal.PIECE, 2, 32] == [len(p) for p in pieces[4:]]
+    content = b"".join(pieces)
+    assert path.read_bytes()[5:] == bytes(loaded(path, content).pieces[1][1])
+
+
 def test_witness_is_bounded(tmp_path):
     path = tmp_path / TARGET
     path.write_bytes(OLD * 200)
@@ -218,39 +229,64 @@ def test_what_is_no_regular_file_stays_where_a_file_is_gone(tmp_path, kind):
     assert [JOURNAL] == os.listdir(tmp_path)
 
 
-def test_larger_than_memory(path):
+@pytest.fixture
+def huge(path):
+    """The name of a journal of zeros that no memory holds."""
     name = journal.name_for(str(path))
-    path.write_bytes(b"")
+    Path(name).write_bytes(b"")
     try:
-        os.truncate(path, 2**43)
+        os.truncate(name, 2**43)
     except OSError:
         pytest.skip("no disk takes such a file")
-    path.rename(name)
-    with pytest.raises(StorageError, match="no memory for the journal"):
-        journal.load(name)
+    return name
+
+
+def begin_with(name, head):
     with open(name, "r+b") as fp:
-        fp.write(b"x")
+        fp.write(head)
+
+
+def test_more_than_the_head_says_is_not_read(path, huge):
+    assert None is journal.load(huge)
+    begin_with(huge, encoded(path))
+    assert None is journal.load(huge)
+    begin_with(huge, closed(encoded(path)))
+    with pytest.raises(StorageError, match="is damaged"):
+        journal.load(huge)
+    begin_with(huge, b"x")
     with pytest.raises(StorageError, match="has the name of a journal"):
-        journal.load(name)
+        journal.load(huge)
 
 
-def test_another_version(path):
+def test_larger_than_memory(path, huge):
+    content = bytearray(closed(encoded(path)))
+    struct.pack_into("<q", content, 128, 2**43 - len(content) + 1024)
+    begin_with(huge, content)
+    with pytest.raises(StorageError, match="no memory for the journal"):
+        journal.load(huge)
+
+
+@pytest.mark.parametrize("length", [9, 88, 200, 500])
+def test_another_version(path, length):
+    """What it says is not for us to tell, nor whether it is all there."""
     content = bytearray(encoded(path))
     content[8] = 2
     with pytest.raises(StorageError, match="version 2, which is not known"):
-        loaded(path, with_digest(bytes(content)))
+        loaded(path, with_digest(bytes(content))[:length])
 
 
-NONSENSE = [
+def test_no_version(path):
+    content = bytearray(encoded(path))
+    content[8] = 0
+    assert None is loaded(path, with_digest(bytes(content)))
+
+
+# What makes it another length.
+LENGTHS = [
     (32, "<q", 2**62),  # extents
     (32, "<q", -1),
     (32, "<q", 0),
     (32, "<q", 2),
-    (40, "<q", -1),  # witness
-    (40, "<q", 2**63 - 1),
-    (40, "<q", 325),  # with the 700 bytes of it, one too many
-    (48, "<q", -1),
-    (48, "<q", 2**62),
     (88, "<q", -1),  # first extent
     (96, "<q", -1),
     (96, "<q", 2**62),
@@ -258,15 +294,40 @@ NONSENSE = [
     (128, "<q", 2**40),  # last extent
     (136, "<q", -1),  # new head
     (136, "<q", 2**62),
-    (16, "<q", -1),  # length
-    (16, "<q", 10),
 ]
 
 
-@pytest.mark.parametrize(("offset", "form", "value"), NONSENSE)
-def test_nonsense_with_the_right_digest(path, offset, form, value):
+@pytest.mark.parametrize(("offset", "form", "value"), LENGTHS)
+def test_another_length_with_the_right_digest(path, offset, form, value):
     content = bytearray(encoded(path))
     struct.pack_into(form, content, offset, value)
+    assert None is loaded(path, with_digest(bytes(content)))
+    with pytest.raises(StorageError, match="is damaged"):
+        loaded(path, closed(with_digest(bytes(content))))
+
+
+# What makes it no other length.
+NONSENSE = [
+    (16, "<q", -1),  # length of the file
+    (16, "<q", 10),
+    (32, "<3q32sq", 0, 200, 700, bytes(32), 244),  # no extents
+    (40, "<q", -1),  # witness
+    (40, "<q", 2**63 - 1),
+    (40, "<q", 325),  # with the 700 bytes of it, one too many
+    (48, "<q", -1),
+    (48, "<q", 2**62),
+    (88, "<2q", -1, 31),  # first extent
+    (88, "<2q", 1024, 1056),
+    (88, "<4q", 32, 0, 36, 108),
+    (88, "<7q", 0, 65, 100, 108, 900, 1024, -1),  # new head
+]
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_nonsense_with_the_right_digest(path, case):
+    offset, form, *values = case
+    content = bytearray(encoded(path))
+    struct.pack_into(form, content, offset, *values)
     with pytest.raises(StorageError, match="no valid journal"):
         loaded(path, with_digest(bytes(content)))
 

@@ -12,11 +12,13 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from watched import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack import npy_io
 from bloscpack.append import append
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.cli import main
 from bloscpack.exceptions import (
     ChunkSizeTypeSizeMismatch,
     DoesNotFit,
@@ -182,6 +184,59 @@ def test_array_files_of_other_origin(tmp_path):
     unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
     expected = saved(np.frombuffer(b"abcdefghijkl", "<i2"))
     assert expected == (tmp_path / "back.npy").read_bytes()
+
+
+class Finished(WatchedDisk):
+    """Notes what a new file is like when it gets its name."""
+
+    def __init__(self):
+        self.seen = []
+
+    def rename(self, old, new):
+        status = os.stat(old)
+        self.seen.append((oct(status.st_mode & 0o777), status.st_mtime_ns))
+        super().rename(old, new)
+
+
+@posix
+@pytest.mark.parametrize("preserve", [True, False])
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_what_is_private_is_so_from_the_start(npy, tmp_path, mode, preserve):
+    path, blp = npy(filled("<i4")), tmp_path / "x.blp"
+    steps = [
+        lambda: pack_npy_to_file(path, blp, preserve=preserve),
+        lambda: unpack_npy_from_file(blp, tmp_path / "new.npy", preserve=preserve),
+    ]
+    old_mask = os.umask(0o022)
+    try:
+        with replaced_disk(Finished()) as disk:
+            for source, step in zip((path, blp), steps, strict=True):
+                source.chmod(mode)
+                os.utime(source, ns=(10**18, 10**18 + 5))
+                step()
+    finally:
+        os.umask(old_mask)
+    if preserve:
+        assert 2 * [(oct(mode), 10**18 + 5)] == disk.seen
+    else:
+        assert ["0o644", "0o644"] == [mode for mode, _ in disk.seen]
+        assert 10**18 + 5 not in [time for _, time in disk.seen]
+
+
+@posix
+@pytest.mark.parametrize("verb", ["compress", "decompress"])
+def test_command_makes_the_output_like_its_input(npy, tmp_path, verb):
+    source, target = npy(filled("<i4")), tmp_path / "target"
+    if verb == "decompress":
+        pack_npy_to_file(source, tmp_path / "x.blp")
+        source = tmp_path / "x.blp"
+    source.chmod(0o600)
+    os.utime(source, ns=(10**18, 10**18 + 5))
+    for arguments, mode in (([], 0o600), (["-f"], 0o640)):
+        with replaced_disk(Finished()) as disk:
+            main([*arguments, verb, "--npy", str(source), str(target)])
+        assert [(oct(mode), 10**18 + 5)] == disk.seen
+        target.chmod(0o640)
 
 
 def test_memory_does_not_grow_with_the_array(npy, tmp_path):

@@ -19,7 +19,7 @@ from support import BLP, ShortReads, golden_files
 
 import bloscpack as bp
 from bloscpack.append import append
-from bloscpack.exceptions import FormatError, NotReadable, UsageError
+from bloscpack.exceptions import FormatError, NotReadable, StorageError, UsageError
 from bloscpack.recover import recover, recover_fp
 from bloscpack.verify import verify_fp
 
@@ -591,6 +591,38 @@ def test_threads_write_the_same(nthreads):
     recover_fp(io.BytesIO(data), out_fp, nthreads=nthreads)
     expected = bp.pack_bytes_to_bytes(with_lost(plain, 5000, [3]), 5000)
     assert expected == out_fp.getvalue()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_file_that_is_changed_meanwhile(tmp_path, monkeypatch, times):
+    """What a stream was given is not given again; a new file is begun anew."""
+    damaged, pipe, new = (tmp_path / name for name in ("damaged", "pipe", "new"))
+    damaged.write_bytes(packed())
+    os.mkfifo(pipe)
+    moments = iter(range(10**18, 2 * 10**18, 10**9))
+    touches: list[int] = []
+
+    def touching(*args, **options):
+        recovery = recover_fp(*args, **options)
+        if len(touches) < times:
+            touches.append(next(moments))
+            os.utime(damaged, ns=(touches[-1], touches[-1]))
+        return recovery
+
+    monkeypatch.setattr(sys.modules[recover_fp.__module__], "recover_fp", touching)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(StorageError, match="changed each time"):
+            recover(damaged, pipe)
+        given = os.read(reader, 2**16)
+    finally:
+        os.close(reader)
+    assert 1 == given.count(b"blpk")
+    assert bp.unpack_bytes_from_file(damaged) == bp.unpack_bytes_from_bytes(given)
+    touches.clear()
+    assert recover(damaged, new).complete
+    assert times == len(touches)
+    assert packed() == new.read_bytes()
 
 
 def test_command(run, tmp_path):

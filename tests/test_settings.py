@@ -137,6 +137,8 @@ BAD = [
     ("chunk_size", "3G", "expected a chunk size, found '3G'"),
     ("chunk_size", "1q", "expected a chunk size, found '1q'"),
     ("chunk_size", "xM", "expected a chunk size, found 'xM'"),
+    ("chunk_size", "²", "expected a chunk size, found '²'"),
+    ("nthreads", "²", "expected a number from 1 to 256, found '²'"),
     ("checksum", "none", "expected one of None, adler32"),
 ]
 
@@ -161,6 +163,7 @@ BAD_FILES = [
     ("chunk_size = ''", ": chunk_size: expected a chunk size, found ''"),
     ("chunk_size = 1.5", ": chunk_size: expected a chunk size, found 1.5"),
     ("chunk_size = false", ": chunk_size: expected a chunk size, found False"),
+    ("chunk_size = true", ": chunk_size: expected a chunk size, found True"),
     ("typesize = 4", ": unknown setting 'typesize', expected one of nthreads, codec"),
     ("[compress]\nclevel = 1", ": unknown setting 'compress'"),
     ("clevel = ", " is no valid TOML: "),

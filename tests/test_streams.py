@@ -6,7 +6,12 @@ import sys
 import pytest
 
 from bloscpack import StorageError
-from bloscpack.streams import name_of_input, name_of_output, standard_input
+from bloscpack.streams import (
+    is_input,
+    name_of_input,
+    name_of_output,
+    standard_input,
+)
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -14,6 +19,8 @@ posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 def test_names_of_files():
     assert "x" == name_of_input("x")
     assert "x" == name_of_output("x")
+    assert not is_input("x")
+    assert is_input("-")
 
 
 def test_no_standard_input(monkeypatch):
@@ -32,6 +39,7 @@ def test_standard_input_from_where_it_stands(tmp_path, monkeypatch, position):
         stdin.buffer.seek(position)
         monkeypatch.setattr(sys, "stdin", stdin)
         name = name_of_input("-")
+    assert is_input(name)
     if position:
         with open(name, "rb") as fp:
             assert b"some text"[position:] == fp.read()

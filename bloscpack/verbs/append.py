@@ -43,6 +43,8 @@ def run(args: Namespace) -> None:
     log.verbose("getting ready for append")
     original_file, new_file = process_append_args(args)
     metadata = process_metadata_args(args)
+    if args.npy and metadata is not None:
+        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
     if original_file == STREAM:
         raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
     check_exists("original file", original_file)

@@ -202,12 +202,18 @@ def compress(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
 ) -> None:
     """Compress a file."""
-    from ..outputs import Clock, check_files, remove_input, state_of
+    from ..outputs import (
+        Clock,
+        check_files,
+        check_no_terminal,
+        remove_input,
+        state_of,
+        tell_of_journal,
+    )
 
     check_files(in_file, out_file, args)
-    descriptor = descriptor_of(out_file)
-    if descriptor is not None and os.isatty(descriptor) and not args.force:
-        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+    tell_of_journal(in_file)
+    check_no_terminal(out_file, args)
     before = state_of(in_file)
     clock = Clock()
     if args.npy:
@@ -250,10 +256,9 @@ def _compress_npy(
 ) -> int:
     """Compress an array; return the bytes of its file, 0 if that is not known."""
     from ..npy_io import pack_npy_to_file
-    from ..outputs import make_alike
+    from ..outputs import sync_for
     from ..progress import shown
 
-    replaced = os.path.exists(out_file)
     size = os.path.getsize(in_file) if in_file != STREAM else 0
     with shown(in_file, size or None, args.progress):
         pack_npy_to_file(
@@ -264,7 +269,7 @@ def _compress_npy(
             _bloscpack_args(args),
             _metadata_args(args),
             nthreads=args.nthreads,
-            sync=True if args.rm else args.sync,
+            sync=sync_for(args),
+            preserve=args.preserve and in_file != STREAM,
         )
-    make_alike(in_file, out_file, args, replaced)
     return size

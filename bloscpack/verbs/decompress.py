@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from .. import jobs, log
 from ..commands import log_metadata
+from ..constants import MAGIC
 from ..exceptions import UsageError
 from ..options import add_files, add_npy_option
-from ..outcomes import EXIT_USAGE, Refusal
-from ..streams import STREAM, name_of_input, name_of_output, standard_input
+from ..outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..streams import (
+    STREAM,
+    descriptor_of,
+    name_of_input,
+    name_of_output,
+    standard_input,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -25,6 +31,9 @@ EXAMPLES = """examples:
   %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
   %(prog)s - - < folder.tar.blp | tar x
 """
+
+# The metadata of an array that its .npy file has.
+IN_NPY = frozenset(("dtype", "shape", "order", "container"))
 
 
 def learn(parser: Any) -> None:
@@ -60,6 +69,12 @@ def run(args: Namespace) -> int:
             jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise Refusal("--metadata-to is for one input", EXIT_USAGE)
+    if args.npy and args.metadata_to is not None:
+        raise Refusal(
+            "--npy puts the metadata of the array into the .npy file; --metadata-to "
+            "can't be given",
+            EXIT_USAGE,
+        )
     return jobs.run(todo, lambda *files: decompress(args, *files))
 
 
@@ -97,6 +112,8 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
+    if args.rm and args.metadata_to is None:
+        _check_nothing_lost(args, in_file)
     clock = Clock()
     if args.npy:
         nbytes = _decompress_npy(args, in_file, out_file)
@@ -114,7 +131,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     from ..outputs import opened_output
     from ..pretty import pretty_size
     from ..progress import shown
-    from ..steady import attempts_for, read_steadily
+    from ..steady import ATTEMPTS, read_steadily
 
     nbytes: int | None = None
 
@@ -129,7 +146,9 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
         output = opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            return unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+            found = unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+            _check_alone(in_fp, in_file, args)
+            return found
 
     if in_file == STREAM:
         metadata = read(standard_input(), lambda header: None)
@@ -137,45 +156,88 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
     streamed = out_file == STREAM or is_stream(out_file)
-    attempts = 1 if out_file == STREAM else attempts_for(out_file)
-    metadata = read_steadily(in_file, read, attempts)
+    # What a stream has been given can't be taken back.
+    metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
     if not streamed:
         tell_unpacked(in_size, out_file)
     return nbytes or 0, metadata
 
 
+def _check_alone(in_fp: Any, in_file: str, args: Namespace) -> None:
+    """Tell of a file that begins behind another one; refuse to remove both."""
+    if in_fp.read(len(MAGIC)) != MAGIC:
+        return
+    told = "behind '%s' begins another packed file, which is not read" % in_file
+    if args.rm:
+        raise Refusal(told + ": not removed", EXIT_COULD_NOT)
+    log.notice(told)
+
+
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
     """Decompress a file to an array; return the bytes of its file, 0 if not known."""
     from ..npy_io import unpack_npy_from_file
-    from ..outputs import make_alike
+    from ..outputs import sync_for
     from ..progress import shown
 
-    replaced = os.path.exists(out_file)
     with shown(in_file, None, args.progress):
         unpack_npy_from_file(
             name_of_input(in_file),
             name_of_output(out_file),
             nthreads=args.nthreads,
-            sync=True if args.rm else args.sync,
+            sync=sync_for(args),
+            preserve=args.preserve and in_file != STREAM,
         )
-    make_alike(in_file, out_file, args, replaced)
-    return os.path.getsize(out_file) if out_file != STREAM else 0
+    try:
+        return os.path.getsize(out_file) if out_file != STREAM else 0
+    except OSError:  # somebody has moved it
+        return 0
 
 
 # The metadata
 
 
-def _check_metadata_to(args: Namespace, *others: str) -> None:
+def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     """Raise unless the file for metadata is free, and neither input nor output."""
     from ..outputs import check_free
 
     name = args.metadata_to
     if name is None:
         return
-    if any(os.path.realpath(name) == os.path.realpath(other) for other in others):
+    same = os.path.realpath(name) in map(os.path.realpath, (in_file, out_file))
+    descriptor = descriptor_of(name)
+    if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
         raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
     if name != STREAM:
         check_free(name, args)
+
+
+def _check_nothing_lost(args: Namespace, in_file: str) -> None:
+    """Raise `Refusal` if there are metadata that only the input has."""
+    from ..frames import read_beginning
+    from ..ranges import Cursor
+    from ..steady import read_steadily
+
+    def read(fp: Any, check: Any) -> Any:
+        return read_beginning(Cursor(fp)).metadata
+
+    metadata = read_steadily(in_file, read)
+    if args.npy:
+        from ..arrays import is_array
+
+        # What is no array is refused later.
+        more = set(metadata) - IN_NPY if is_array(metadata) else ()
+        if more:
+            raise Refusal(
+                "'%s' has metadata that a .npy file can't have, and --rm would lose: %s"
+                % (in_file, ", ".join(sorted(more))),
+                EXIT_COULD_NOT,
+            )
+    elif metadata is not None:
+        raise Refusal(
+            "'%s' has metadata, which --rm would lose: --metadata-to FILE keeps them"
+            % in_file,
+            EXIT_COULD_NOT,
+        )
 
 
 def _keep_metadata(metadata: Any, args: Namespace) -> None:
@@ -187,10 +249,12 @@ def _keep_metadata(metadata: Any, args: Namespace) -> None:
     import json
 
     text = json.dumps(metadata, indent=1) + "\n"
-    if args.metadata_to == STREAM:
-        sys.stdout.write(text)
+    if descriptor_of(args.metadata_to) == 1:
+        log.put(text)
+        log.flush()  # before the input is removed
         return
     from ..durable import replacing
+    from ..outputs import sync_for
 
-    with replacing(args.metadata_to, args.sync) as fp:
+    with replacing(args.metadata_to, sync_for(args)) as fp:
         fp.write(text.encode("ascii"))

@@ -12,6 +12,7 @@ from .. import log
 from ..exceptions import NoMetadataFound
 from ..options import parse_json, read_metadata
 from ..outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..streams import is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def run(args: Namespace) -> None:
         raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)
     if args.compact:
         raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
+    if is_input(args.file_):
+        raise Refusal("a file to change can't be standard input", EXIT_USAGE)
     change = _update(args) if args.set_ is None else _replacement(args.set_)
     from ..append import change_metadata
     from ..plan import UNCHANGED
@@ -125,6 +128,11 @@ def _as_text(value: Any, compact: bool) -> str:
 def _replacement(name: str) -> Callable[[Any], Any]:
     """Return what replaces any metadata by those in a file."""
     new = read_metadata(name)
+    if new is None:
+        raise Refusal(
+            "metadata file '%s' is null, which counts as none; {} can be set" % name,
+            EXIT_USAGE,
+        )
     return lambda old: new
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from .. import log
 from ..display import say, say_json, shown
-from ..outcomes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..outcomes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..outputs import check_free, check_no_terminal
 from ..recover import recover
 from ..streams import STREAM, descriptor_of, name_of_output
 
@@ -65,12 +64,10 @@ def _byte(text: str) -> int:
 
 def _check_target(args: Namespace) -> None:
     """Raise `Refusal` where the new file can't go; keep messages out of it."""
-    descriptor = descriptor_of(args.target)
-    if descriptor is not None and os.isatty(descriptor) and not args.force:
-        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
-    if args.target != STREAM and os.path.exists(args.target) and not args.force:
-        raise Refusal("output file '%s' exists!" % args.target, EXIT_COULD_NOT)
-    if descriptor == 1:
+    check_no_terminal(args.target, args)
+    if args.target != STREAM:
+        check_free(args.target, args)
+    if descriptor_of(args.target) == 1:
         if args.json:
             raise Refusal(
                 "--json and the new file can't both go to standard output", EXIT_USAGE
@@ -110,7 +107,7 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
         )
     )
     for finding in recovery.report.findings:
-        if finding.severity == "error":
+        if finding.severity == "error" or finding.kind == "no-checksum":
             line("  " + shown(str(finding)))
     for loss in recovery.losses[:LOSSES_SHOWN]:
         line("  lost: %s" % loss)

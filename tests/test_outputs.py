@@ -1,0 +1,140 @@
+"""What compress and decompress remove, and where they may write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bloscpack import StorageError, pack_bytes_to_file
+from bloscpack.disk import disk
+from bloscpack.durable import replacing
+from bloscpack.inplace import claimed
+from bloscpack.outputs import check_free, remove_input, state_of, sync_for
+
+REMOVE = argparse.Namespace(rm=True, sync=None, force=False)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "input"
+    path.write_bytes(b"some bytes")
+    return str(path)
+
+
+# Removing
+
+
+def test_an_input_is_removed_if_that_is_wanted(path):
+    before = state_of(path)
+    remove_input(path, before, argparse.Namespace(rm=False))
+    assert before == state_of(path)
+    remove_input(path, before, REMOVE)
+    assert not os.path.exists(path)
+
+
+def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
+    def unlink(name, *, unlink=os.unlink):
+        with pytest.raises(StorageError, match="another writer"):
+            claimed(name).__enter__()
+        unlink(name)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    remove_input(path, state_of(path), REMOVE)
+    assert not os.path.exists(path)
+
+
+def test_an_input_that_another_writer_has_is_not_removed(path):
+    before = state_of(path)
+    with claimed(path), pytest.raises(StorageError, match="another writer"):
+        remove_input(path, before, REMOVE)
+    assert before == state_of(path)
+
+
+def append(path):
+    with open(path, "ab") as fp:
+        fp.write(b"more")
+
+
+def replace(path):
+    with replacing(path) as fp:
+        fp.write(b"some bytes")
+
+
+def lay_journal(path):
+    with open(path + ".journal", "wb") as fp:
+        fp.write(b"not what a journal is")
+
+
+@pytest.mark.parametrize("change", [append, replace, lay_journal])
+def test_an_input_that_was_changed_is_not_removed(path, change):
+    before = state_of(path)
+    change(path)
+    names = sorted(os.listdir(os.path.dirname(path)))
+    with pytest.raises(StorageError, match="was changed while it was read"):
+        remove_input(path, before, REMOVE)
+    assert names == sorted(os.listdir(os.path.dirname(path)))
+
+
+def test_what_replaces_an_input_is_synced():
+    for given in (None, True, False):
+        assert sync_for(argparse.Namespace(rm=True, sync=given)) is True
+        assert given is sync_for(argparse.Namespace(rm=False, sync=given))
+
+
+def test_metadata_are_on_the_disk_before_their_input_is_removed(
+    run, tmp_path, monkeypatch
+):
+    happened = []
+
+    def sync(fp, *, sync=disk.sync):
+        happened.append("sync " + os.path.basename(fp.name).split(".")[1])
+        sync(fp)
+
+    def unlink(name, *, unlink=os.unlink):
+        happened.append("remove " + os.path.basename(name))
+        unlink(name)
+
+    pack_bytes_to_file(b"some bytes", tmp_path / "x.blp", metadata={"a": 1})
+    monkeypatch.setattr(disk, "sync", sync)
+    monkeypatch.setattr(os, "unlink", unlink)
+    kept = tmp_path / "kept"
+    code, *_ = run("d", "--rm", "--metadata-to", kept, tmp_path / "x.blp")
+    assert 0 == code
+    assert ["sync x", "sync kept", "remove x.blp"] == happened
+    assert {"a": 1} == json.loads(kept.read_text())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_metadata_that_nobody_got_keep_their_input(tmp_path):
+    pack_bytes_to_file(b"some bytes", tmp_path / "x.blp", metadata={"a": 1})
+    command = [sys.executable, "-m", "bloscpack", "d", "--rm", "--metadata-to", "-"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*command, "x.blp"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert 1 == done.returncode
+    assert b"blpk: error: standard output: No space left on device\n" == done.stderr
+    assert ["x", "x.blp"] == sorted(os.listdir(tmp_path))
+
+
+# Writing over
+
+
+def test_what_may_be_written_to(path, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for free in (str(tmp_path / "none"), str(tmp_path / "pipe"), os.devnull):
+        check_free(free, REMOVE)
+    with pytest.raises(StorageError, match="exists!"):
+        check_free(path, REMOVE)
+    check_free(path, argparse.Namespace(force=True))
+    with pytest.raises(IsADirectoryError):
+        check_free(str(tmp_path), argparse.Namespace(force=True))
