@@ -39,8 +39,8 @@ def planned(args):
         (False, arguments("a", "b", output_dir="out")),
         (False, arguments("a", output="b")),
         (False, arguments("a", recursive=True)),
-        (False, arguments(files_from="list")),
-        (False, arguments(files_from="")),
+        (False, arguments(files_from=["list"])),
+        (False, arguments(files_from=[""])),
     ],
 )
 def test_two_names_are_input_and_output(classic, args):
@@ -107,7 +107,7 @@ def test_names_from_a_list(tmp_path, mark):
     names = [b"a b", "ä".encode(), b"-c"]
     listing = tmp_path / "list"
     listing.write_bytes(mark.join(names) + mark)
-    found = [name for name, _ in planned(arguments(files_from=str(listing)))]
+    found = [name for name, _ in planned(arguments(files_from=[str(listing)]))]
     assert [os.fsdecode(name) for name in names] == found
 
 
@@ -115,10 +115,10 @@ def test_standard_input_in_a_list(tmp_path):
     listing = tmp_path / "list"
     listing.write_bytes(b"a\n-\nb\n")
     with pytest.raises(Refusal, match="list' lists '-', which can't be") as caught:
-        planned(arguments(files_from=str(listing)))
+        planned(arguments(files_from=[str(listing)]))
     assert EXIT_USAGE == caught.value.exit_code
     listing.write_bytes(b"./-\n")
-    assert [("./-", "./-.blp")] == planned(arguments(files_from=str(listing)))
+    assert [("./-", "./-.blp")] == planned(arguments(files_from=[str(listing)]))
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_change(packed, capsys, arguments, expected):
     assert [path] == list(path.parent.iterdir())
 
 
-@pytest.mark.parametrize("value", [{"x": [1]}, [], "text", 0, False, None])
+@pytest.mark.parametrize("value", [{"x": [1]}, [], "text", 0, False])
 def test_replace(packed, tmp_path, monkeypatch, value):
     path = packed({"a": 1})
     text = json.dumps(value)
@@ -136,6 +136,14 @@ def test_replace(packed, tmp_path, monkeypatch, value):
     monkeypatch.setattr(sys, "stdin", stdin)
     blpk("--set", "-", path, sync=True)
     assert value == content(path)
+
+
+def test_null_replaces_nothing(packed, tmp_path):
+    path = packed({"a": 1})
+    (tmp_path / "new").write_text("null")
+    with pytest.raises(Refusal, match="is null, which counts as none"):
+        blpk("--set", tmp_path / "new", path)
+    assert {"a": 1} == content(path)
 
 
 def test_no_change_is_no_failure(packed, tmp_path):
