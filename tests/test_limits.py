@@ -126,7 +126,7 @@ for function in (
     lambda path: bp.unpack_bytes_from_file(path, nthreads=1),
     lambda path: bp.unpack_bytes_from_file(path, nthreads=2),
     lambda path: bp.unpack_bytes_from_bytes(path.read_bytes()),
-    lambda path: bp.unpack_file_from_file(path, path.with_suffix(".out")),
+    lambda path: bp.unpack_file_from_file(path, path.with_suffix(".out"), nthreads=1),
     bp.unpack_ndarray_from_file,
     pipe,
     added,
