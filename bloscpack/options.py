@@ -131,6 +131,14 @@ def process_metadata_args(args: Namespace) -> Any:
     return metadata
 
 
+def wanted_metadata(args: Namespace) -> Any:
+    """Return the metadata that ``-m`` names; ``--npy`` allows none."""
+    metadata = process_metadata_args(args)
+    if args.npy and metadata is not None:
+        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
+    return metadata
+
+
 def read_metadata(name: str) -> Any:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
     check_exists("metadata file", name)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+A_JOURNAL = "the journal of a change that is under way or was interrupted"
+
 
 def check_free(out_file: str, args: Namespace) -> None:
     """Raise `StorageError` if a file exists that may not be written over.
@@ -61,18 +63,27 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     log.verbose("output file is: '%s'" % out_file)
 
 
+def is_streamed(out_file: str) -> bool:
+    """Return whether an output is a stream, which keeps what it has been given."""
+    return out_file == STREAM or is_stream(out_file)
+
+
 def tell_of_journal(in_file: str) -> None:
     """Say that an input taken as it is lies half changed, if it does."""
-    if os.path.lexists(journal.name_for(in_file)):
+    if _has_journal(in_file):
         log.notice(
-            "input file '%s' has the journal of a change that is under way or was "
-            "interrupted; only both together are the file" % in_file
+            "input file '%s' has %s; only both together are the file"
+            % (in_file, A_JOURNAL)
         )
+
+
+def _has_journal(in_file: str) -> bool:
+    return os.path.lexists(journal.name_for(in_file))
 
 
 def _check_removable(in_file: str, out_file: str) -> None:
     """Raise `Refusal` where removing the input could lose it."""
-    if out_file == STREAM or is_stream(out_file):
+    if is_streamed(out_file):
         raise Refusal(
             "--rm removes nothing whose output is not in a file: '%s'" % out_file,
             EXIT_USAGE,
@@ -83,10 +94,9 @@ def _check_removable(in_file: str, out_file: str) -> None:
             % in_file,
             EXIT_USAGE,
         )
-    if os.path.lexists(journal.name_for(in_file)):
+    if _has_journal(in_file):
         raise StorageError(
-            "input '%s' has the journal of a change that is under way or was "
-            "interrupted, and can't be removed" % in_file
+            "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
         )
 
 
@@ -136,7 +146,7 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
     """
     if not args.rm or before is None:
         return
-    if not os.path.lexists(journal.name_for(in_file)):
+    if not _has_journal(in_file):
         # What another writer added after the comparison would be lost.
         with claimed(in_file, mode="rb"):
             if state_of(in_file) == before:

@@ -173,13 +173,19 @@ class Case:
         )
 
 
-def recovered(damaged, **options):
-    """Return the new file's chunks, and what was told."""
+def recovered_and_verified(damaged, **options):
+    """Return the new file, which is sound, what verifying and what recovering told."""
     out_fp = io.BytesIO()
     recovery = recover_fp(io.BytesIO(damaged), out_fp, nthreads=1, **options)
     new = out_fp.getvalue()
     report = verify_fp(io.BytesIO(new), nthreads=1)
     assert report.ok, report.findings
+    return new, report, recovery
+
+
+def recovered(damaged, **options):
+    """Return the new file's chunks, and what was told."""
+    new, report, recovery = recovered_and_verified(damaged, **options)
     assert not [f for f in report.findings if f.kind not in ("no-checksum", "typesize")]
     return [plain for _, _, plain in frames_of(new)], recovery
 

@@ -12,7 +12,14 @@ import sys
 
 import numpy
 import pytest
-from damage import Case, changed, failures, frames_of, text
+from damage import (
+    Case,
+    changed,
+    failures,
+    frames_of,
+    recovered_and_verified,
+    text,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import BLP, ShortReads, golden_files
@@ -38,11 +45,7 @@ def packed(plain=None, chunk_size=300, checksum="adler32", offsets=True, metadat
 
 def recovered(data, **kwargs):
     """Return the plain bytes and metadata that are saved, and what is told of it."""
-    out_fp = io.BytesIO()
-    recovery = recover_fp(io.BytesIO(data), out_fp, nthreads=1, **kwargs)
-    new = out_fp.getvalue()
-    report = verify_fp(io.BytesIO(new), nthreads=1)
-    assert report.ok, report.findings
+    new, report, recovery = recovered_and_verified(data, **kwargs)
     assert recovery.nchunks == report.nchunks
     plain, metadata = bp.unpack_bytes_from_bytes(new)
     assert recovery.nbytes == len(plain)

@@ -10,7 +10,7 @@ from ..options import (
     add_metadata_option,
     add_npy_option,
     blosc_args,
-    process_metadata_args,
+    wanted_metadata,
 )
 from ..outcomes import EXIT_USAGE, Refusal
 from ..streams import STREAM, check_exists, name_of_input, standard_input
@@ -42,9 +42,7 @@ def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
     original_file, new_file = process_append_args(args)
-    metadata = process_metadata_args(args)
-    if args.npy and metadata is not None:
-        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
+    metadata = wanted_metadata(args)
     if original_file == STREAM:
         raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
     check_exists("original file", original_file)

@@ -19,7 +19,7 @@ from ..options import (
     add_metadata_option,
     add_npy_option,
     blosc_args,
-    process_metadata_args,
+    wanted_metadata,
 )
 from ..outcomes import EXIT_USAGE, Refusal
 from ..streams import STREAM, descriptor_of, name_of_input, name_of_output
@@ -150,9 +150,7 @@ def run(args: Namespace) -> int:
     else:
         settings = blosc_args(args)
         todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
-    metadata = process_metadata_args(args)
-    if args.npy and metadata is not None:
-        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
+    metadata = wanted_metadata(args)
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)

@@ -126,9 +126,8 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 
 def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
     """Decompress to bytes; return how many the header tells, and the metadata."""
-    from ..durable import is_stream
     from ..file_io import tell_unpacked, unpack_fp_to_fp
-    from ..outputs import opened_output
+    from ..outputs import is_streamed, opened_output
     from ..pretty import pretty_size
     from ..progress import shown
     from ..steady import ATTEMPTS, read_steadily
@@ -155,8 +154,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
         return nbytes or 0, metadata
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
-    streamed = out_file == STREAM or is_stream(out_file)
-    # What a stream has been given can't be taken back.
+    streamed = is_streamed(out_file)
     metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
     if not streamed:
         tell_unpacked(in_size, out_file)
