@@ -1,8 +1,13 @@
 """What every test gets: a library as silent as it begins."""
 
 import pytest
+from support import heed_signals
 
 from bloscpack import cli, log
+
+
+def pytest_configure():
+    heed_signals()
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from support import heed_signals
 
 import bloscpack
 from bloscpack import cli
@@ -153,6 +154,7 @@ def forked(work, errors):
     code = 1
     try:
         os.close(read_end)
+        heed_signals()
         with open(errors, "a") as said:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)

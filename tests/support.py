@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import json
+import signal
 from pathlib import Path
 
 from golden import content
@@ -60,3 +61,14 @@ class ShortReads(io.RawIOBase):
         buffer[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
+
+
+def heed_signals() -> None:
+    """Let signals end this process, though a job in the background ignores them.
+
+    So do then the processes that it starts.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
