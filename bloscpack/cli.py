@@ -24,7 +24,7 @@ from .outcomes import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 # What these leave behind is files; all others are there for what they say.
 WRITERS = ("compress", "decompress", "append", "recover", "metadata")
@@ -52,6 +52,25 @@ def _end_in_order() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, terminate)
+
+
+def _ask_again(ignored: Any) -> None:
+    """Have a signal come once more whose exception Python could only ignore.
+
+    It ignores what is raised while an object is removed, or as an import ends.
+    """
+    error = ignored.exc_value
+    if not isinstance(error, (KeyboardInterrupt, Terminated)):
+        sys.__unraisablehook__(ignored)
+        return
+    import signal
+    from threading import Timer, get_ident
+
+    number = error.number if isinstance(error, Terminated) else signal.SIGINT
+    # By then Python has left what ignores; a daemon, for the program may have ended.
+    timer = Timer(0.01, signal.pthread_kill, (get_ident(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def process_nthread_arg(args: Namespace) -> None:
@@ -152,10 +171,13 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command; the exit code is that of SystemExit, 0 if it returns."""
     log.set_prefix(log.COMMAND)
     code = EXIT_OK
+    alone = argv is None
+    if alone and os.name == "posix":
+        sys.unraisablehook = _ask_again
     try:
         arguments = sys.argv[1:] if argv is None else argv
         if not _done_unparsed(arguments):
-            code = _run(arguments, alone=argv is None)
+            code = _run(arguments, alone=alone)
         log.flush()
     except BrokenPipeError:
         # Whoever read what was written has seen enough.

@@ -510,6 +510,49 @@ def test_terminated(folder: Path, number: signal.Signals) -> None:
     assert before == names(folder)
 
 
+# What is raised there, Python ignores, with a message.
+SIGNALLED_IN_DEL = """
+import os, time
+from bloscpack import cli
+from bloscpack.verbs import verify
+
+class Signalled:
+    def __del__(self):
+        os.kill(os.getpid(), %d)
+        time.sleep(0)
+
+def run(args):
+    Signalled()
+    time.sleep(20)
+
+verify.run = run
+cli.main()
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGINT, b"blpk: error: interrupted\n"),
+        (signal.SIGTERM, b"blpk: error: terminated\n"),
+        (signal.SIGHUP, b"blpk: error: terminated\n"),
+    ],
+)
+def test_signal_that_python_ignores(
+    folder: Path, number: signal.Signals, message: bytes
+) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_IN_DEL % number, "verify", "packed.blp"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=15,
+    )
+    assert (128 + number, message) == (answer.returncode, answer.stderr)
+
+
 @posix
 @pytest.mark.parametrize("options", [(), ("-v",)])
 def test_standard_output_is_for_data(folder: Path, options: tuple[str, ...]) -> None:
