@@ -11,6 +11,7 @@ from math import isfinite
 
 from . import log
 from .constants import SUFFIXES
+from .log import printable
 from .pretty import pretty_size, reverse_pretty
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -56,15 +57,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def shown(text: str) -> str:
-    """Return a text from a file or its name without what could move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
-
-
 def size_text(size: int, exact: bool = False) -> str:
     """Return a size in bytes as a person reads it, or exactly."""
     return str(size) if exact else str(pretty_size(size))
@@ -89,7 +81,7 @@ def array_text(array: dict[str, Any] | None) -> str:
     shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
     order = " F" if array["order"] == "F" else ""
     dtype = shorten(str(array["dtype"]), 24)
-    return shown(shorten("%s %s%s" % (dtype, shape, order), 60))
+    return printable(shorten("%s %s%s" % (dtype, shape, order), 60))
 
 
 def shorten(text: str, length: int) -> str:

@@ -69,7 +69,7 @@ def replacing(
         return
     descriptor = standard_stream(status)
     target = name if descriptor is None else os.dup(descriptor)
-    with open_stream(target) as stream:
+    with open_stream(target, name) as stream:
         yield stream
 
 
@@ -139,6 +139,22 @@ def _new_file(
         raise
 
 
+class _Named(io.FileIO):
+    """A target whose errors in writing name it, like those in opening."""
+
+    def __init__(self, target: Path | int, shown: str) -> None:
+        super().__init__(target, "w")
+        self._shown = shown
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return how many it took."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = self._shown
+            raise
+
+
 class Stream(io.BufferedWriter):
     """A target that is written from front to back, whatever it may be."""
 
@@ -147,9 +163,12 @@ class Stream(io.BufferedWriter):
         return False
 
 
-def open_stream(target: Path | int) -> Stream:
-    """Open what is there, a path or a descriptor, to write to it as it is."""
-    return Stream(io.FileIO(target, "w"))
+def open_stream(target: Path | int, shown: str) -> Stream:
+    """Open what is there, a path or a descriptor, to write to it as it is.
+
+    Errors call it `shown`.
+    """
+    return Stream(_Named(target, shown))
 
 
 def standard_stream(status: os.stat_result) -> int | None:

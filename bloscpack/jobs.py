@@ -68,7 +68,9 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     jobs = [(name, _output(name, place, args, output_name)) for name, place in found]
     _check_apart(jobs)
     if args.output_dir is not None:
-        for _, out_file in jobs:
+        for name, out_file in jobs:
+            if name != STREAM and not os.path.exists(name):
+                continue  # what is missing leaves nothing behind
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     return list(dict.fromkeys(jobs))
 

@@ -50,8 +50,12 @@ def set_prefix(prefix: str) -> None:
 
 
 def keep_out_of_output() -> None:
-    """Say everything on standard error from now on: standard output is for data."""
+    """Say everything on standard error from now on: standard output is for data.
+
+    Raises `OutputLost` if it is closed.
+    """
     global OUTPUT_IS_DATA
+    need_output()
     OUTPUT_IS_DATA = True
 
 
@@ -72,15 +76,20 @@ def need_output() -> None:
         raise OutputLost("standard output is closed")
 
 
+def lost(error: OSError) -> Exception:
+    """Return what to raise when standard output has not taken something."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    return OutputLost("standard output: %s" % error.strerror)
+
+
 def put(text: str) -> None:
     """Write text to standard output as it is; raises `OutputLost`."""
     need_output()
     try:
         sys.stdout.write(text)
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise OutputLost("standard output: %s" % error.strerror) from error
+        raise lost(error) from error
 
 
 def flush() -> None:
@@ -89,10 +98,17 @@ def flush() -> None:
         return
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise OutputLost("standard output: %s" % error.strerror) from error
+        raise lost(error) from error
+
+
+def printable(text: str) -> str:
+    """Return a text, maybe from a file or its name, that can't move the cursor."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _write(stream: object, message: str) -> None:
@@ -100,8 +116,8 @@ def _write(stream: object, message: str) -> None:
         return  # closed before the program was started
     for line in message.split("\n"):
         if line:
+            text = "%s: %s\n" % (PREFIX, printable(line))
             # A file name may hold bytes that the terminal's encoding can't show.
-            text = "%s: %s\n" % (PREFIX, line)
             encoding = getattr(stream, "encoding", None) or "utf-8"
             shown = text.encode(encoding, "backslashreplace").decode(encoding)
             if stream is sys.stdout:

@@ -18,7 +18,13 @@ from .exceptions import StorageError, UsageError
 from .inplace import claimed
 from .outcomes import EXIT_USAGE, Refusal
 from .pretty import pretty_size
-from .streams import STREAM, check_exists, descriptor_of, standard_input
+from .streams import (
+    OUTPUT_NAME,
+    STREAM,
+    check_exists,
+    descriptor_of,
+    standard_input,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -114,7 +120,7 @@ def opened_input(in_file: str) -> Iterator[Any]:
 def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
     """Open an output that appears when it is complete, like its input."""
     if out_file == STREAM:
-        with open_stream(os.dup(1)) as stream:
+        with open_stream(os.dup(1), OUTPUT_NAME) as stream:
             yield stream
         return
     status = os.fstat(in_fp.fileno())

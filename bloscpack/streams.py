@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STREAM = "-"
 INPUT_NAME = "/dev/stdin"
+OUTPUT_NAME = "/dev/stdout"
 DEVICE = "/dev/fd/%d"
 
 
@@ -71,4 +72,4 @@ def descriptor_of(out_file: str) -> int | None:
 
 def name_of_output(out_file: str) -> str:
     """Return a name that can be opened, also for standard output."""
-    return DEVICE % 1 if out_file == STREAM else out_file
+    return OUTPUT_NAME if out_file == STREAM else out_file

@@ -88,7 +88,10 @@ def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
         planned(arguments("d/a", "e/a", output_dir="out"))
     assert [] == os.listdir(tmp_path)
     planned(arguments("d/a", "e/b", output_dir="out"))
-    assert ["out"] == os.listdir(tmp_path)
+    assert [] == os.listdir(tmp_path), "for inputs that are missing"
+    (tmp_path / "a").write_bytes(b"")
+    planned(arguments("a", "e/b", output_dir="out"))
+    assert ["a", "out"] == sorted(os.listdir(tmp_path))
 
 
 def test_nothing_to_do(tmp_path, monkeypatch, capsys):

@@ -75,6 +75,11 @@ def test_what_the_terminal_can_not_show(level, monkeypatch, expected, encoding):
     assert expected == raw.getvalue()
 
 
+def test_names_that_would_move_the_cursor(level, capsys):
+    log.report("'\x1b[2J\r.blp' does not exist!")
+    assert "blpk: error: '\\x1b[2J\\r.blp' does not exist!\n" == capsys.readouterr().err
+
+
 def test_stream_without_encoding(level, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)

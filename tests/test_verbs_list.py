@@ -12,8 +12,9 @@ from verb_support import assert_help_fits, run_verb
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
 from bloscpack.description import array_of, describe
-from bloscpack.display import array_text, shown, table
+from bloscpack.display import array_text, table
 from bloscpack.headers import BloscpackHeader
+from bloscpack.log import printable
 
 PLAIN = bytes(range(256)) * 100
 CHUNK_SIZE = 10_000
@@ -138,7 +139,7 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
 
 
 def test_text_that_would_move_the_cursor():
-    assert "caf\xe9 \\x1b[2J\\n\\udc80" == shown("caf\xe9 \x1b[2J\n\udc80")
+    assert "caf\xe9 \\x1b[2J\\n\\udc80" == printable("caf\xe9 \x1b[2J\n\udc80")
 
 
 def test_table():

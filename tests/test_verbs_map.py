@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -76,6 +77,20 @@ def test_one_cell_for_each_chunk(capsys, nthreads, quick):
     legend = lines[lines.index("", 2) + 1]
     assert "ratio: █ below 1.1  ▇ 1.1  ▆ 1.5" in legend
     assert "damaged" not in legend
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+def test_pipe(folder, capsys, quick):
+    run_verb("map", *quick, "a.blp")
+    expected = capsys.readouterr().out
+    os.mkfifo("pipe")
+    data = (folder / "a.blp").read_bytes()
+    writer = threading.Thread(target=(folder / "pipe").write_bytes, args=(data,))
+    writer.start()
+    run_verb("map", *quick, "pipe")
+    writer.join()
+    assert expected == capsys.readouterr().out.replace("pipe", "a.blp")
 
 
 def test_damaged_chunks(folder, capsys):

@@ -10,7 +10,6 @@ import sys
 
 from .. import log
 from ..display import parse_size
-from ..exceptions import StorageError
 from ..outcomes import EXIT_USAGE, Refusal
 from ..ranges import write_all
 from ..reader import Reader
@@ -59,15 +58,18 @@ def run(args: Namespace) -> None:
     log.keep_out_of_output()
     bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
-    if sys.stdout is None:
-        raise StorageError("there is no standard output to write to")
     if sys.stdout.isatty() and not args.force:
         raise Refusal(
             "plain bytes are not written to a terminal; redirect them, or use --force",
             EXIT_USAGE,
         )
     sys.stdout.flush()
-    out = sys.stdout.buffer
+
+    def deliver(plain: bytes) -> None:
+        try:
+            write_all(sys.stdout.buffer, plain)
+        except OSError as error:
+            raise log.lost(error) from error
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> None:
         if not fp.seekable():
@@ -78,14 +80,10 @@ def run(args: Namespace) -> None:
         reader = Reader(fp)
         check(reader.header)
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
-        reader.deliver(
-            selected,
-            lambda plain: write_all(out, plain),
-            nthreads=args.nthreads,
-        )
+        reader.deliver(selected, deliver, nthreads=args.nthreads)
 
     read_steadily(args.file_, read, attempts=1)
-    out.flush()
+    log.flush()
 
 
 def parse_span(text: str) -> slice:

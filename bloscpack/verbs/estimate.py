@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ..abstract_io import effective_nthreads
 from ..description import describe
-from ..display import say, say_json, shown, size_text, table
+from ..display import say, say_json, size_text, table
+from ..log import printable
 from ..options import add_table_options
 from ..outcomes import for_each_file
 from ..parallel import WINDOW
@@ -90,7 +91,7 @@ def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
         size_text(values["memory_to_file"], exact),
         size_text(values["memory_to_pipe"], exact),
         size_text(values["memory_in_memory"], exact),
-        shown(values["file"]),
+        printable(values["file"]),
     )
 
 

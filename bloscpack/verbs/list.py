@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..description import describe, ratio_of
-from ..display import UNKNOWN, array_text, say, say_json, shown, size_text, table
+from ..display import UNKNOWN, array_text, say, say_json, size_text, table
+from ..log import printable
 from ..options import add_table_options
 from ..outcomes import for_each_file
 
@@ -70,7 +71,7 @@ def _row(description: dict[str, Any], exact: bool) -> tuple[str, ...]:
         str(description["nchunks"]),
         description["checksum"],
         array_text(description["array"]),
-        shown(description["file"]),
+        printable(description["file"]),
     )
 
 

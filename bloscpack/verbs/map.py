@@ -11,7 +11,8 @@ import sys
 from array import array
 
 from ..description import ratio_of
-from ..display import say, shown, size_text
+from ..display import say, size_text
+from ..log import printable
 from ..outcomes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -119,14 +120,16 @@ def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file, each checked; damage does not raise."""
     from ..abstract_io import effective_nthreads
     from ..chunks import own_settings
+    from ..durable import sized
     from ..examiner import Content
     from ..inspection import Inspection
     from ..steady import read_steadily
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
-        inspection = Inspection(Content(fp), nthreads)
-        chunks = _chunks_of(inspection)
+        with sized(fp) as (copy, _):
+            inspection = Inspection(Content(copy), nthreads)
+            chunks = _chunks_of(inspection)
         if inspection.header is not None:
             check(inspection.header)
         return chunks
@@ -159,6 +162,7 @@ def _chunks_of(inspection: Inspection) -> Chunks:
 
 def survey_quickly(path: str) -> Chunks:
     """Return all chunks of a file, by their headers; raises `FormatError`."""
+    from ..durable import sized
     from ..frames import read_beginning, skip_frames
     from ..ranges import Cursor
     from ..steady import read_steadily
@@ -166,10 +170,11 @@ def survey_quickly(path: str) -> Chunks:
     def read(
         fp: Any, check: Callable[[BloscpackHeader], None]
     ) -> list[tuple[int, int]]:
-        cursor = Cursor(fp)
-        header = read_beginning(cursor).header
-        frames = skip_frames(cursor, header)
-        sizes = [(frame.header.nbytes, frame.header.ctbytes) for frame in frames]
+        with sized(fp) as (copy, _):
+            cursor = Cursor(copy)
+            header = read_beginning(cursor).header
+            frames = skip_frames(cursor, header)
+            sizes = [(frame.header.nbytes, frame.header.ctbytes) for frame in frames]
         check(header)
         return sizes
 
@@ -248,7 +253,7 @@ def summary(chunks: Chunks, path: str) -> Iterator[str]:
     nbytes, cbytes = sum(chunks.nbytes), sum(chunks.cbytes)
     bad = sum(chunks.bad)
     yield "%s: %d chunk%s, %s in %s, ratio %.2f, %s" % (
-        shown(path),
+        printable(path),
         len(chunks),
         "s" * (len(chunks) != 1),
         size_text(nbytes),
@@ -285,7 +290,7 @@ def damage(chunks: Chunks) -> Iterator[str]:
             " and %d more places" % more if more else "",
         )
     for text in chunks.others[:OTHERS_SHOWN]:
-        yield shown(text)
+        yield printable(text)
     if len(chunks.others) > OTHERS_SHOWN:
         yield "and %d more errors" % (len(chunks.others) - OTHERS_SHOWN)
 
@@ -365,7 +370,9 @@ def draw_png(chunks: Chunks, path: str, figure: Any, out_file: str) -> None:
     axes.set_xlabel("chunks in a row, %d for each pixel" % step)
     axes.set_yticks([])
     bad = sum(chunks.bad)
-    axes.set_title("%s: %d chunks, %d damaged (red)" % (shown(path), len(chunks), bad))
+    axes.set_title(
+        "%s: %d chunks, %d damaged (red)" % (printable(path), len(chunks), bad)
+    )
     with replacing(out_file) as fp:
         figure.savefig(fp, format="png", dpi=120)
 

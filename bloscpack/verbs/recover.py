@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import log
-from ..display import say, say_json, shown
+from ..display import say, say_json
+from ..log import printable
 from ..outcomes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
 from ..recover import recover
@@ -99,16 +100,16 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
     line(
         "%s: %d of %d chunk%s saved to %s"
         % (
-            shown(args.damaged),
+            printable(args.damaged),
             recovery.nsaved,
             total,
             "s" * (total != 1),
-            shown(args.target),
+            printable(args.target),
         )
     )
     for finding in recovery.report.findings:
         if finding.severity == "error" or finding.kind == "no-checksum":
-            line("  " + shown(str(finding)))
+            line("  " + printable(str(finding)))
     for loss in recovery.losses[:LOSSES_SHOWN]:
         line("  lost: %s" % loss)
     if len(recovery.losses) > LOSSES_SHOWN:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from .. import log
 from ..chunks import own_settings
 from ..constants import MAX_TYPESIZE
-from ..display import parse_size, say, say_json, shown, size_text, table
+from ..display import parse_size, say, say_json, size_text, table
+from ..log import printable
 from ..outcomes import EXIT_USAGE, Refusal
 from ..trials import (
     DEFAULT,
@@ -134,7 +135,7 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
     """Yield the lines that say what was found."""
     sample, best, trials = search.sample, search.best, search.trials
     yield "%s: %s, of which %s were tried with %d settings in %.1f s%s" % (
-        shown(sample.path),
+        printable(sample.path),
         size_text(sample.nbytes),
         size_text(search.tried),
         len(trials),
@@ -179,7 +180,7 @@ def _row(trial: Trial, mark: str) -> tuple[str, ...]:
 def _advice(search: Search, goal: str) -> Iterator[str]:
     best, path = search.best, search.sample.path
     if search.pays:
-        yield shown(best.setting.command(path))
+        yield printable(best.setting.command(path))
         return
     highest = max(trial.ratio for trial in search.trials.values())
     yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (

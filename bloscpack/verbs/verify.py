@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..display import say, say_json, shown
+from ..display import say, say_json
+from ..log import printable
 from ..outcomes import (
     EXIT_DAMAGED,
     EXIT_OK,
@@ -70,9 +71,9 @@ def tell(report: Report) -> None:
     state = "ok (%s)" % counts
     if not report.ok:
         state = "damaged (%d of %s good)" % (report.nintact, counts)
-    say("%s: %s" % (shown(report.filename or ""), state))
+    say("%s: %s" % (printable(report.filename or ""), state))
     for finding in report.findings:
-        say("  " + shown(str(finding)))
+        say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
         say("  and %d more" % more)
