@@ -292,12 +292,7 @@ def pack(
     bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
-        log.debug(blosc_args.pformat())
-        log.debug(bloscpack_args.pformat())
-        if metadata is None:
-            log.debug("metadata_args will be silently ignored")
-        else:
-            log.debug(metadata_args.pformat())
+        _tell_settings(blosc_args, bloscpack_args, metadata, metadata_args)
     if metadata is not None:
         metadata_args.check()
     header = BloscpackHeader(
@@ -324,6 +319,20 @@ def pack(
         nthreads = share_threads(nthreads, nchunks, chunk_size)
         _compress_all(source, sink, header, blosc_args, nthreads)
     sink.finalize()
+
+
+def _tell_settings(
+    blosc_args: BloscArgs,
+    bloscpack_args: BloscpackArgs,
+    metadata: Any,
+    metadata_args: MetadataArgs,
+) -> None:
+    log.debug(blosc_args.pformat())
+    log.debug(bloscpack_args.pformat())
+    if metadata is None:
+        log.debug("metadata_args will be silently ignored")
+    else:
+        log.debug(metadata_args.pformat())
 
 
 def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
