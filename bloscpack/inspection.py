@@ -7,6 +7,7 @@ digests.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from itertools import pairwise
 
@@ -37,6 +38,17 @@ CHAINS_TRIED = 16
 BROKEN_KEPT = 1000
 
 
+def _outside(chains: list[Chain], others: list[Chain]) -> int:
+    """Return the bytes of all chains that do not lie inside of one of the others."""
+    starts = [other.start for other in others]
+    total = 0
+    for chain in chains:
+        i = bisect_right(starts, chain.start) - 1
+        if i < 0 or others[i].stop < chain.stop:
+            total += chain.stop - chain.start
+    return total
+
+
 class Inspection(Sections):
     """A file taken apart; enter `chunks.own_settings` first.
 
@@ -53,6 +65,8 @@ class Inspection(Sections):
         self.announced = self.first
         self.survey = self._search()
         self.checksum = self.survey.checksum
+        if self.header is not None:
+            self._tell_of_checksum(self.header)
         if self.unreadable is not None and not self.survey.chains:
             raise self.unreadable
         self._mend()
@@ -63,36 +77,79 @@ class Inspection(Sections):
         self.broken = self._broken()
 
     def _search(self) -> Survey:
+        """Find all chunks, with or without digests, whatever the header says."""
         header = self.header
-        if header is None:
-            return self._search_without_header()
-        checksum = header.checksum_impl
-        survey = self._survey(checksum)
-        if not survey.chains or (not checksum.size and len(survey.chains) > 1):
-            found = find_checksum(self.content, 0)
-            if found is not None and found is not checksum:
-                self.findings.add(
-                    "header",
-                    "checksum",
-                    "expected the checksum '%s', which the digests are of, found '%s'"
-                    % (found.name, checksum.name),
-                    offset=6 if header.format_version >= 2 else 4,
-                )
-                survey = self._survey(found)
-        return survey
+        stated = None if header is None else self._survey(header.checksum_impl)
+        if stated is not None and self._is_confirmed(stated):
+            return stated
+        found = find_checksum(self.content, self.base if header is None else 0)
+        with_digests = None if found is None else self._survey(found)
+        without = stated
+        if without is None or without.checksum.size:
+            without = self._survey(CHECKSUMS[0])
+        chosen = self._choose(with_digests, without)
+        if stated is None:
+            if chosen is without and not self.unchecked and not self._proven(without):
+                # There may be no checksum, or no chunk that is intact.
+                chosen.chains = []
+            return chosen
+        if chosen is without and not self._proven(without):
+            return stated
+        return chosen
 
-    def _search_without_header(self) -> Survey:
-        checksum = find_checksum(self.content, self.base)
-        survey = self._survey(checksum or CHECKSUMS[0])
-        if checksum is None and not self.unchecked:
-            # There may be no checksum, or no chunk that is intact. Where there is none,
-            # chunks touch each other or the end of the file.
-            stops = {self.content.size, *(chain.start for chain in survey.chains)}
-            touching = any(
-                len(chain) > 1 or chain.stop in stops for chain in survey.chains
+    def _is_confirmed(self, survey: Survey) -> bool:
+        """Return whether the chunks confirm the checksum that the header says."""
+        if survey.checksum.size:
+            return bool(survey.chains)
+        proven = sum(chain.stop - chain.start for chain in self._proven(survey))
+        return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
+
+    def _proven(self, survey: Survey) -> list[Chain]:
+        """Return the chains that show that there are no digests.
+
+        Their chunks touch each other, the next chain or, if none is missing, the end
+        of the file: elsewhere that may have been cut off in front of a digest.
+        """
+        chains = survey.chains
+        stops = {chain.start for chain in chains}
+        if self.header is None or self.header.nchunks in (-1, sum(map(len, chains))):
+            stops.add(self.content.size)
+        return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
+
+    def _choose(self, with_digests: Survey | None, without: Survey) -> Survey:
+        """Return the survey whose chunks are those of the file.
+
+        A packed file may be inside of another, so what lies in chunks of the other
+        survey does not count.
+        """
+        if with_digests is None:
+            return without
+        digested, bare = with_digests.chains, self._proven(without)
+        if _outside(bare, digested) > _outside(digested, bare):
+            return without
+        return with_digests
+
+    def _tell_of_checksum(self, header: BloscpackHeader) -> None:
+        found, stated = self.checksum, header.checksum_impl
+        offset = 6 if header.format_version >= 2 else 4
+        if found is not stated:
+            why = (
+                "which the digests are of" if found.size else "as there are no digests"
             )
-            survey.chains = survey.chains if touching else []
-        return survey
+            self.findings.add(
+                "header",
+                "checksum",
+                "expected the checksum '%s', %s, found '%s'"
+                % (found.name, why, stated.name),
+                offset=offset,
+            )
+        if not found.size:
+            self.findings.note(
+                "header",
+                "no-checksum",
+                "there are no digests: only what Blosc can't decompress is noticed",
+                offset=offset if header.format_version >= 2 else 0,
+            )
 
     def _survey(self, checksum: Hash) -> Survey:
         header, limit, first = self.header, None, self.first

@@ -109,13 +109,6 @@ class Sections:
     def _check_header(self, header: BloscpackHeader, prefix: bytes) -> None:
         findings = self.findings
         layout = header.format_version
-        if not header.checksum_impl.size:
-            findings.note(
-                "header",
-                "no-checksum",
-                "there are no digests: only what Blosc can't decompress is noticed",
-                offset=0 if layout < 2 else 6,
-            )
         if layout == 2:
             options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
             if options & ~OPTION_OFFSETS or reserved:

@@ -67,11 +67,16 @@ def untouched(frames, origin):
 
 
 class Case:
-    """A file with random contents, and random damage to it, both told by a number."""
+    """A file with random contents, and random damage to it, both told by a number.
 
-    def __init__(self, seed):
+    `mixed` says that packed files within may have digests where this has none, and the
+    other way round.
+    """
+
+    def __init__(self, seed, mixed=False):
         pick = random.Random(seed)
         self.seed = seed
+        self.mixed = mixed
         self.checksum = pick.choice([*CHECKSUMS_AVAIL, "adler32", "adler32", "None"])
         self.offsets = pick.random() < 0.5
         self.chunk_size = pick.choice([50, 100, 200, 300, 800])
@@ -113,12 +118,13 @@ class Case:
     def _nested(self, size, pick):
         """Return packed files one behind the other."""
         made = b""
+        checksum = self.checksum
+        if self.mixed:
+            checksum = "None" if checksum != "None" else pick.choice(CHECKSUMS_AVAIL)
+        settings = bp.BloscpackArgs(offsets=False, checksum=checksum)
         while len(made) < size:
-            made += bp.pack_bytes_to_bytes(
-                pick.randbytes(pick.randrange(1, 200)),
-                40,
-                bloscpack_args=bp.BloscpackArgs(offsets=False, checksum=self.checksum),
-            )
+            plain = pick.randbytes(pick.randrange(1, 200))
+            made += bp.pack_bytes_to_bytes(plain, 40, bloscpack_args=settings)
         return made[:size]
 
     def _hidden(self):
@@ -163,8 +169,9 @@ class Case:
         return set() if numbers and header_is_whole else {"foreign"}
 
     def __str__(self):
-        return "seed %d: %s, %s, chunks of %d bytes, offsets %s: %s" % (
+        return "seed %d%s: %s, %s, chunks of %d bytes, offsets %s: %s" % (
             self.seed,
+            ", mixed" * self.mixed,
             self.content,
             self.checksum,
             self.chunk_size,

@@ -18,7 +18,7 @@ def main(seconds=60, seed=0):
     counts = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        case = Case(seed)
+        case = Case(seed, mixed=bool(seed % 2))
         seed += 1
         counts["files"] += 1
         kind = "%s, %s" % (

@@ -338,6 +338,44 @@ def test_chunks_inside_of_chunks_are_not_taken(offsets):
             assert 1 == recovery.nlost
 
 
+# Byte 6 of the header is the number of the checksum.
+
+
+@pytest.mark.parametrize("nchunks", [1, 2, 3])
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("checksum", ["None", *CHECKSUMS])
+def test_header_says_another_checksum(checksum, offsets, nchunks):
+    plain = text(300 * nchunks)
+    data = packed(plain, 300, checksum, offsets, {"unit": "m"})
+    for number in {*range(9)} - {data[6]}:
+        damaged = data[:6] + bytes([number]) + data[7:]
+        assert not verify_fp(io.BytesIO(damaged), nthreads=1).ok
+        found, metadata, recovery = recovered(damaged)
+        assert (plain, {"unit": "m"}, 0) == (found, metadata, recovery.nlost)
+        (finding,) = (f for f in recovery.report.findings if f.severity == "error")
+        assert ("header", "checksum") == (finding.section, finding.kind)
+
+
+@pytest.mark.parametrize("chunk_size", [100, 700, 10000])
+@pytest.mark.parametrize("inner", ["None", "adler32"])
+@pytest.mark.parametrize("checksum", ["None", "adler32"])
+def test_packed_files_inside_of_one_without_header(checksum, inner, chunk_size):
+    generator = random.Random(2)
+    files = [packed(generator.randbytes(180), 60, inner) for _ in range(20)]
+    plain = b"".join(files) + b"the end"
+    data = packed(plain, chunk_size, checksum)
+    assert plain == recovered(data)[0]
+    assert plain == recovered(bytes(32) + data[32:])[0]
+
+
+def test_packed_file_behind_one_without_digests():
+    plain = random.Random(2).randbytes(500)
+    data = packed(plain, 250, "None", offsets=False) + packed()
+    report = verify_fp(io.BytesIO(data), nthreads=1)
+    assert (True, 2) == (report.ok, report.nchunks)
+    assert plain == recovered(data)[0]
+
+
 def test_chunks_inside_of_chunks_whose_header_is_lost():
     inner, data = nested()
     for i, (start, _, _) in enumerate(frames_of(data)):
@@ -374,9 +412,10 @@ def test_every_intact_chunk_is_saved(data):
     assert [] == list(failures(frames, damaged, origin, checksum))
 
 
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(300))
-def test_damaged_files_of_all_kinds(seed):
-    case = Case(seed)
+def test_damaged_files_of_all_kinds(seed, mixed):
+    case = Case(seed, mixed)
     frames = frames_of(case.whole)
     found = {*failures(frames, case.damaged, case.origin, case.checksum)}
     assert found <= case.excused(), case
@@ -396,7 +435,7 @@ def test_damaged_files_of_all_kinds(seed):
     ],
 )
 def test_damaged_files_that_mislead(seed):
-    test_damaged_files_of_all_kinds(seed)
+    test_damaged_files_of_all_kinds(seed, mixed=False)
 
 
 @pytest.mark.parametrize(

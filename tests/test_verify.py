@@ -234,8 +234,9 @@ def harmless(data, position, bit):
 @pytest.mark.parametrize("metadata", [None, {"a": [1, 2, 3], "b": "cc"}])
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("checksum", ["adler32", "crc32", "sha512"])
-def test_every_bit(checksum, offsets, metadata):
-    data = packed(text(200), 120, checksum, offsets, metadata)
+@pytest.mark.parametrize("nchunks", [1, 2])
+def test_every_bit(nchunks, checksum, offsets, metadata):
+    data = packed(text(100 * nchunks), 120, checksum, offsets, metadata)
     assert report_on(data).ok
     silent, noted = [], set()
     for position in range(len(data)):
@@ -248,7 +249,7 @@ def test_every_bit(checksum, offsets, metadata):
             elif report.ok:
                 noted.update(kinds(report, "note"))
     assert [] == [place for place in silent if not harmless(data, *place)]
-    assert noted <= {"typesize", "room"}
+    assert noted <= {"typesize", "room", "size"}
 
 
 def test_every_bit_in_front_of_the_content_without_checksum():
@@ -427,7 +428,8 @@ def test_nothing_but_beginnings_of_chunks():
     head = headers.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
     data = packed(offsets=False)[:32] + head * 50_000
     report = report_on(data, nthreads=1)
-    assert 0 == report.nintact
+    # Each is a copy of what follows, as long as nobody asks for digests.
+    assert 50_000 > 100 * report.nintact
     assert "search" in kinds(report)
 
 
