@@ -93,7 +93,7 @@ class Inspection(Sections):
                 # There may be no checksum, or no chunk that is intact.
                 chosen.chains = []
             return chosen
-        if chosen is without and not self._proven(without):
+        if chosen is without and not self._is_complete(without):
             return stated
         return chosen
 
@@ -103,6 +103,22 @@ class Inspection(Sections):
             return bool(survey.chains)
         proven = sum(chain.stop - chain.start for chain in self._proven(survey))
         return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
+
+    def _is_complete(self, survey: Survey) -> bool:
+        """Return whether the chunks are all that the header says, where it says so.
+
+        Where digests are announced and none is right, nothing less tells that there are
+        none: some missing bytes can make two chunks touch.
+        """
+        if len(survey.chains) != 1 or self.header is None:
+            return False
+        (chain,) = survey.chains
+        expected = self.header.nchunks
+        return (
+            chain.start == self.first
+            and expected in (-1, len(chain))
+            and self._is_whole(chain)
+        )
 
     def _proven(self, survey: Survey) -> list[Chain]:
         """Return the chains that show that there are no digests.

@@ -151,13 +151,19 @@ class Case:
         Without digests, packed files within chunks that are damaged unnoticed take in
         what follows. With them, chunks of such a file can be told from those around
         them only by their size, which is known by an intact chunk or the header. One
-        at the end may be the last chunk, whose size only the header tells.
+        at the end may be the last chunk, whose size only the header tells. Where there
+        is but one chunk, and as many bytes are missing as a digest has, it may have had
+        none.
         """
         header_is_whole = [*range(32)] == self.origin[:32]
         if not header_is_whole and not untouched(frames_of(self.whole), self.origin):
             return {"foreign"}
         if self.checksum == "None" and not header_is_whole:
             return {"nothing", *self._hidden()}
+        missing = len(self.whole) - len(self.damaged)
+        only_one = len(frames_of(self.whole)) == 1
+        if only_one and missing == CHECKSUMS_LOOKUP[self.checksum].size:
+            return {"foreign"}
         if self.content != "packed":
             return set()
         if self.checksum == "None":
