@@ -105,7 +105,7 @@ class Inspection(Sections):
         return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
 
     def _is_complete(self, survey: Survey) -> bool:
-        """Return whether the chunks are all that the header says, where it says so.
+        """Return whether the chunks are all that the header says, and nothing else.
 
         Where digests are announced and none is right, nothing less tells that there are
         none: some missing bytes can make two chunks touch.
@@ -117,7 +117,7 @@ class Inspection(Sections):
         return (
             chain.start == self.first
             and expected in (-1, len(chain))
-            and self._is_whole(chain)
+            and chain.stop == self.content.size
         )
 
     def _proven(self, survey: Survey) -> list[Chain]:
