@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+import sys
 
 import numpy
 
@@ -43,9 +44,9 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 MAX_NESTING = 64
-# What NumPy can have, on any platform.
-MAX_NDIM = 64
-MAX_NBYTES = 2**63 - 1
+# What this NumPy can have. Before 2.0 it said how many axes that are.
+MAX_NDIM: int = getattr(numpy, "MAXDIMS", 64)
+MAX_NBYTES = sys.maxsize
 
 
 # dtype ↔ metadata
@@ -250,13 +251,7 @@ class Description:
                 section="metadata",
             )
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if self.nbytes > MAX_NBYTES:
-            # Not shown: Python refuses to write numbers of thousands of digits.
-            raise FormatError(
-                "an array of shape %.200s and dtype '%.200s' is larger than any memory"
-                % (self.shape, self.dtype),
-                section="metadata",
-            )
+        self._check_possible()
 
     @staticmethod
     def _decode_shape(stored: Any) -> tuple[int, ...]:
@@ -272,6 +267,21 @@ class Description:
             )
         return tuple(shape)
 
+    def _check_possible(self) -> None:
+        """Raise `FormatError` for what NumPy refuses, without asking it for memory."""
+        # Also an array without items is refused if its other axes would be too long.
+        if math.prod(n or 1 for n in self.shape) * self.dtype.itemsize <= MAX_NBYTES:
+            return
+        why = "is larger than any memory"
+        if not self.nbytes:
+            why = "can't be made: NumPy has no axes of that length, even without items"
+        # The size is not shown: Python refuses to write numbers of thousands of digits.
+        raise FormatError(
+            "an array of shape %.200s and dtype '%.200s' %s"
+            % (self.shape, self.dtype, why),
+            section="metadata",
+        )
+
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `FormatError` unless the chunks hold `nbytes`, as the array does."""
         if nbytes != self.nbytes:
@@ -284,11 +294,8 @@ class Description:
     def allocate(self) -> Array:
         """Return a new array; its items have any value."""
         try:
-            array = numpy.empty(self.shape, dtype=self.dtype, order=self.order)
-            if array.nbytes != self.nbytes:
-                # NumPy gives texts of no bytes one, which no chunk will fill.
-                array = numpy.zeros(self.shape, dtype=self.dtype, order=self.order)
-            return array
+            # Not `numpy.empty`, which makes texts of no bytes one character long.
+            return numpy.ndarray(self.shape, dtype=self.dtype, order=self.order)
         except (MemoryError, ValueError, OverflowError) as error:
             raise FormatError(
                 "an array of shape %s and dtype '%s' can't be made: %s"

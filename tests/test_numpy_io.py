@@ -186,6 +186,20 @@ def test_zero_item_size(dtype, shape):
     assert (array.shape, array.dtype) == (found.shape, found.dtype)
 
 
+NO_BYTES = ["V0", "S0", "U0", ">U0", [], [("a", "S0"), ("b", "V0")], [("a", "U0")]]
+
+
+@pytest.mark.parametrize("dtype", NO_BYTES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3)])
+def test_items_of_no_bytes_stay_so(dtype, shape):
+    # `numpy.zeros` would make texts one character long.
+    array = np.ndarray(shape, dtype)
+    assert 0 == array.itemsize
+    same_array(array, unpack(pack(array)))
+    fortran = np.ndarray(shape, dtype, order="F")
+    same_array(fortran, unpack(pack(fortran)))
+
+
 # Round trips: layouts
 
 BASE = np.arange(2 * 3 * 4 * 5, dtype="<f8").reshape(2, 3, 4, 5)
@@ -817,4 +831,50 @@ def test_texts_of_no_bytes_show_no_memory(dtype):
     metadata = {"dtype": dtype, "shape": [50], "order": "C", "container": "numpy"}
     packed = bloscpack.pack_bytes_to_bytes(b"", metadata=metadata)
     array = bloscpack.unpack_ndarray_from_bytes(packed)
-    assert not any(array.tobytes())
+    assert b"" == array.tobytes()
+    assert np.dtype(dtype.strip("'")) == array.dtype
+
+
+@pytest.mark.parametrize("dtype", ["|S0", "<U0", "|V0", [["a", "|S0"]]], ids=str)
+@pytest.mark.parametrize("count", [2_000_000_000, 2**63 - 1])
+def test_many_items_of_no_bytes_cost_no_memory(dtype, count):
+    packed = stored(dtype, shape=[count], nbytes=0)
+    array = unpack(packed, limits=bloscpack.Limits(nbytes=1000))
+    assert (0, (count,)) == (array.nbytes, array.shape)
+    assert b"" == array.tobytes()
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("dtype", ["|u1", "<i4", "|S3", "|S0", [["a", "<f8"]]], ids=str)
+@pytest.mark.parametrize("length", [2**31, 2**60, 2**61, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("others", [[], [1], [2], [0], [2**31]], ids=str)
+def test_arrays_without_items_are_refused_where_numpy_does(
+    others, length, dtype, order
+):
+    shape = [0, length, *others]
+    packed = stored(dtype, shape=shape, order=order, nbytes=0)
+    try:
+        expected = np.ndarray(shape, decode_dtype(dtype), order=order)
+    except ValueError:
+        expected = None
+    if expected is not None:
+        same_array(expected, unpack(packed))
+        return
+    with pytest.raises(FormatError, match="can't be made") as caught:
+        unpack(packed)
+    assert "metadata" == caught.value.section
+
+
+@pytest.mark.parametrize("dtype", ["|u1", "|S0"])
+def test_as_many_axes_as_numpy_has(dtype):
+    most = 64
+    try:
+        np.ndarray((0,) * most, dtype)
+    except ValueError:  # NumPy 1
+        most = 32
+    same_array(
+        np.ndarray((0,) * most, dtype),
+        unpack(stored(dtype, shape=[0] * most, nbytes=0)),
+    )
+    with pytest.raises(FormatError, match="expected a shape"):
+        unpack(stored(dtype, shape=[0] * (most + 1), nbytes=0))

@@ -155,6 +155,49 @@ def test_rows_that_can_not_be_read(message, array, rows):
         reader.select_rows(rows)
 
 
+def described(dtype, shape, order="C"):
+    """Return a file with the metadata of an array and no plain bytes."""
+    metadata = {"dtype": dtype, "shape": shape, "order": order, "container": "numpy"}
+    return bloscpack.pack_bytes_to_bytes(b"", metadata=metadata)
+
+
+ROWS = [slice(None), slice(0), slice(1, 2), slice(0, 1), slice(None, None, 2)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [0, 2**62],
+        [2**62, 2**62, 0],
+        [2**63 - 1, 0],
+        [0, 2**40, 2**40, 2**40],
+        [0] * 65,
+    ],
+    ids=["2", "rows", "rows of nothing", "4", "65"],
+)
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+def test_rows_of_an_array_that_can_not_be_made(rows, shape):
+    data = described("'<i4'", shape)
+    with pytest.raises(FormatError) as whole:
+        bloscpack.unpack_ndarray_from_bytes(data)
+    with pytest.raises(FormatError) as part:
+        Reader(io.BytesIO(data)).read_rows(rows)
+    assert str(whole.value) == str(part.value)
+    assert "metadata" == part.value.section
+
+
+@pytest.mark.parametrize("dtype", ["'|S0'", "'<U0'", "'|V0'", "[('a', '|S0')]", "[]"])
+@pytest.mark.parametrize("shape", [[3], [0], [2, 3], [2**63 - 1], [5, 0]], ids=str)
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+def test_rows_of_no_bytes(rows, shape, dtype):
+    data = described(dtype, shape)
+    expected = bloscpack.unpack_ndarray_from_bytes(data)[rows]
+    found = Reader(io.BytesIO(data)).read_rows(rows)
+    assert (expected.shape, expected.dtype) == (found.shape, found.dtype)
+    assert 0 == found.itemsize
+    assert b"" == found.tobytes()
+
+
 def test_rows_of_no_array():
     with pytest.raises(FormatError, match="metadata of an array"):
         Reader(io.BytesIO(packed())).read_rows(slice(1))

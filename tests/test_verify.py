@@ -372,6 +372,35 @@ def test_span_of_an_array_in_fortran_order():
     assert finding.rows is None
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        ("'<i4'", [0, 2**62]),
+        ("'<i4'", [2**62, 2**62, 0]),
+        ("'<i4'", [2**63 - 1, 0]),
+        ("'<i4'", [0, 2**40, 2**40, 2**40]),
+        ("'|u1'", [0, 2**63 - 1]),
+        ("'|u1'", [0, 2**63 - 1, 2]),
+        ("'|S0'", [2**63 - 1]),
+        ("'<U0'", [2**62, 2]),
+        ("'|V0'", [0, 2**62]),
+        ("'|u1'", [0] * 64),
+        ("'|u1'", [0] * 65),
+    ],
+    ids=str,
+)
+def test_array_without_bytes_is_sound_where_it_can_be_read(dtype, shape):
+    metadata = {"dtype": dtype, "shape": shape, "order": "C", "container": "numpy"}
+    data = bp.pack_bytes_to_bytes(b"", metadata=metadata)
+    try:
+        bp.unpack_ndarray_from_bytes(data)
+        expected = []
+    except bp.FormatError as error:
+        expected = [("metadata", "array", error.message)]
+    findings = report_on(data).findings
+    assert expected == [(f.section, f.kind, f.message) for f in findings]
+
+
 def test_array_of_another_size():
     data = packed(
         bytes(1000),
