@@ -30,7 +30,7 @@ from .exceptions import (
     UsageTypeError,
 )
 from .frames import read_beginning, walk_chunks
-from .inplace import Borrowed, Claim, claimed
+from .inplace import Claim, borrowed, claimed
 from .parallel import for_each
 from .plan import UNCHANGED as UNCHANGED
 from .plan import new_section, plan_append
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from .frames import Beginning
     from .headers import BloscpackHeader
-    from .inplace import Change
+    from .inplace import Borrowed, Change
     from .plan import Plan
     from .ranges import Path
 
@@ -73,8 +73,8 @@ def append_fp(
     not fit the array, or another file lies behind this one, `StorageError` if the
     new content is too short.
     """
-    target = Borrowed(original_fp)
-    return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
+    with borrowed(original_fp) as target:
+        return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
 
 
 def _append(
@@ -85,6 +85,8 @@ def _append(
     metadata: Any,
     nthreads: int | None,
 ) -> int:
+    if new_size < 0:
+        raise UsageError("the number of bytes to append can't be '%d'" % new_size)
     original_fp = target.fp
     original_fp.seek(0)
     cursor = Cursor(original_fp)
@@ -101,8 +103,11 @@ def _append(
     behind = _bytes_behind(original_fp, ends[-1]) if new_size else 0
     kept = _read_last_chunk(original_fp, header, ends) if header.nchunks else b""
     encoded = plan.header.encode()
-    extents = plan.extents(original_fp.seek(0, os.SEEK_END))
-    with target.change(extents, encoded, (ends[0], plan.write_at)) as change:
+    size = original_fp.seek(0, os.SEEK_END)
+    unchanged = ends[0], plan.write_at if new_size else size
+    new_head = encoded + (plan.section or b"")
+    _tell_dropped(target, behind)
+    with target.change(plan.extents(size), new_head, unchanged) as change:
         if plan.section is not None:
             change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
         if new_size:
@@ -110,12 +115,12 @@ def _append(
                 change, plan, kept, new_content_fp, args, nthreads
             )
             log.debug("raw_bloscpack_header: %r", encoded)
-            change.overwrite(0, encoded)
             log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             table = offset_table.encode(offsets[header.nchunks :])
             change.overwrite(plan.table_at, table)
+            # Last: with the new header the file is whole.
+            change.overwrite(0, encoded)
     original_fp.seek(0, os.SEEK_END)
-    _tell_dropped(target, behind)
     return plan.nchunks_new
 
 
@@ -138,7 +143,7 @@ def _tell_dropped(target: Borrowed | Claim, nbytes: int) -> None:
     if nbytes:
         name = "'%s': " % os.fsdecode(target.path) if isinstance(target, Claim) else ""
         log.notice(
-            "%sdropped '%d' bytes behind the last chunk, which belonged to none"
+            "%sdropping '%d' bytes behind the last chunk, which belong to none"
             % (name, nbytes)
         )
 
@@ -255,7 +260,8 @@ def rewrite_metadata_fp(fp: Any, metadata: Any) -> None:
     `NoChangeInMetadata` or `MetadataSectionTooSmall`, and `FormatError` for a new
     shape of an array that is not that of its data.
     """
-    _rewrite_metadata(Borrowed(fp), metadata)
+    with borrowed(fp) as target:
+        _rewrite_metadata(target, metadata)
 
 
 def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
@@ -297,8 +303,8 @@ def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
     unchanged = section_end, target.fp.seek(0, os.SEEK_END)
-    head = beginning.header.encode()
-    with target.change([(0, section_end)], head, unchanged) as change:
+    new_head = beginning.header.encode() + section
+    with target.change([(0, section_end)], new_head, unchanged) as change:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 
 
@@ -349,13 +355,12 @@ def append_from(
     with named(orig_file), claimed(orig_file, sync) as claim:
         if accept is not None:
             accept(_read_beginning(claim).metadata)
-        old_size = os.fstat(claim.fp.fileno()).st_size
+        old_size = claim.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
         _append(claim, new_content_fp, new_size, blosc_args, metadata, nthreads)
-        now = os.fstat(claim.fp.fileno()).st_size
-    log.verbose("orig file size after append: %s" % double_pretty_size(now))
-    ratio = (now - old_size) / max(new_size, 1)
+    log.verbose("orig file size after append: %s" % double_pretty_size(claim.size))
+    ratio = (claim.size - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
 
 

@@ -77,6 +77,14 @@ class Disk:
         """Give a file another name, in place of the file that has it."""
         os.replace(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name, which must be free."""
+        os.link(old, new)
+
+    def has_one_name(self, fp: Any) -> bool:
+        """Return whether a file has no hard links beside its name."""
+        return os.fstat(fp.fileno()).st_nlink <= 1
+
     def remove(self, name: str) -> None:
         """Remove a file."""
         os.unlink(name)

@@ -7,14 +7,15 @@ change it meanwhile. An old file is only given up for one that is safely on the 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 from contextlib import contextmanager, nullcontext, suppress
 
-from . import journal, log
+from . import journal
 from .disk import disk
-from .exceptions import UsageError
+from .exceptions import StorageError, UsageError
 from .inplace import NO_ROOM, claimed, take_over
 from .ranges import bytes_left
 
@@ -39,6 +40,17 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
         )
 
 
+# What systems say where a file can't have two names.
+NO_LINKS = (
+    errno.EPERM,
+    errno.EACCES,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EMLINK,
+)
+
+
 @contextmanager
 def replacing(
     path: Path, sync: bool | None = None, like: os.stat_result | None = None
@@ -55,14 +67,24 @@ def replacing(
     name = os.fsdecode(path)
     if not os.path.exists(name):
         _check_new(name)
-        _forget_journal(name)
+        _check_no_journal(name)
         with _new_file(name, None, bool(sync), like) as fp:
             yield fp
         return
+    if journal.is_one(name):
+        raise StorageError(
+            "'%s' is the journal of a file, which would be lost with it" % name
+        )
     status = os.stat(name)
     if not is_stream(name):
         # What can't be read, nobody can append to.
         readable = os.access(name, os.R_OK)
+        if not readable and os.path.lexists(journal.name_for(name)):
+            raise StorageError(
+                errno.EACCES,
+                "it has a journal, and can't be read to be put right",
+                name,
+            )
         claim = claimed(name, mode="rb") if readable else nullcontext()
         with claim, _new_file(name, status, sync is not False, like) as fp:
             yield fp
@@ -84,12 +106,17 @@ def _check_new(name: str) -> None:
         os.stat(name)
 
 
-def _forget_journal(name: str) -> None:
-    """Remove the journal of a file that is gone: a new one must not be taken for it."""
+def _check_no_journal(name: str) -> None:
+    """Raise `StorageError` if there is the journal of a file that had the name.
+
+    It may only have been moved, and a new file must not be taken for it.
+    """
     journal_name = journal.name_for(name)
     if journal.load(journal_name) is not None:
-        disk.remove(journal_name)
-        log.notice("'%s': removed, the file that it belonged to is gone" % journal_name)
+        raise StorageError(
+            "'%s' belongs to a file that had the name '%s': move it to where that is "
+            "now, or remove it if that is gone" % (journal_name, name)
+        )
 
 
 def is_stream(path: Path) -> bool:
@@ -128,15 +155,36 @@ def _new_file(
                 os.utime(temporary, ns=(like.st_atime_ns, like.st_mtime_ns))
             if sync:
                 disk.sync(fp)
-        disk.rename(temporary, target)
+        if replaced is None:
+            _give_free_name(temporary, target)
+        else:
+            disk.rename(temporary, target)
         if sync:
             disk.sync_folder(target)
     except BaseException as error:
         with suppress(FileNotFoundError):  # Ctrl-C just after it was renamed
             disk.remove(temporary)
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            error.filename = name
+        if isinstance(error, OSError) and (
+            error.errno in NO_ROOM or error.filename == temporary
+        ):
+            error.filename, error.filename2 = name, None
         raise
+
+
+def _give_free_name(temporary: str, target: str) -> None:
+    """Rename a new file; raises `StorageError` if somebody has taken the name."""
+    try:
+        disk.link(temporary, target)
+    except FileExistsError as error:
+        raise StorageError(
+            errno.EEXIST, "another program has made this file meanwhile", target
+        ) from error
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        disk.rename(temporary, target)
+    else:
+        disk.remove(temporary)
 
 
 class _Named(io.FileIO):

@@ -52,6 +52,7 @@ from .ranges import (
     bytes_left,
     read_up_to,
     write_all,
+    writes_at_end,
 )
 from .steady import attempts_for, read_steadily
 
@@ -145,7 +146,7 @@ class CompressedFPSink(CompressedSink):
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
-        # The table is written last: where nothing can be sought there is none.
+        # The table is written last: where that can't be, there is none.
         if bloscpack_header.offsets and not _is_seekable(self.output_fp):
             bloscpack_header.offsets = False
             bloscpack_header.max_app_chunks = 0
@@ -260,8 +261,9 @@ class CompressedFPSink(CompressedSink):
 
 
 def _is_seekable(fp: Any) -> bool:
+    """Return whether what has been written can be written over."""
     try:
-        return bool(fp.seekable())
+        return bool(fp.seekable()) and not writes_at_end(fp)
     except AttributeError:
         return hasattr(fp, "seek")
 

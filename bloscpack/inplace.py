@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 
 from . import journal, log
 from .disk import disk
-from .exceptions import StorageError
-from .ranges import write_all
+from .exceptions import StorageError, UsageError
+from .ranges import write_all, writes_at_end
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,10 +36,15 @@ class Change:
     """What a block does to a file object: it stays if the block ends well.
 
     All of it goes through `overwrite` and `truncate`. `extents` are the (start, stop)
-    that they may write over; what lies behind the old end is free.
+    that they may write over; what lies behind the old end is free. Raises `UsageError`
+    for a file that can only be added to.
     """
 
     def __init__(self, fp: Any, extents: Iterable[Extent]) -> None:
+        if writes_at_end(fp):
+            raise UsageError(
+                "a file that is opened with 'a' can't be changed: expected 'r+b'"
+            )
         self._fp = fp
         # What a buffer could not write it would write later, over what was put back.
         self._raw = fp.raw if isinstance(fp, io.BufferedRandom) else fp
@@ -76,18 +81,41 @@ class Change:
             self._fp.seek(0, os.SEEK_END)
 
     def _keep(self) -> None:
+        """Keep what is going to be written over."""
+        raise NotImplementedError
+
+    def _commit(self) -> None:
+        """Let the change stay."""
+        raise NotImplementedError
+
+    def _put_back(self) -> None:
+        """Undo the change, or what has been done of it."""
+        raise NotImplementedError
+
+
+class BorrowedChange(Change):
+    """A change to a file object, whose old bytes are kept in memory."""
+
+    def __init__(self, target: Borrowed, extents: Iterable[Extent]) -> None:
+        super().__init__(target.fp, extents)
+        self._target = target
+
+    def _keep(self) -> None:
         self._kept = []
         for start, stop in self._extents:
             for piece in journal.read_pieces(self._raw, start, stop):
                 self._kept.append((start, piece))
                 start += len(piece)
+        self._target.changing = self
 
     def _commit(self) -> None:
         self._raw.flush()
+        self._target.changing = None
 
     def _put_back(self) -> None:
         put_back(self._raw, self._length, self._kept)
         self._raw.flush()
+        self._target.changing = None
 
 
 def put_back(raw: Any, length: int, pieces: Iterable[tuple[int, Buffer]]) -> None:
@@ -160,6 +188,9 @@ class JournaledChange(Change):
 
     def _keep(self) -> None:
         claim = self._claim
+        if claim.sync:
+            # A journal that outlives bytes which were never on the disk fits nothing.
+            disk.sync(self._raw)
         try:
             with disk.create(claim.journal_name, 0o600) as fp:
                 take_over(claim.journal_name, os.fstat(self._raw.fileno()))
@@ -183,10 +214,56 @@ class JournaledChange(Change):
         _mark_changed(self._raw, self._claim.mtime)
         if self._claim.sync:
             disk.sync(self._raw)
+        self._claim.size = os.fstat(self._raw.fileno()).st_size
         self._claim.drop_journal()
 
     def _put_back(self) -> None:
         self._claim.roll_back()
+
+
+class CopiedChange(Change):
+    """A change to a copy, which then takes the place of the file.
+
+    For where nothing stays that a journal could know the file by.
+    """
+
+    def __init__(self, claim: Claim, extents: Iterable[Extent]) -> None:
+        super().__init__(claim.fp, extents)
+        self._claim = claim
+        self._target = os.path.realpath(os.fsdecode(claim.path))
+
+    def _keep(self) -> None:
+        old = self._raw
+        try:
+            self._claim.temporary, self._raw = disk.create_beside(self._target, 0o600)
+        except OSError as error:
+            error.filename = os.fsdecode(self._claim.path)
+            raise
+        try:
+            for piece in journal.read_pieces(old, 0, self._length):
+                self._raw.write(piece)
+        except BaseException:
+            self._put_back()
+            raise
+
+    def _commit(self) -> None:
+        temporary = self._claim.temporary
+        assert temporary is not None
+        self._raw.flush()
+        take_over(temporary, os.fstat(self._fp.fileno()))
+        if self._claim.sync:
+            disk.sync(self._raw)
+        self._claim.size = os.fstat(self._raw.fileno()).st_size
+        self._raw.close()
+        disk.rename(temporary, self._target)
+        self._claim.temporary = None
+        if self._claim.sync:
+            disk.sync_folder(self._target)
+
+    def _put_back(self) -> None:
+        with suppress(OSError):  # what a full disk has not taken
+            self._raw.close()
+        self._claim.drop_temporary()
 
 
 class Claim:
@@ -198,13 +275,22 @@ class Claim:
         self.sync = sync
         #: Whether there is a journal of this writer.
         self.changing = False
+        #: What a change is made in that is no change of the file itself.
+        self.temporary: str | None = None
         self.journal_name = journal.name_for(os.fsdecode(path))
-        self.mtime = os.fstat(fp.fileno()).st_mtime_ns
+        status = os.fstat(fp.fileno())
+        self.mtime = status.st_mtime_ns
+        #: Of the file, in bytes, after what has been committed so far.
+        self.size = status.st_size
 
     def change(
         self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
     ) -> Change:
-        """Return the change, to be entered, of `JournaledChange`."""
+        """Return the change, to be entered, of `JournaledChange`, or one to a copy."""
+        start, stop = unchanged
+        # A hard link must go on to mean the same file.
+        if start == stop and disk.has_one_name(self.fp):
+            return CopiedChange(self, extents)
         return JournaledChange(self, extents, new_head, unchanged)
 
     def roll_back(self) -> bool:
@@ -217,11 +303,19 @@ class Claim:
             return False
         raw = getattr(self.fp, "raw", self.fp)
         kept.check_belongs_to(raw)
-        put_back(raw, kept.length, kept.pieces)
+        put_back(raw, kept.length, kept.pieces())
         _mark_changed(raw, self.mtime)
         disk.sync(raw)  # always: the journal is the only copy
+        self.size = kept.length
         self.drop_journal()
         return True
+
+    def drop_temporary(self) -> None:
+        """Remove the copy of a change that was not completed."""
+        if self.temporary is not None:
+            with suppress(FileNotFoundError):
+                disk.remove(self.temporary)
+            self.temporary = None
 
     def drop_journal(self) -> None:
         """Remove the journal: from here on the file is what it is."""
@@ -236,12 +330,27 @@ class Borrowed:
 
     def __init__(self, fp: Any) -> None:
         self.fp = fp
+        #: The change that is under way.
+        self.changing: Change | None = None
 
     def change(
         self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
     ) -> Change:
         """Return the change, to be entered."""
-        return Change(self.fp, extents)
+        return BorrowedChange(self, extents)
+
+
+@contextmanager
+def borrowed(fp: Any) -> Iterator[Borrowed]:
+    """Let a file object be changed; when the block raises it is what it was before."""
+    target = Borrowed(fp)
+    try:
+        yield target
+    except BaseException:
+        # Ctrl-C just before or after a change.
+        if target.changing is not None:
+            target.changing._put_back()
+        raise
 
 
 @contextmanager
@@ -264,8 +373,9 @@ def claimed(path: Path, sync: bool = True, mode: str = "r+b") -> Iterator[Claim]
         except BaseException as error:
             # Ctrl-C just before or after a change. What can't be put back stays for
             # the next writer.
-            if claim.changing:
-                with suppress(OSError):
+            with suppress(OSError):
+                claim.drop_temporary()
+                if claim.changing:
                     claim.roll_back()
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 error.filename = error.filename or os.fsdecode(path)
@@ -277,8 +387,7 @@ def _open_locked(path: Path, mode: str) -> Iterator[Any]:
     journal_name = journal.name_for(os.fsdecode(path))
     while True:
         interrupted = os.path.lexists(journal_name)
-        with disk.open(path, "r+b" if interrupted else mode) as fp:
-            _lock(fp, path)
+        with disk.open(path, "r+b" if interrupted else mode) as fp, _locked(fp, path):
             # Whoever had the lock may have put another file in its place, or died.
             same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
             if same and interrupted == os.path.lexists(journal_name):
@@ -286,8 +395,17 @@ def _open_locked(path: Path, mode: str) -> Iterator[Any]:
                 return
 
 
+@contextmanager
+def _locked(fp: Any, path: Path) -> Iterator[None]:
+    _lock(fp, path)
+    try:
+        yield
+    finally:
+        _unlock(fp)
+
+
 def _lock(fp: Any, path: Path) -> None:
-    """Claim a file until it is closed, where the system and its disk can do that."""
+    """Claim a file, where the system and its disk can do that."""
     try:
         import fcntl
     except ImportError:
@@ -299,3 +417,11 @@ def _lock(fp: Any, path: Path) -> None:
             raise StorageError(
                 errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
             ) from error
+
+
+def _unlock(fp: Any) -> None:
+    """Give the claim up: closing leaves it to a process that was forked meanwhile."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(fp.fileno(), fcntl.LOCK_UN)

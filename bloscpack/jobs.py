@@ -147,12 +147,7 @@ def _is_wanted(path: str, args: Namespace) -> bool:
 
 def _is_left_over(path: str) -> bool:
     """Return whether a file is what an interrupted command has left behind."""
-    if LEFT_OVER.fullmatch(os.path.basename(path)):
-        return True
-    if not path.endswith(journal.SUFFIX):
-        return False
-    with open(path, "rb") as fp:
-        return fp.read(len(journal.MAGIC)) == journal.MAGIC
+    return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_one(path)
 
 
 def _output(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from . import journal, log
+from .disk import disk
 from .durable import check_distinct, is_stream, open_stream, replacing
 from .exceptions import StorageError, UsageError
 from .inplace import claimed
@@ -100,6 +101,10 @@ def _check_removable(in_file: str, out_file: str) -> None:
             % in_file,
             EXIT_USAGE,
         )
+    if journal.is_one(in_file):
+        raise Refusal(
+            "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
+        )
     if _has_journal(in_file):
         raise StorageError(
             "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
@@ -156,7 +161,7 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
         # What another writer added after the comparison would be lost.
         with claimed(in_file, mode="rb"):
             if state_of(in_file) == before:
-                os.unlink(in_file)
+                disk.remove(in_file)
                 return
     raise StorageError(
         "input '%s' was changed while it was read, and is not removed" % in_file

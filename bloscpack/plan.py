@@ -55,6 +55,8 @@ class Plan:
     def extents(self, file_size: int) -> list[tuple[int, int]]:
         """Return (start, stop) of all that may be written over, the header first."""
         head = BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
+        if not any(self.sizes):
+            return [(0, head)]
         table_end = self.table_at + OFFSET_LENGTH * self.nchunks_new
         return [(0, head), (self.table_at, table_end), (self.write_at, file_size)]
 

@@ -247,6 +247,19 @@ def as_bytes_view(buffer: Any) -> memoryview:
     return view.cast("B")
 
 
+def writes_at_end(fp: Any) -> bool:
+    """Return whether what is written to a file object lands at its end, as with "a"."""
+    try:
+        descriptor = fp.fileno()
+    except (AttributeError, OSError):
+        return False
+    try:
+        import fcntl
+    except ImportError:
+        return "a" in str(getattr(fp, "mode", ""))
+    return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND)
+
+
 class FileRange:
     """A regular file, read and written at any place by any thread.
 
@@ -269,10 +282,7 @@ class FileRange:
             return None
         if not stat.S_ISREG(os.fstat(fp.fileno()).st_mode):
             return None
-        import fcntl
-
-        # What is written to such a file always lands at its end.
-        if fcntl.fcntl(fp.fileno(), fcntl.F_GETFL) & os.O_APPEND:
+        if writes_at_end(fp):
             return None
         fp.flush()
         return FileRange(fp)

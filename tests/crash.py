@@ -72,6 +72,9 @@ class Recorder(WatchedDisk):
     def _number_of(self, fp):
         return self._numbers.get(os.fstat(fp.fileno()).st_ino)
 
+    def has_one_name(self, fp):
+        return os.fstat(fp.fileno()).st_nlink <= 2  # the other one is ours
+
     def _name(self, path):
         assert self.folder == Path(path).parent, "'%s' is elsewhere" % path
         return Path(path).name
@@ -88,7 +91,7 @@ class Recorder(WatchedDisk):
         if kind == "create":
             name = self._name(arguments[0])
             self.steps.append((kind, name, self._number(arguments[0])))
-        elif kind == "rename":
+        elif kind in ("rename", "link"):
             old, new = map(self._name, arguments)
             number = self._numbers[os.stat(arguments[1]).st_ino]
             self.steps.append((kind, old, new, number))
@@ -124,13 +127,14 @@ def renamed(names, step):
     elif step[0] == "remove":
         names.pop(step[1], None)
     else:  # all of it at once, or nothing
-        names.pop(step[1], None)
+        if step[0] == "rename":
+            names.pop(step[1], None)
         names[step[2]] = step[3]
     return names
 
 
 def is_about_names(step):
-    return step[0] in ("create", "rename", "remove")
+    return step[0] in ("create", "rename", "link", "remove")
 
 
 def is_about_bytes(step):
@@ -331,6 +335,7 @@ OPERATIONS = {
     "append shrinking": Append(2900, 50, recompress=TIGHT, blosc_args=LOOSE),
     "append to array": AppendToArray(nbytes=2400),
     "append to one chunk": Append(400, 100),
+    "append to one chunk --no-sync": Append(400, 1100, sync=False),
     "append to nothing": Append(0, 1500),
     "append and metadata": Append(nbytes=700, metadata={"n": 0}, new={"n": 1}),
     "append without digests": Append(nbytes=1700, checksum="None"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -216,7 +217,7 @@ BEHIND = [b"x", b"blp", b"something behind the end", bytes(2 * MEBIBYTE + 1)]
 @pytest.mark.parametrize("behind", BEHIND, ids=len)
 def test_bytes_that_belong_to_no_chunk_are_dropped(behind):
     original = packed(content(2500))
-    expected = "^dropped '%d' bytes behind the last chunk" % len(behind)
+    expected = "^dropping '%d' bytes behind the last chunk" % len(behind)
     with pytest.warns(RuntimeWarning, match=expected) as caught:
         assert packed(content(3000)) == appended(
             original + behind, content(3000)[2500:]
@@ -228,7 +229,7 @@ def test_the_file_whose_bytes_are_dropped_is_named(tmp_path):
     path = tmp_path / "a.blp"
     path.write_bytes(packed(content(2500)) + b"something")
     (tmp_path / "new").write_bytes(b"new")
-    expected = "'%s': dropped '9' bytes" % path
+    expected = "'%s': dropping '9' bytes" % path
     with pytest.warns(RuntimeWarning, match=re.escape(expected)):
         append(path, tmp_path / "new")
     append(path, tmp_path / "new")  # nothing is said any more
@@ -240,6 +241,27 @@ def test_nothing_appended_drops_nothing():
     assert original == appended(original, b"")
     file_bytes = appended(original, b"", metadata={"lines": 2})
     assert b"something" == file_bytes[-9:]
+
+
+@pytest.mark.parametrize("nbytes", [-1, -3000])
+def test_fewer_than_no_bytes(nbytes):
+    original = packed(content(2500))
+    fp = io.BytesIO(original)
+    with pytest.raises(UsageError, match="can't be '%d'" % nbytes):
+        append_fp(fp, io.BytesIO(b"abc"), nbytes)
+    assert original == fp.getvalue()
+
+
+def test_file_that_can_only_be_added_to(tmp_path):
+    path = tmp_path / "a.blp"
+    original = packed(content(2500), metadata={"a": 1})
+    path.write_bytes(original)
+    with path.open("a+b") as fp:
+        with pytest.raises(UsageError, match="opened with 'a'"):
+            append_fp(fp, io.BytesIO(b"abc"), 3)
+        with pytest.raises(UsageError, match="opened with 'a'"):
+            rewrite_metadata_fp(fp, {"a": 2})
+    assert original == path.read_bytes()
 
 
 @pytest.mark.parametrize("error", [None, StorageError])
@@ -255,8 +277,8 @@ def test_many_bytes_behind_are_read_in_pieces(error):
 
     original = packed(content(2500)) + bytes(5 * MEBIBYTE)
     fp = Watched(original)
-    raised = pytest.raises(error) if error else pytest.warns(RuntimeWarning)
-    with raised:
+    raised = pytest.raises(error) if error else contextlib.nullcontext()
+    with pytest.warns(RuntimeWarning, match="dropping"), raised:
         append_fp(fp, io.BytesIO(b"new"), 4 if error else 3)
     assert 0 < fp.most <= MEBIBYTE
     assert not error or original == fp.getvalue()

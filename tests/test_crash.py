@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from crash import OPERATIONS, Checker, check_operation, machine_states, process_states
-from operations import TARGET, Append, Compress
+from operations import TARGET, Append, Compress, Operation, numbers, pack
+
+from bloscpack.append import append
 
 # How many states of each operation real processes look at.
 PROCESSES = 3
@@ -35,6 +37,41 @@ def test_what_was_done_stays_done(tmp_path):
         last = [s for s in machine_states(checker.record, random.Random(1), 9) if s[2]]
         assert checker.new != checker.old
         checker.check_all(last)
+
+
+class PackAndAppend(Operation):
+    """Make a file, without waiting for the disk, and append to it."""
+
+    def __init__(self, sync):
+        self.sync = sync
+
+    def provide(self, inputs):
+        (inputs / "new").write_bytes(numbers(300, 5))
+
+    def run(self, folder, inputs):
+        pack(folder / TARGET, numbers(2500))
+        if self.sync is None:
+            append(folder / TARGET, inputs / "new", nthreads=1, sync=False)
+        self.between = self.see(folder)
+        append(folder / TARGET, inputs / "new", nthreads=1)
+
+
+@pytest.mark.parametrize("sync", [False, None])
+def test_append_to_what_was_never_on_the_disk(tmp_path, sync):
+    operation = PackAndAppend(sync)
+    checker = Checker(operation, tmp_path)
+    record, tried = checker.record, 0
+    kinds = [step[0] for step in record.steps]
+    steps, begun = record.steps, kinds.index("sync_folder") + 1
+    for count in range(begun, len(steps) + 1):
+        record.steps = steps[:count]
+        for names, contents, done in machine_states(record, random.Random(1), 6):
+            if done:
+                tried += 1
+                checker.lay_down(names, contents)
+                found = operation.see(checker.folder)
+                assert found in (operation.between, checker.new)
+    assert tried > 50
 
 
 # That a missing precaution would be noticed

@@ -150,11 +150,16 @@ def test_failure_to_take_the_name(tmp_path):
 
 def test_two_at_once(tmp_path):
     path = tmp_path / "file"
-    with replacing(path) as first, replacing(path) as second:
-        first.write(b"first")
-        second.write(b"second")
-        assert 2 == len(names_in(tmp_path))
-    assert b"first" == path.read_bytes()
+
+    def write_two():
+        with replacing(path) as first, replacing(path) as second:
+            first.write(b"first")
+            second.write(b"second")
+            assert 2 == len(names_in(tmp_path))
+
+    with pytest.raises(StorageError, match="another program has made this file"):
+        write_two()
+    assert b"second" == path.read_bytes()
     assert ["file"] == names_in(tmp_path)
 
 

@@ -47,7 +47,7 @@ class FaultyDisk(WatchedDisk):
     def committed(self):
         """Return whether a call was made that may be the commit."""
         late = self.bad.start + (self.fault == "late")
-        return bool({"rename", "remove"} & set(self.calls[:late]))
+        return bool({"rename", "link", "remove"} & set(self.calls[:late]))
 
     def _goes_wrong(self, kind):
         self.calls.append(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import random
@@ -11,7 +12,16 @@ from pathlib import Path
 
 import pytest
 from crash import Checker, process_states
-from operations import JOURNAL, TARGET, Append, RewriteMetadata, quietly, refill
+from operations import (
+    JOURNAL,
+    TARGET,
+    Append,
+    RewriteMetadata,
+    numbers,
+    pack,
+    quietly,
+    refill,
+)
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
@@ -54,7 +64,7 @@ def loaded(path, content):
 
 def with_digest(content):
     """Return the bytes of a journal closed by the right digest."""
-    return content[:-32] + journal._digest(content[:-32])
+    return content[:-32] + hashlib.sha256(content[:-32]).digest()
 
 
 # What it holds
@@ -77,7 +87,7 @@ def test_round_trip(path, finish):
     kept = loaded(path, finish(encoded(path)))
     assert len(OLD) == kept.length
     assert [(start, OLD[start:stop]) for start, stop in EXTENTS] == [
-        (start, bytes(piece)) for start, piece in kept.pieces
+        (start, bytes(piece)) for start, piece in kept.pieces()
     ]
 
 
@@ -86,11 +96,12 @@ def test_layout(path):
     inode = path.stat().st_ino
     assert b"blpkjrnl\1" + bytes(7) == content[:16]
     assert (1024, inode, 3, 200, 700) == struct.unpack_from("<qQqqq", content, 16)
-    assert journal._digest(OLD[200:900]) == content[56:88]
+    # The only piece is also what lies at the end.
+    assert hashlib.sha256(2 * OLD[200:900]).digest() == content[56:88]
     assert (0, 32, 100, 108, 900, 1024) == struct.unpack_from("<6q", content, 88)
     assert struct.pack("<q", 32) + NEW_HEAD == content[136:176]
     assert OLD[:32] + OLD[100:108] + OLD[900:] == content[176:-32]
-    assert journal._digest(content[:-32]) == content[-32:]
+    assert hashlib.sha256(content[:-32]).digest() == content[-32:]
     assert content[:9] + b"\1" + content[10:] == closed(content)
 
 
@@ -102,15 +113,33 @@ def test_large_extents_come_in_pieces(tmp_path):
         pieces = [*journal.encode(fp, extents, NEW_HEAD, (2, 5))]
     assert [32, journal.PIECE, journal.PIECE, 2, 32] == [len(p) for p in pieces[4:]]
     content = b"".join(pieces)
-    assert path.read_bytes()[5:] == bytes(loaded(path, content).pieces[1][1])
+    old = dict(loaded(path, content).pieces())
+    assert [0, 5, 5 + journal.PIECE, 5 + 2 * journal.PIECE] == list(old)
+    assert path.read_bytes()[5:] == b"".join([*old.values()][1:])
 
 
-def test_witness_is_bounded(tmp_path):
-    path = tmp_path / TARGET
-    path.write_bytes(OLD * 200)
-    content = encoded(path, [(0, 32), (200000, 200100)], unchanged=(1000, 200000))
-    start, size = struct.unpack_from("<qq", content, 40)
-    assert (200000, journal.WITNESS) == (start + size, size)
+@pytest.mark.parametrize("size", [1, 700, 2**24])
+def test_no_more_is_looked_at_than_sensible(tmp_path, size):
+    class Counting(io.BytesIO):
+        looked_at = 0
+
+        def read(self, size=-1):
+            data = super().read(size)
+            self.looked_at += len(data)
+            return data
+
+    fp = Counting(bytes(size))
+    journal._witness(fp, 0, size)
+    most = journal.WITNESS_PIECES * journal.WITNESS_PIECE
+    assert min(size, most) <= fp.looked_at <= most + journal.WITNESS_PIECE
+
+
+@pytest.mark.parametrize("place", [0, 2**23, 2**24 - 1])
+def test_witness_is_spread_over_all_that_stays(place):
+    content = bytearray(2**24)
+    before = journal._witness(io.BytesIO(content), 0, 2**24)
+    content[place] = 1
+    assert before != journal._witness(io.BytesIO(content), 0, 2**24)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +183,10 @@ def test_parts_that_never_got_to_the_disk(path):
     chance = random.Random(1)
     for _ in range(100):
         part = bytearray(content)
-        start = chance.randrange(len(part))
-        stop = chance.randrange(start, len(part)) + 1
-        part[start:stop] = bytes(stop - start)
-        if bytes(part) != content:
-            assert None is loaded(path, part)
+        start = chance.randrange(0, len(part), journal.SECTOR)
+        stop = chance.randrange(start + journal.SECTOR, len(part) + journal.SECTOR)
+        part[start:stop] = bytes(len(part[start:stop]))
+        assert None is loaded(path, part)
 
 
 def test_every_length_of_one_that_was_completed(path):
@@ -181,12 +209,16 @@ def test_every_bit_of_one_that_was_completed(path):
             kept = loaded(path, flipped)
         except StorageError:
             continue
-        assert (original.length, original.pieces) == (kept.length, kept.pieces)
+        assert original.length == kept.length
+        assert [*original.pieces()] == [*kept.pieces()]
         same += 1
     assert 8 == same  # the byte that says that it is complete
 
 
-@pytest.mark.parametrize("content", [b"x", b"blpkjrnX", b"other" * 100, b"\0\0\1"])
+@pytest.mark.parametrize(
+    "content",
+    [b"x", b"blpkjrnX", b"other" * 100, b"\0\0\1", bytes(16) + b"data" * 9000],
+)
 def test_what_only_has_the_name(path, content):
     with pytest.raises(StorageError, match="has the name of a journal"):
         loaded(path, content)
@@ -258,12 +290,29 @@ def test_more_than_the_head_says_is_not_read(path, huge):
         journal.load(huge)
 
 
-def test_larger_than_memory(path, huge):
+def test_zeros_without_end(path, huge):
     content = bytearray(closed(encoded(path)))
     struct.pack_into("<q", content, 128, 2**43 - len(content) + 1024)
     begin_with(huge, content)
-    with pytest.raises(StorageError, match="no memory for the journal"):
+    with pytest.raises(StorageError, match="is damaged"):
         journal.load(huge)
+
+
+def test_a_long_one_is_read_when_it_is_needed(path, monkeypatch):
+    monkeypatch.setattr(journal, "HELD_IN_MEMORY", 0)
+    monkeypatch.setattr(journal, "PIECE", 50)
+    kept = loaded(path, encoded(path))
+    os.unlink(kept.name)
+    pieces = [*kept.pieces()]
+    assert 5 == len(pieces)
+    for start, piece in pieces:
+        assert OLD[start : start + len(piece)] == piece
+    view = bytearray(len(OLD))
+    kept.overlay(0, memoryview(view))
+    expected = bytearray(len(OLD))
+    for start, stop in EXTENTS:
+        expected[start:stop] = OLD[start:stop]
+    assert expected == view
 
 
 @pytest.mark.parametrize("length", [9, 88, 200, 500])
@@ -350,7 +399,8 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
     with path.open("rb") as fp, pytest.raises(StorageError) as raised:
         kept.check_belongs_to(fp)
     assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
-    assert "Remove the journal if the file is whole" in str(raised.value)
+    expected = "If a copy of the file without the journal is whole, remove the journal"
+    assert expected in str(raised.value)
 
 
 def belongs(path, content):
@@ -388,6 +438,7 @@ def changed(**pieces):
         (False, changed(at0=b"xyz")),
         (False, changed(at31=b"x")),
         (False, changed(at200=b"x")),
+        (False, changed(at500=b"x")),
         (False, changed(at899=b"x")),
     ],
 )
@@ -450,12 +501,101 @@ def test_file_that_was_replaced_by_a_foreign_hand(tmp_path):
     os.unlink(path)
     path.write_bytes(bloscpack.pack_bytes_to_bytes(b"another" * 1000))
     for use in (checker.operation.see, lambda f: checker.operation.follow(f, tmp_path)):
-        with pytest.raises(
-            StorageError, match="Remove the journal if the file is whole"
-        ):
+        with pytest.raises(StorageError, match="is whole, remove the journal"):
             use(checker.folder)
     (checker.folder / JOURNAL).unlink()
     assert (b"another" * 1000, None) == checker.operation.see(checker.folder)
+
+
+OTHERS = {
+    "begins otherwise": lambda plain: b"other" + plain[5:],
+    "is otherwise in the middle": lambda plain: plain[:1200] + b"-" + plain[1201:],
+    "is another": lambda plain: plain[::-1],
+}
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_file_that_was_written_over_by_a_foreign_hand(tmp_path, kind, checksum):
+    """As cp does; its header is that of the file as it was."""
+    append_many = Append(nbytes=3000, checksum=checksum)
+    checker = half_done(tmp_path, append_many)
+    other = OTHERS[kind](numbers(append_many.old))
+    pack(tmp_path / "other", other, checksum=checksum)
+    refill(checker.folder / TARGET, (tmp_path / "other").read_bytes())
+    with pytest.raises(StorageError, match="not written for this file"):
+        checker.operation.see(checker.folder)
+    with pytest.raises(StorageError, match="not written for this file"):
+        checker.operation.follow(checker.folder, checker.inputs)
+    (checker.folder / JOURNAL).unlink()
+    assert (other, None) == checker.operation.see(checker.folder)
+
+
+def test_one_chunk_needs_no_journal(tmp_path):
+    """Nothing of it stays that a journal could be known by."""
+    for old in (0, 400):
+        pack(tmp_path / TARGET, numbers(old))
+        (tmp_path / "new").write_bytes(numbers(1500, 5))
+        os.chmod(tmp_path / TARGET, 0o640)
+        disk = Created()
+        with replaced_disk(disk):
+            append(tmp_path / TARGET, tmp_path / "new")
+        assert [True] == [name.endswith(".tmp") for name in disk.names]
+        assert 0o640 == (tmp_path / TARGET).stat().st_mode & 0o777
+        assert ["new", TARGET] == sorted(os.listdir(tmp_path), key=len)
+        found, _ = bloscpack.unpack_bytes_from_file(tmp_path / TARGET)
+        assert numbers(old) + numbers(1500, 5) == found
+
+
+def test_one_chunk_with_a_hard_link(tmp_path):
+    pack(tmp_path / TARGET, numbers(400))
+    os.link(tmp_path / TARGET, tmp_path / "link")
+    (tmp_path / "new").write_bytes(b"new")
+    append(tmp_path / TARGET, tmp_path / "new")
+    assert os.path.samefile(tmp_path / TARGET, tmp_path / "link")
+    expected = numbers(400) + b"new", None
+    assert expected == bloscpack.unpack_bytes_from_file(tmp_path / "link")
+
+
+class Created(WatchedDisk):
+    """Notes the names of new files."""
+
+    def __init__(self):
+        self.names = []
+
+    def do(self, kind, call, *arguments):
+        if kind == "create":
+            self.names.append(arguments[0])
+        return super().do(kind, call, *arguments)
+
+
+def test_file_that_was_moved_without_its_journal(tmp_path):
+    checker = half_done(tmp_path)
+    path, journal_path = checker.folder / TARGET, checker.folder / JOURNAL
+    path.rename(checker.folder / "moved")
+    with pytest.raises(StorageError, match="belongs to a file that had the name"):
+        bloscpack.pack_bytes_to_file(b"new", path)
+    assert ["moved", JOURNAL] == sorted(os.listdir(checker.folder), key=len)
+    (checker.folder / "moved").rename(path)
+    assert checker.old == checker.operation.see(checker.folder)
+    assert journal_path.exists()
+
+
+def test_journal_is_no_output(tmp_path):
+    checker = half_done(tmp_path)
+    with pytest.raises(StorageError, match="is the journal of a file"):
+        bloscpack.pack_bytes_to_file(b"new", checker.folder / JOURNAL)
+    assert checker.old == checker.operation.see(checker.folder)
+
+
+@pytest.mark.skipif(os.name != "posix" or not os.getuid(), reason="root reads all")
+def test_file_with_a_journal_that_can_not_be_read(tmp_path):
+    checker = half_done(tmp_path)
+    os.chmod(checker.folder / TARGET, 0o200)
+    with pytest.raises(StorageError, match="can't be read to be put right"):
+        bloscpack.pack_bytes_to_file(b"new", checker.folder / TARGET)
+    os.chmod(checker.folder / TARGET, 0o600)
+    assert checker.old == checker.operation.see(checker.folder)
 
 
 def test_copy_of_the_folder(tmp_path):
@@ -470,7 +610,8 @@ def test_copy_of_the_folder(tmp_path):
 def test_copy_of_the_folder_with_the_old_head(tmp_path):
     checker = half_done(tmp_path)
     with open(checker.folder / TARGET, "r+b") as fp:
-        fp.write(journal.load(str(checker.folder / JOURNAL)).pieces[0][1][:32])
+        _, old = next(journal.load(str(checker.folder / JOURNAL)).pieces())
+        fp.write(old[:32])
     shutil.copytree(checker.folder, tmp_path / "copy")
     assert checker.old == checker.operation.see(tmp_path / "copy")
     checker.operation.follow(tmp_path / "copy", checker.inputs)
@@ -546,10 +687,11 @@ def test_link_to_a_link_in_another_folder(tmp_path, monkeypatch):
 
 def test_name_that_has_no_room_for_a_journal(tmp_path):
     path = tmp_path / ("x" * 255)
-    path.write_bytes(bloscpack.pack_bytes_to_bytes(b"plain" * 100))
+    path.write_bytes(bloscpack.pack_bytes_to_bytes(b"plain" * 100, 100))
     before = path.read_bytes()
+    (tmp_path / "new").write_bytes(b"new")
     with pytest.raises(OSError, match="too long") as raised:
-        append(path, __file__)
+        append(path, tmp_path / "new")
     assert str(path) in raised.value.filename
     assert before == path.read_bytes()
     assert (b"plain" * 100, None) == bloscpack.unpack_bytes_from_file(path)

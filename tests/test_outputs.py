@@ -38,12 +38,12 @@ def test_an_input_is_removed_if_that_is_wanted(path):
 
 
 def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
-    def unlink(name, *, unlink=os.unlink):
+    def remove(name, *, remove=disk.remove):
         with pytest.raises(StorageError, match="another writer"):
             claimed(name).__enter__()
-        unlink(name)
+        remove(name)
 
-    monkeypatch.setattr(os, "unlink", unlink)
+    monkeypatch.setattr(disk, "remove", remove)
     remove_input(path, state_of(path), REMOVE)
     assert not os.path.exists(path)
 
@@ -95,13 +95,14 @@ def test_metadata_are_on_the_disk_before_their_input_is_removed(
         happened.append("sync " + os.path.basename(fp.name).split(".")[1])
         sync(fp)
 
-    def unlink(name, *, unlink=os.unlink):
-        happened.append("remove " + os.path.basename(name))
-        unlink(name)
+    def remove(name, *, remove=disk.remove):
+        if not name.endswith(".tmp"):
+            happened.append("remove " + os.path.basename(name))
+        remove(name)
 
     pack_bytes_to_file(b"some bytes", tmp_path / "x.blp", metadata={"a": 1})
     monkeypatch.setattr(disk, "sync", sync)
-    monkeypatch.setattr(os, "unlink", unlink)
+    monkeypatch.setattr(disk, "remove", remove)
     kept = tmp_path / "kept"
     code, *_ = run("d", "--rm", "--metadata-to", kept, tmp_path / "x.blp")
     assert 0 == code

@@ -314,7 +314,7 @@ class Watchful(WatchedDisk):
         self.contents = []
 
     def do(self, kind, call, *arguments):
-        if kind == "rename":
+        if kind == "link":
             self.contents.append(Path(arguments[0]).read_bytes())
         return super().do(kind, call, *arguments)
 

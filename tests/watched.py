@@ -72,6 +72,9 @@ class WatchedDisk(Disk):
     def rename(self, old, new):
         return self.do("rename", super().rename, old, new)
 
+    def link(self, old, new):
+        return self.do("link", super().link, old, new)
+
     def remove(self, name):
         return self.do("remove", super().remove, name)
 
