@@ -422,13 +422,7 @@ def _compress_all(
     announced = _Announced(header)
 
     def work(task: Any) -> tuple[bytes, bytes]:
-        try:
-            compressed = compress_func(load(task), blosc_args)
-        except MemoryError as error:
-            raise StorageError(
-                "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
-                % (header.chunk_size, nthreads)
-            ) from error
+        compressed = compress_func(load(task), blosc_args)
         return compressed, checksum(compressed) if digesting else b""
 
     def deliver(result: tuple[bytes, bytes]) -> Callable[[], None] | None:
@@ -445,7 +439,13 @@ def _compress_all(
 
     quick = header.chunk_size < QUICK_CHUNK
     run = _run_length(RUN_TO_COMPRESS, header.nchunks, header.chunk_size, nthreads)
-    for_each(tasks, work, deliver, nthreads, run, quick)
+    try:
+        for_each(tasks, work, deliver, nthreads, run, quick)
+    except MemoryError as error:
+        raise StorageError(
+            "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
+            % (header.chunk_size, nthreads)
+        ) from error
     announced.finish()
 
 

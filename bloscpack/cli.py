@@ -187,7 +187,7 @@ def main(argv: list[str] | None = None) -> None:
         _fail(str(error), EXIT_COULD_NOT)
     except Terminated as error:
         _fail("terminated", SIGNAL_BASE + error.number)
-    except (BloscpackError, OSError) as error:
+    except (BloscpackError, OSError, MemoryError) as error:
         _fail(message_of(error), exit_code(error))
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_INTERRUPTED)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     CNAME_AVAIL: list[str]
 
 MAGIC = b"blpk"
+# How a .npy file begins.
+NPY_MAGIC = b"\x93NUMPY"
 FORMAT_VERSION = 3
 MAX_FORMAT_VERSION = 255
 EXTENSION = ".blp"

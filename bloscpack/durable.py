@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
     """Raise `UsageError` if both names mean the same file."""
+    names = os.fspath(in_file), os.fspath(out_file)  # no descriptors
     try:
-        same = os.path.samefile(in_file, out_file)
+        same = os.path.samefile(*names)
     except FileNotFoundError:
         return
     if same:

@@ -122,8 +122,12 @@ def _write(stream: object, message: str) -> None:
             shown = text.encode(encoding, "backslashreplace").decode(encoding)
             if stream is sys.stdout:
                 put(shown)
-            else:
+                continue
+            # What comes of the files must not depend on who hears of it.
+            try:
                 stream.write(shown)  # type: ignore[attr-defined]
+            except OSError:
+                return
 
 
 def verbose(message: str, level: str = VERBOSE) -> None:

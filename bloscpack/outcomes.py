@@ -56,6 +56,8 @@ def message_of(error: BaseException) -> str:
     """Return what is said of an error."""
     if isinstance(error, OSError) and error.filename is not None:
         return "'%s': %s" % (error.filename, error.strerror)
+    if isinstance(error, MemoryError):
+        return "there is no memory for it"
     text = str(error) or type(error).__name__
     if (
         isinstance(error, FormatError)
@@ -90,7 +92,7 @@ def for_each_file(
             code = act(item)
         except BrokenPipeError:
             raise  # nobody listens any more
-        except (BloscpackError, OSError) as error:
+        except (BloscpackError, OSError, MemoryError) as error:
             failed(name_of(item), error)
             code = exit_code(error)
         worst = max(worst, code if isinstance(code, int) else EXIT_OK)

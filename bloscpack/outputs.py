@@ -77,14 +77,15 @@ def is_streamed(out_file: str) -> bool:
 
 def tell_of_journal(in_file: str) -> None:
     """Say that an input taken as it is lies half changed, if it does."""
-    if _has_journal(in_file):
+    if has_journal(in_file):
         log.notice(
             "input file '%s' has %s; only both together are the file"
             % (in_file, A_JOURNAL)
         )
 
 
-def _has_journal(in_file: str) -> bool:
+def has_journal(in_file: str) -> bool:
+    """Return whether there is a journal beside a file."""
     return os.path.lexists(journal.name_for(in_file))
 
 
@@ -105,7 +106,7 @@ def _check_removable(in_file: str, out_file: str) -> None:
         raise Refusal(
             "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
         )
-    if _has_journal(in_file):
+    if has_journal(in_file):
         raise StorageError(
             "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
         )
@@ -157,7 +158,7 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
     """
     if not args.rm or before is None:
         return
-    if not _has_journal(in_file):
+    if not has_journal(in_file):
         # What another writer added after the comparison would be lost.
         with claimed(in_file, mode="rb"):
             if state_of(in_file) == before:

@@ -161,6 +161,7 @@ def read_steadily(
     behind when it raises; it calls `check` with the header, as `Snapshot.check` says.
     `attempts` is how often it may go on once `check` has returned.
     """
+    path = os.fspath(path)  # no descriptor, which would be closed
     for _ in range(BEGINNINGS):
         if not attempts:
             break

@@ -16,7 +16,7 @@ from time import perf_counter
 from . import log
 from .args import BloscArgs
 from .chunks import compress, decompress
-from .constants import MAGIC, OFFSET_LENGTH
+from .constants import MAGIC, NPY_MAGIC, OFFSET_LENGTH
 from .defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
 from .exceptions import FormatError, StorageError, UsageError
 from .outcomes import EXIT_COULD_NOT, Refusal
@@ -50,7 +50,6 @@ SURE = 0.02
 REPEATS = 3
 # Digest and offsets, with the free ones: what a chunk takes beside itself.
 OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
-NPY_MAGIC = b"\x93NUMPY"
 
 
 # What is tried, and on what

@@ -257,7 +257,7 @@ Two files one behind the other: the second is not read, and not removed either.
   $ cat first; echo
   first
   $ blpk decompress --rm both.blp third
-  blpk: *: behind 'both.blp' begins another packed file, which is not read: not removed (glob)
+  blpk: error: 'both.blp' has '*' bytes behind the last chunk, which --rm would lose (glob)
   [1]
   $ ls both.blp; test -e third
   both.blp

@@ -579,3 +579,28 @@ def test_pipe_without_a_name_for_the_output(folder: Path) -> None:
     answer = blpk(folder, "c", "pipe")
     assert 2 == answer.returncode
     assert b"so <out_file> must be given" in answer.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_exit_code_when_nobody_hears_of_the_error(folder: Path) -> None:
+    packed = bytearray((folder / "packed.blp").read_bytes())
+    packed[-100] ^= 1
+    (folder / "packed.blp").write_bytes(packed)
+    with open("/dev/full", "wb") as full:
+        answer = blpk(folder, "d", "packed.blp", "out", stderr=full)
+    assert (3, b"") == (answer.returncode, answer.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS")
+def test_chunks_that_no_memory_holds(folder: Path) -> None:
+    def limit() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (900 * 2**20, 900 * 2**20))
+
+    answer = blpk(
+        folder, "c", "-z", "1G", "/dev/zero", "out", preexec_fn=limit, timeout=60
+    )
+    assert 1 == answer.returncode
+    assert answer.stderr.startswith(b"blpk: error: there is no memory to compress")
+    assert "out" not in names(folder)

@@ -269,8 +269,8 @@ def test_renamed_right_after_it_was_written(tmp_path, capsys, monkeypatch, level
     """What has been done is no failure."""
 
     class Renaming(WatchedDisk):
-        def rename(self, old, new):
-            super().rename(old, new + ".moved")
+        def link(self, old, new):
+            super().link(old, new + ".moved")
 
     monkeypatch.setattr(log, "LEVEL", level)
     (tmp_path / "in").write_bytes(PLAIN)
@@ -593,3 +593,23 @@ def test_new_file_of_which_the_beginning_is_taken(tmp_path):
         fp.seek(0)
         assert b"before" == fp.read(6)
         assert (plain, None) == bp.unpack_bytes_from_bytes(fp.read())
+
+
+def test_file_that_can_only_be_added_to(tmp_path):
+    """What goes there can't be written over, so there is no offset table."""
+    with open(tmp_path / "both", "ab") as fp:
+        fp.write(b"in front")
+        for _ in range(2):
+            pack(
+                PlainBytesSource(PLAIN),
+                CompressedFPSink(fp),
+                *calculate_nchunks(len(PLAIN), 1000),
+            )
+    with open(tmp_path / "both", "rb") as fp:
+        assert b"in front" == fp.read(8)
+        for _ in range(2):
+            source = CompressedFPSource(fp)
+            assert not source.bloscpack_header.offsets
+            sink = PlainBytesSink(len(PLAIN))
+            unpack(source, sink)
+            assert PLAIN == sink.getvalue()

@@ -192,10 +192,10 @@ class Finished(WatchedDisk):
     def __init__(self):
         self.seen = []
 
-    def rename(self, old, new):
+    def link(self, old, new):
         status = os.stat(old)
         self.seen.append((oct(status.st_mode & 0o777), status.st_mtime_ns))
-        super().rename(old, new)
+        super().link(old, new)
 
 
 @posix

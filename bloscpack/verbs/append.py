@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .. import jobs, log
+from ..constants import NPY_MAGIC
 from ..options import (
     add_blosc_options,
     add_metadata_option,
@@ -83,4 +84,26 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
             with sized(standard_input()) as (fp, left):
                 append_from(original_file, fp, left, settings, **options)
             return
+        if size and not args.force:
+            _check_no_npy(original_file, new_file)
         append(original_file, new_file, settings, **options)
+
+
+def _check_no_npy(original_file: str, new_file: str) -> None:
+    """Raise `Refusal` for a .npy file whose header would become rows of an array."""
+    with open(new_file, "rb") as fp:
+        if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
+            return
+    from ..frames import read_beginning
+    from ..ranges import Cursor
+    from ..steady import read_steadily
+
+    def read(fp: Any, check: Any) -> Any:
+        return read_beginning(Cursor(fp)).metadata
+
+    metadata = read_steadily(original_file, read)
+    if isinstance(metadata, dict) and metadata.get("container") == "numpy":
+        raise Refusal(
+            "'%s' is a .npy file: --npy appends its rows, --force its bytes" % new_file,
+            EXIT_USAGE,
+        )

@@ -11,6 +11,7 @@ from ..exceptions import UsageError
 from ..options import add_files, add_npy_option
 from ..outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..streams import (
+    INPUT_NAME,
     STREAM,
     descriptor_of,
     name_of_input,
@@ -112,7 +113,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
-    if args.rm and args.metadata_to is None:
+    if args.rm:
         _check_nothing_lost(args, in_file)
     clock = Clock()
     if args.npy:
@@ -127,7 +128,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
     """Decompress to bytes; return how many the header tells, and the metadata."""
     from ..file_io import tell_unpacked, unpack_fp_to_fp
-    from ..outputs import is_streamed, opened_output
+    from ..outputs import has_journal, is_streamed, opened_output
     from ..pretty import pretty_size
     from ..progress import shown
     from ..steady import ATTEMPTS, read_steadily
@@ -146,29 +147,31 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
         output = opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
             found = unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
-            _check_alone(in_fp, in_file, args)
+            _tell_of_more(in_fp, in_file)
             return found
 
+    streamed = is_streamed(out_file)
     if in_file == STREAM:
-        metadata = read(standard_input(), lambda header: None)
+        if has_journal(INPUT_NAME):
+            in_file = name_of_input(STREAM)
+            metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
+        else:
+            metadata = read(standard_input(), lambda header: None)
         return nbytes or 0, metadata
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
-    streamed = is_streamed(out_file)
     metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
     if not streamed:
         tell_unpacked(in_size, out_file)
     return nbytes or 0, metadata
 
 
-def _check_alone(in_fp: Any, in_file: str, args: Namespace) -> None:
-    """Tell of a file that begins behind another one; refuse to remove both."""
-    if in_fp.read(len(MAGIC)) != MAGIC:
-        return
-    told = "behind '%s' begins another packed file, which is not read" % in_file
-    if args.rm:
-        raise Refusal(told + ": not removed", EXIT_COULD_NOT)
-    log.notice(told)
+def _tell_of_more(in_fp: Any, in_file: str) -> None:
+    """Tell of a file that begins behind another one."""
+    if in_fp.read(len(MAGIC)) == MAGIC:
+        log.notice(
+            "behind '%s' begins another packed file, which is not read" % in_file
+        )
 
 
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
@@ -210,15 +213,28 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
 
 
 def _check_nothing_lost(args: Namespace, in_file: str) -> None:
-    """Raise `Refusal` if there are metadata that only the input has."""
-    from ..frames import read_beginning
-    from ..ranges import Cursor
+    """Raise `Refusal` if there is anything that only the input has."""
+    from ..frames import read_beginning, skip_frames
+    from ..ranges import Cursor, bytes_left
     from ..steady import read_steadily
 
-    def read(fp: Any, check: Any) -> Any:
-        return read_beginning(Cursor(fp)).metadata
+    def read(fp: Any, check: Any) -> tuple[Any, int]:
+        cursor = Cursor(fp)
+        beginning = read_beginning(cursor)
+        for _ in skip_frames(cursor, beginning.header):
+            pass
+        fp.seek(cursor.position)
+        return beginning.metadata, bytes_left(fp) or 0
 
-    metadata = read_steadily(in_file, read)
+    metadata, behind = read_steadily(in_file, read)
+    if behind:
+        raise Refusal(
+            "'%s' has '%d' bytes behind the last chunk, which --rm would lose"
+            % (in_file, behind),
+            EXIT_COULD_NOT,
+        )
+    if args.metadata_to is not None:
+        return
     if args.npy:
         from ..arrays import is_array
 
