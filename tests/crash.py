@@ -79,8 +79,7 @@ class Recorder(WatchedDisk):
         assert self.folder == Path(path).parent, "'%s' is elsewhere" % path
         return Path(path).name
 
-    def do_write(self, raw, data, call):
-        offset = raw.tell()
+    def do_write(self, raw, data, call, offset):
         written = call(data)
         content = bytes(data[:written])
         self.steps.append(("write", self._number_of(raw), offset, content))

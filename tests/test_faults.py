@@ -71,14 +71,14 @@ class FaultyDisk(WatchedDisk):
             self._raise()
         return result
 
-    def do_write(self, raw, data, call):
+    def do_write(self, raw, data, call, offset):
         if not self._goes_wrong("write") or not len(data):
             return call(data)
         room = len(data)
         if self.fault == "short":
             room = (room + 1) // 2
         elif self.fault == "full":
-            room = min(room, os.fstat(raw.fileno()).st_size - raw.tell())
+            room = min(room, os.fstat(raw.fileno()).st_size - offset)
         if room > 0 and self.fault not in ("fails", "early"):
             written = call(memoryview(data)[:room])
             if self.fault != "late":

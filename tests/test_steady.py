@@ -319,9 +319,9 @@ class Watchful(WatchedDisk):
         return super().do(kind, call, *arguments)
 
 
-@pytest.mark.parametrize("checksum", ["adler32", "None"])
-def test_nothing_mixed_gets_the_name_of_the_output(tmp_path, monkeypatch, checksum):
+def test_nothing_mixed_gets_the_name_of_the_output(tmp_path, monkeypatch):
     """A file without digests is known to be of one piece only when it has been read."""
+    checksum = "None"
     (tmp_path / "in").mkdir()
     packed, out = tmp_path / "in" / TARGET, tmp_path / "out"
     # More than the buffer of a file takes at a time.

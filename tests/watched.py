@@ -12,6 +12,7 @@ import os
 import sys
 
 from bloscpack.disk import Disk
+from bloscpack.ranges import FileRange
 
 
 class WatchedFile(io.FileIO):
@@ -22,7 +23,7 @@ class WatchedFile(io.FileIO):
         self._disk = disk
 
     def write(self, data):
-        return self._disk.do_write(self, data, super().write)
+        return self._disk.do_write(self, data, super().write, self.tell())
 
     def truncate(self, size=None):
         length = self.tell() if size is None else size
@@ -38,6 +39,45 @@ class WatchedFile(io.FileIO):
         return bytes(buffer[: self.readinto(buffer)])
 
 
+class WatchedRange(FileRange):
+    """What is read and written at any place of a `WatchedFile`."""
+
+    def __init__(self, raw):
+        super().__init__(raw)
+        self._raw, self._disk = raw, raw._disk
+
+    def read_into(self, view, offset):
+        done = 0
+        while done < len(view):
+            at = offset + done
+            count = self._disk.do_read(
+                self._raw, view[done:], lambda v, at=at: os.preadv(self._fd, [v], at)
+            )
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def reserve(self, offset, size):
+        end = max(offset + size, os.fstat(self._fd).st_size)
+        with contextlib.suppress(OSError):
+            self._disk.do(
+                "truncate",
+                lambda length: os.ftruncate(self._fd, length),
+                self._raw,
+                end,
+            )
+
+    def write(self, data, offset):
+        view = memoryview(data).cast("B")
+        while view:
+            count = self._disk.do_write(
+                self._raw, view, lambda v, at=offset: os.pwrite(self._fd, v, at), offset
+            )
+            view = view[count:]
+            offset += count
+
+
 class WatchedDisk(Disk):
     """The disk; subclasses learn of every call in `do`, `do_write` and `do_read`."""
 
@@ -46,7 +86,7 @@ class WatchedDisk(Disk):
         given = arguments[1:] if kind == "truncate" else arguments
         return call(*given)
 
-    def do_write(self, raw, data, call):
+    def do_write(self, raw, data, call, offset):
         return call(data)
 
     def do_read(self, raw, view, call):
@@ -90,8 +130,19 @@ def replaced_disk(disk):
     genuine = [module.disk for module in modules]
     for module in modules:
         module.disk = disk
+    over = FileRange.over
+    FileRange.over = staticmethod(lambda fp: _range_over(fp) or over(fp))
     try:
         yield disk
     finally:
+        FileRange.over = staticmethod(over)
         for module, its_own in zip(modules, genuine, strict=True):
             module.disk = its_own
+
+
+def _range_over(fp):
+    raw = getattr(fp, "raw", fp)
+    if not isinstance(raw, WatchedFile):
+        return None
+    fp.flush()
+    return WatchedRange(raw)
