@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from .salvage import Chain
 
-# Chunks of a chain whose sizes are compared with the table.
-COMPARED = 16
+    Extents = tuple[int, ...]
+
+# Up to so many places in the table are compared one by one.
+FEW = 16
 LARGEST_DIGEST = max(checksum.size for checksum in CHECKSUMS)
 
 
@@ -34,6 +36,9 @@ class Known:
     chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
     ``torn`` that the file ends within a chunk.
     """
+
+    # So many chunks of a chain are looked for in the table.
+    compared = 16
 
     def __init__(
         self,
@@ -56,7 +61,7 @@ class Known:
         self.twice = twice
         self.torn = False
         self._order: list[int] | None = None
-        self._extents: dict[int, Any] | None = None
+        self._places: dict[Extents, dict[int, Any]] = {}
         self._sound: bool | None = None
 
     @property
@@ -121,11 +126,33 @@ class Known:
 
     def of_extent(self, extent: int) -> Sequence[int]:
         """Return the numbers of the chunks to which the table gives so many bytes."""
-        if self._extents is None:
-            self._extents = {}
-            for number, (start, stop) in enumerate(pairwise(self.table)):
-                self._extents.setdefault(stop - start, array("q")).append(number)
-        found: Sequence[int] = self._extents.get(extent, ())
+        return self._places_of((extent,))
+
+    def _extents_at(self, number: int, count: int) -> Extents:
+        """Return the extents of `count` chunks in the table, fewer at its end."""
+        entries = self.table[number : number + count + 1]
+        return tuple(after - before for before, after in pairwise(entries))
+
+    def _places_of(self, extents: Extents) -> Sequence[int]:
+        """Return the numbers from which on the table has such extents, in order.
+
+        Chunks that are alike so far are told apart by the next extent, and once only:
+        else a file with many chains and a table of equal extents would keep us busy.
+        """
+        table = self.table
+        found: Sequence[int] = range(len(table))
+        for i, extent in enumerate(extents):
+            if len(found) <= FEW:
+                count = len(extents)
+                return [n for n in found if self._extents_at(n, count) == extents]
+            places = self._places.get(extents[:i])
+            if places is None:
+                places = self._places[extents[:i]] = {}
+                for n in found:
+                    if n + i + 1 < len(table):
+                        told = table[n + i + 1] - table[n + i]
+                        places.setdefault(told, array("q")).append(n)
+            found = places.get(extent, ())
         return found
 
     def alike(self, chain: Chain, least: int, stop: int) -> Iterator[int]:
@@ -133,17 +160,17 @@ class Known:
 
         The last chunk's is not in the table: that is known by its plain size.
         """
-        table, compared = self.table, min(len(chain), COMPARED)
-        extents = [chain.stop_of(i) - chain.offsets[i] for i in range(compared)]
-        numbers = self.of_extent(extents[0])
-        numbers = numbers[bisect_left(numbers, least) : bisect_left(numbers, stop)]
-        final = len(table) - 1
-        if len(chain) == 1 and least <= final < stop and chain.sizes[0] == self.last:
-            numbers = [*numbers, final]
-        for number in numbers:
-            end = number + len(chain)
-            told = [table[i + 1] - table[i] for i in range(number, min(end, final))]
-            told = told[:compared]
-            wrong_end = end == len(table) and self.last not in (None, chain.sizes[-1])
-            if end <= len(table) and told == extents[: len(told)] and not wrong_end:
-                yield number
+        count = len(chain)
+        compared = range(min(count, self.compared))
+        extents = tuple(chain.stop_of(i) - chain.offsets[i] for i in compared)
+        at_end = len(self.table) - count
+        numbers = self._places_of(extents)
+        until = bisect_left(numbers, min(stop, at_end))
+        for i in range(bisect_left(numbers, least), until):
+            yield numbers[i]
+        if least <= at_end < stop:
+            told = extents[: count - 1]
+            any_size = self.last is None and count > 1
+            is_last = any_size or chain.sizes[-1] == self.last
+            if is_last and told == self._extents_at(at_end, len(told)):
+                yield at_end

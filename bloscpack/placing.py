@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .known import Known
     from .salvage import Chain
 
-# Chunks of a chain whose places are looked for in the table.
-COMPARED = 16
 # Of places in the table with the extents of a chain's chunks so many are looked at.
 MOST_ALIKE = 100
 
@@ -98,7 +96,7 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     table = known.table
     if chain.start == known.first:
         return _Number(0, _Witness(True))
-    for i, offset in enumerate(chain.offsets[:COMPARED]):
+    for i, offset in enumerate(chain.offsets[: known.compared]):
         number = known.number_of(offset)
         if number is None or number < i:
             continue

@@ -43,9 +43,11 @@ SEARCHED_FIRST = 2**12
 # Block starts that are looked at before a candidate is read.
 STARTS_LOOKED_AT = 256
 # Candidates of this size are always tried; for larger ones there is an allowance, as
-# a file may be made of nothing but beginnings of chunks.
+# a file may be made of nothing but beginnings of chunks. No byte of a file that is not
+# made for that is looked at so many times.
 SMALL_CANDIDATE = 4096
 ALLOWANCE = 2**26
+ALLOWED_PER_BYTE = 6
 
 
 class Chain:
@@ -129,7 +131,8 @@ class Survey:
         self.chains: list[Chain] = []
         self.gave_up: int | None = None
         self._nthreads = nthreads
-        self._allowance = ALLOWANCE + 4 * content.size
+        self._nfound = 0
+        self._allowance = ALLOWANCE + ALLOWED_PER_BYTE * content.size
 
     def run(
         self,
@@ -144,7 +147,8 @@ class Survey:
         `base`; `limit` is how many there should be. `is_whole` says whether so many
         chunks are all, whatever lies behind them.
         """
-        chain = Chain(base) if first is None else self._follow(first, limit)
+        size = self.content.size
+        chain = Chain(base) if first is None else self._follow(first, limit, size)
         position: int | None = base
         if len(chain):
             if len(chain) == limit and is_whole(chain):
@@ -154,11 +158,13 @@ class Survey:
             position = self.find(base, chain.start)
         if position is None:
             self.chains.append(chain)
+            self._nfound += len(chain)
             position = self._search_behind(chain, limit)
         elif not len(chain):
-            position = self.find(base, self.content.size)
+            position = self.find(base, size)
         while position is not None:
             chain = self._follow(position, None)
+            self._nfound += len(chain)
             before = self.chains[-1] if self.chains else None
             if before is not None and before.stop == position and len(chain):
                 before.offsets += chain.offsets
@@ -175,7 +181,7 @@ class Survey:
         at_end = chain.stop >= size
         if self.checksum.size or not len(chain):
             return None if at_end else self.find(max(chain.stop, chain.start + 1), size)
-        if at_end and (limit is None or sum(map(len, self.chains)) >= limit):
+        if at_end and (limit is None or self._nfound >= limit):
             return None
         # Without a digest nobody knows whether its last chunk is complete: it may have
         # swallowed the beginning of the next one.
@@ -188,29 +194,39 @@ class Survey:
 
     def _is_chunk(self, offset: int) -> bool:
         """Return whether there is a good chunk at `offset`."""
-        try:
-            header = self.examiner.header_at(offset)
-        except FormatError:
-            return False
-        piece = offset, offset + header.ctbytes + self.checksum.size, header
-        return self.examiner.check(piece) is None
+        piece = self._next(offset)
+        return piece is not None and self.examiner.check(piece) is None
 
-    def _follow(self, start: int, limit: int | None) -> Chain:
-        """Return the good chunks from `start` on, as their headers tell."""
+    def _follow(self, start: int, limit: int | None, ahead: int = 0) -> Chain:
+        """Return the good chunks from `start` on, as their headers tell.
+
+        Those in the first `ahead` bytes are checked at once; then, time and again, as
+        many bytes as were good: what lies behind a damaged chunk is checked in vain.
+        """
         chain = Chain(start)
-        size, digest_size = self.content.size, self.checksum.size
-        ended = False
+        while self._follow_on(chain, limit, max(ahead, QUICK_CHUNK)):
+            ahead = chain.stop - start
+        return chain
+
+    def _follow_on(self, chain: Chain, limit: int | None, ahead: int) -> bool:
+        """Add what is good of the next chunk and all others in `ahead` bytes.
+
+        Return whether more may follow.
+        """
+        start, nbefore = chain.stop, len(chain)
+        until = start + ahead
+        over = ended = False
 
         def pieces() -> Iterator[Piece]:
-            position, count = start, 0
-            while position < size and count != limit and not ended:
-                try:
-                    header = self.examiner.header_at(position)
-                except FormatError:
+            nonlocal over
+            position, count = start, nbefore
+            while position == start or (position < until and not ended):
+                piece = None if count == limit else self._next(position)
+                if piece is None:
+                    over = True
                     return
-                stop = position + header.ctbytes + digest_size
-                yield position, stop, header
-                position, count = stop, count + 1
+                yield piece
+                position, count = piece[1], count + 1
 
         def work(piece: Piece) -> tuple[Piece, FormatError | None]:
             return piece, self.examiner.check(piece)
@@ -225,10 +241,22 @@ class Survey:
         try:
             nbytes = self.examiner.header_at(start).nbytes
         except FormatError:
-            return chain
+            return False
+        # One thread checks nothing in vain.
+        nthreads = self._nthreads if ahead > QUICK_CHUNK else 1
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
-        for_each(pieces(), work, deliver, self._nthreads, batch, nbytes < QUICK_CHUNK)
-        return chain
+        for_each(pieces(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
+        return not over and not ended
+
+    def _next(self, offset: int) -> Piece | None:
+        """Return what its header says of a chunk at `offset`, if it may be tried."""
+        try:
+            header = self.examiner.header_at(offset)
+        except FormatError:
+            return None
+        if not self._allowed(offset, header):
+            return None
+        return offset, offset + header.ctbytes + self.checksum.size, header
 
     def trail(self, start: int, stop: int) -> list[Broken]:
         """Return where damaged chunks lie from `start` on, as their headers tell.
@@ -269,7 +297,8 @@ class Survey:
         if self._allowance < 0:
             self.gave_up = offset if self.gave_up is None else self.gave_up
             return False
-        self._allowance -= header.ctbytes
+        # What is said to lie behind the end of the file is not read.
+        self._allowance -= min(header.ctbytes, self.content.size - offset)
         return True
 
     # Searching

@@ -33,7 +33,7 @@ def sift(
     sifter = _Sifter(chains, known, digest_size, fills)
     kept: list[Chain] = []
     end = known.base if known.first is None else known.first
-    walked: tuple[int, list[Broken]] = (-1, [])
+    walk: _Walk | None = None
     for chain in chains:
         swallowed = bool(kept) and chain.start < kept[-1].stop
         if swallowed:
@@ -41,16 +41,16 @@ def sift(
             if not sifter.is_swallowed(chain, kept[-1].stop):
                 continue
             end = kept.pop().start
-        if walked[0] != end or (walked[1][-1:] and _reach(walked[1]) < chain.start):
-            walked = end, trail(end, chain.start)
-        around = [b for b in walked[1] if b.start < chain.start < (b.stop or 0)]
-        if not swallowed and sifter.is_part(chain, around[0] if around else None, end):
+        if walk is None or walk.start != end:
+            walk = _Walk(end, chain.start, trail)
+        reached, around = walk.up_to(chain.start)
+        if not swallowed and sifter.is_part(chain, around, end):
             continue
-        reached = [b for b in walked[1] if b.stop is not None and b.stop <= chain.start]
-        linked = chain.start == end or (reached and reached[-1].stop == chain.start)
-        chain.link = len(reached) if linked else None
+        linked = chain.start == end or walk.leads_to(reached, chain.start)
+        chain.link = reached if linked else None
         chain.sure = all(
-            broken.nbytes == known.full and fills(broken) for broken in reached
+            broken.nbytes == known.full and fills(broken)
+            for broken in walk.broken[:reached]
         )
         kept.append(chain)
         end = chain.stop
@@ -83,10 +83,36 @@ def _split(chain: Chain, known: Known, digest_size: int) -> list[Chain]:
     return [chain, *reversed(parts)]
 
 
-def _reach(trail: list[Broken]) -> int:
-    """Return up to where a trail tells anything."""
-    stop = trail[-1].stop
-    return 2**63 if stop is None else stop
+def _stop(broken: Broken) -> int:
+    """Return up to where a damaged chunk tells anything."""
+    return 2**63 if broken.stop is None else broken.stop
+
+
+class _Walk:
+    """The damaged chunks from `start` on, one behind the other.
+
+    Each is looked at once, however many chains lie in them.
+    """
+
+    def __init__(self, start: int, stop: int, trail: Trail) -> None:
+        self.start = start
+        self.broken = trail(start, stop)
+        self._trail = trail
+
+    def up_to(self, place: int) -> tuple[int, Broken | None]:
+        """Return how many end in front of `place`, and the one around it, if any."""
+        # Without any, there is a good chunk at `start`, which leads nowhere.
+        if self.broken and _stop(self.broken[-1]) < place:
+            self.broken += self._trail(_stop(self.broken[-1]), place)
+        reached = bisect_right(self.broken, place, key=_stop)
+        around = self.broken[reached] if reached < len(self.broken) else None
+        if around is None or around.stop is None or around.start >= place:
+            return reached, None
+        return reached, around
+
+    def leads_to(self, reached: int, place: int) -> bool:
+        """Return whether the last of those that were reached ends at `place`."""
+        return reached > 0 and self.broken[reached - 1].stop == place
 
 
 class _Sifter:
@@ -98,6 +124,8 @@ class _Sifter:
         self._digest_size = digest_size
         self._fills = fills
         self._starts = [chain.start for chain in chains]
+        # What was asked last, as many chains may lie in one damaged chunk.
+        self._filled: tuple[Broken | None, bool] = None, False
         # Where the last chain starts whose chunks have the sizes of the file, if any.
         self._last_start = max(
             (chain.start for chain in chains if known.fits(chain)), default=None
@@ -160,7 +188,9 @@ class _Sifter:
 
     def _ends_right(self, stop: int, around: Broken | None) -> bool:
         """Return whether a damaged chunk ends at `stop`, as it says or the table."""
-        if around is not None and not self._fills(around):
+        if around is not None and self._filled[0] is not around:
+            self._filled = around, self._fills(around)
+        if around is not None and not self._filled[1]:
             return False
         if stop < self._known.size:
             return self._has_chunk(stop)
