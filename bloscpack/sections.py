@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 PIECE = 2**20
 # A table is looked for in so many bytes in front of a chunk.
 TABLE_LOOKED_FOR = 2**26
+# So many beginnings of one are tried.
+TABLES_TRIED = 64
 # No chunk and its digest take as much.
 LARGEST = 2**31 + 2**10
 
@@ -253,23 +255,26 @@ class Sections:
         region = self.content.read(start, offset - start)
         at = region.find(struct.pack("<q", offset))
         first = offset
-        found: tuple[int, int, tuple[int, ...]] | None = None
-        while at >= 0:
-            entries = _table_in(region, at, first - start)
-            if entries and first == self.first:
-                return False  # it is where the header says
-            if entries:
-                found = at, first, entries
-            # The entry may be that of a later chunk.
+        # The entry may be that of a later chunk: those in front of it, and where they
+        # say that the first chunk begins.
+        begins: list[tuple[int, int]] = []
+        while at >= 0 and start + at < first:
+            begins.append((at, first))
             at -= OFFSET_LENGTH
             before = struct.unpack_from("<q", region, at)[0] if at >= 0 else 0
-            if not start + at < before < first:
+            if not before < first:
                 break
             first = before
-        if found is None:
+        stated = [begin for begin in begins if begin[1] == self.first]
+        if any(_table_in(region, at, first - start) for at, first in stated):
+            return False  # it is where the header says
+        for at, first in begins[: -TABLES_TRIED - 1 : -1]:
+            entries = _table_in(region, at, first - start)
+            if entries:
+                break
+        else:
             return False
-        at, self.first, entries = found
-        self.table_at = start + at
+        self.table_at, self.first = start + at, first
         self.free = (self.first - self.table_at) // OFFSET_LENGTH - len(entries)
         # The first free entry may be damaged too.
         while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST:
