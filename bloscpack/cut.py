@@ -92,11 +92,11 @@ def _sizes(inspection: Inspection) -> tuple[int | None, int | None]:
     if last_found is not None and len(some) == sum(map(len, chains)):
         some.pop()
     usual = max(set(some), key=some.count) if some else None
-    full = last = -1
+    full, last = -1, None
     if header is not None and header.format_version >= 2:
-        full, last = header.chunk_size, header.last_chunk
+        full, last = header.chunk_size, inspection.stated_last
         if places.nchunks != header.nchunks != -1 and usual is not None:
-            last = -1
+            last = None
         if full not in some and usual is not None and places.nchunks > 1:
             full = usual
     if full == -1 and usual is not None:
@@ -106,6 +106,4 @@ def _sizes(inspection: Inspection) -> tuple[int | None, int | None]:
             sizes.pop()
         if any(size != full for size in sizes):
             return None, last_found
-    if last == -1:
-        return (None if full == -1 else full), last_found
-    return (None if full == -1 else full), last
+    return (None if full == -1 else full), (last_found if last is None else last)

@@ -288,8 +288,7 @@ class Inspection(Sections):
         usual = max(counts, key=lambda size: counts[size])
         if header is None:
             return usual, chains[-1].sizes[-1]
-        last = None if header.last_chunk == -1 else header.last_chunk
-        full = header.chunk_size
+        last, full = self.stated_last, header.chunk_size
         if full in counts and (usual in (full, last) or self._confirms(full)):
             return full, self._last_size(full, last)
         # A damaged first chunk may still confirm it, or the table.

@@ -82,6 +82,18 @@ class Sections:
         """Whether the offset table lies where it says itself that it ends."""
         return bool(self.table) and self.table[0] == self.first
 
+    @property
+    def stated_last(self) -> int | None:
+        """The plain size of the last chunk, None if no header says or can say it.
+
+        In layout 2 it may say that it is larger than the others, but none was so.
+        """
+        header = self.header
+        if header is None or header.last_chunk == -1:
+            return None
+        lies = -1 < header.chunk_size < header.last_chunk and header.nchunks != 1
+        return None if lies else header.last_chunk
+
     # The header
 
     def _read_header(self) -> NotReadable | None:
