@@ -5,11 +5,8 @@ Header and metadata say it, and where they are lost or wrong, the chunks found.
 
 from __future__ import annotations
 
-from .exceptions import FormatError
-
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .arrays import Description
     from .findings import Pair
     from .inspection import Inspection
 
@@ -24,7 +21,7 @@ class Cut:
     def __init__(self, inspection: Inspection) -> None:
         self.nchunks = inspection.places.nchunks
         self.full, self.last = _sizes(inspection)
-        self.description = self._describe(inspection)
+        self.description = inspection.description
         if self.last is None and self.full and self.description:
             rest = self.description.nbytes - (self.nchunks - 1) * self.full
             self.last = rest if 0 < rest <= self.full else None
@@ -34,19 +31,6 @@ class Cut:
             nrows = max(shape[0], 1)
             in_c_order = self.description.order == "C" or len(shape) == 1
             self.row = self.description.nbytes // nrows if in_c_order else 0
-
-    @staticmethod
-    def _describe(inspection: Inspection) -> Description | None:
-        metadata = inspection.metadata
-        if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
-            return None
-        from .arrays import Description  # NumPy takes long to import
-
-        try:
-            return Description(metadata)
-        except FormatError as error:
-            inspection.findings.add("metadata", "array", error.message)
-            return None
 
     def expected(self, i: int) -> int | None:
         """Return the plain bytes that chunk `i` should have, None if unknown."""

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from .checksums import CHECKSUMS
 from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
+from .exceptions import FormatError
 from .findings import ERROR
 from .known import Known
 from .offsets import FREE
@@ -23,6 +24,7 @@ from .sifting import sift
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .arrays import Description
     from .checksums import Hash
     from .examiner import Content
     from .headers import BloscpackHeader
@@ -70,7 +72,9 @@ class Inspection(Sections):
         if self.unreadable is not None and not self.survey.chains:
             raise self.unreadable
         self._mend()
+        self.description = self._describe()
         self.known = self._known()
+        self.known.counted = self._is_counted()
         self._sift()
         self.known.torn = self._is_torn()
         self.places = place(self.survey.chains, self.known)
@@ -261,6 +265,29 @@ class Inspection(Sections):
             twice,
         )
 
+    def _describe(self) -> Description | None:
+        """Return what array the metadata describe, None if none."""
+        metadata = self.metadata
+        if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
+            return None
+        from .arrays import Description  # NumPy takes long to import
+
+        try:
+            return Description(metadata)
+        except FormatError as error:
+            self.findings.add("metadata", "array", error.message)
+            return None
+
+    def _is_counted(self) -> bool:
+        """Return whether number and sizes of the chunks make the array described."""
+        header, last = self.header, self.stated_last
+        if self.description is None or header is None or last is None:
+            return False
+        if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
+            return False
+        nbytes = (header.nchunks - 1) * header.chunk_size + last
+        return nbytes == self.description.nbytes
+
     def _is_torn(self) -> bool:
         """Return whether the file ends within a chunk, behind those that were found."""
         size, chains = self.content.size, self.survey.chains
@@ -291,6 +318,9 @@ class Inspection(Sections):
         last, full = self.stated_last, header.chunk_size
         if full in counts and (usual in (full, last) or self._confirms(full)):
             return full, self._last_size(full, last)
+        # One chunk may be the last one.
+        if (chains[-1].stop, counts) == (self.content.size, {last: last}):
+            return full, last
         # A damaged first chunk may still confirm it, or the table.
         first = survey.trail(self.first, self.first + 1) if self.first else ()
         if any(broken.nbytes == full for broken in first) or self._has_none_of(chains):

@@ -32,7 +32,8 @@ class Known:
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
     chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
-    ``torn`` that the file ends within a chunk.
+    ``torn`` that the file ends within a chunk, ``counted`` that ``nchunks`` and the
+    sizes make the array that the metadata describe.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Known:
         self.last = last
         self.twice = twice
         self.torn = False
+        self.counted = False
         self._order: list[int] | None = None
         self._extents: dict[int, Any] | None = None
         self._sound: bool | None = None
@@ -115,9 +117,9 @@ class Known:
         first = chain.sizes[0]
         return first == self.full or (len(chain) == 1 and first == self.last)
 
-    def matches(self, chain: Chain, stop: int) -> bool:
-        """Return whether the table has chunks of such extents up to number `stop`."""
-        return any(True for _ in self.alike(chain, 0, stop))
+    def matches(self, chain: Chain, stop: int, least: int = 0) -> bool:
+        """Return whether the table has such extents, from `least` up to `stop`."""
+        return any(True for _ in self.alike(chain, least, stop))
 
     def of_extent(self, extent: int) -> Sequence[int]:
         """Return the numbers of the chunks to which the table gives so many bytes."""
@@ -128,22 +130,26 @@ class Known:
         found: Sequence[int] = self._extents.get(extent, ())
         return found
 
-    def alike(self, chain: Chain, least: int, stop: int) -> Iterator[int]:
+    def alike(
+        self, chain: Chain, least: int, stop: int, begin: int = 0
+    ) -> Iterator[int]:
         """Yield the numbers from `least` up to `stop` where the table has such extents.
 
-        The last chunk's is not in the table: that is known by its plain size.
+        Those of the chunks from place `begin` on. The last chunk's is not in the table:
+        that is known by its plain size.
         """
-        table, compared = self.table, min(len(chain), COMPARED)
-        extents = [chain.stop_of(i) - chain.offsets[i] for i in range(compared)]
+        table, length = self.table, len(chain) - begin
+        places = range(begin, begin + min(length, COMPARED))
+        extents = [chain.stop_of(i) - chain.offsets[i] for i in places]
         numbers = self.of_extent(extents[0])
         numbers = numbers[bisect_left(numbers, least) : bisect_left(numbers, stop)]
         final = len(table) - 1
-        if len(chain) == 1 and least <= final < stop and chain.sizes[0] == self.last:
+        if length == 1 and least <= final < stop and chain.sizes[begin] == self.last:
             numbers = [*numbers, final]
         for number in numbers:
-            end = number + len(chain)
+            end = number + length
             told = [table[i + 1] - table[i] for i in range(number, min(end, final))]
-            told = told[:compared]
+            told = told[:COMPARED]
             wrong_end = end == len(table) and self.last not in (None, chain.sizes[-1])
             if end <= len(table) and told == extents[: len(told)] and not wrong_end:
                 yield number

@@ -75,6 +75,7 @@ def place(chains: list[Chain], known: Known) -> Places:
     exact = [_by_table(chain, known) for chain in chains]
     _cut_off(chains, exact, known)
     _drop_surplus(chains, exact, known)
+    _split_at_seam(chains, exact, known)
     if not chains:
         places.nchunks = known.nchunks or 0
         places.certain = known.nchunks is not None or known.first == known.size
@@ -97,7 +98,9 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     """Return the number of a chain that lies where the table says."""
     table = known.table
     if chain.start == known.first:
-        return _Number(0, _Witness(True))
+        stops = range(min(len(chain), len(table) - 1, COMPARED))
+        fits = not stops or any(chain.stop_of(i) == table[i + 1] for i in stops)
+        return _Number(0, _Witness(fits or not known.matches(chain, len(table), 1)))
     for i, offset in enumerate(chain.offsets[:COMPARED]):
         number = known.number_of(offset)
         if number is None or number < i:
@@ -155,6 +158,55 @@ def _drop_surplus(chains: list[Chain], exact: Numbers, known: Known) -> None:
     kept = [i for i in range(len(chains)) if i not in gone]
     chains[:] = [chains[i] for i in kept]
     exact[:] = [exact[i] for i in kept]
+
+
+def _split_at_seam(chains: list[Chain], exact: Numbers, known: Known) -> None:
+    """Split a chain where chunks have been cut out, so that others took their place.
+
+    There the table has other extents than those that follow, but has these further
+    behind.
+    """
+    for i in range(len(chains) - 1, -1, -1):
+        chain, number = chains[i], exact[i]
+        seam = None if number is None else _seam(chain, number.value, known)
+        if number is None or seam is None:
+            continue
+        if seam:
+            chains.insert(i + 1, chain.split(seam))
+            exact.insert(i, number)
+        moved = i + (seam > 0)
+        exact[moved] = None
+        before = exact[moved - 1] if moved else None
+        if before is not None and chains[moved - 1].stop == chains[moved].start:
+            # Any of those that are as long as this one may have been cut out instead.
+            extent = chains[moved - 1].stop - chains[moved - 1].offsets[-1]
+            before.witness.sure = len(known.of_extent(extent)) == 1
+
+
+def _seam(chain: Chain, first: int, known: Known) -> int | None:
+    """Return from where on the chunks of a chain are not those from number `first` on.
+
+    None if the table, or the size of the last chunk, does not prove it.
+    """
+    table, nchunks = known.table, known.nchunks
+    at_end = chain.stop == known.size
+    if nchunks is None or not (known.is_sound or at_end):
+        return None
+    is_last = at_end and known.last not in (None, known.full)
+    is_last = is_last and chain.sizes[-1] == known.last
+    if is_last and not table and first + len(chain) < nchunks:
+        return len(chain) - 1 if known.counted or len(chain) == 1 else None
+    if not known.is_sound:
+        return None
+    # Behind the last one that lies where it should, but that ends elsewhere.
+    stop = min(len(chain), len(table) - 1 - first)
+    seam = stop - 1
+    while seam >= 0 and chain.offsets[seam] != table[first + seam]:
+        seam -= 1
+    if seam < 0 or chain.stop_of(seam) == table[first + seam + 1]:
+        return None
+    alike = [*islice(known.alike(chain, first + seam + 1, len(table), seam), 2)]
+    return seam if len(alike) == 1 or (alike and at_end) else None
 
 
 def _highest(chains: list[Chain], numbers: Numbers, limit: int | None) -> list[int]:
@@ -299,7 +351,8 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         return
     is_last = to_end and known.last not in (None, known.full)
     is_last = is_last and last.sizes[-1] == known.last
-    if is_last and known.nchunks > count and not known.twice and places.certain:
+    proven = known.twice or known.counted
+    if is_last and known.nchunks > count and not proven and places.certain:
         # The header says more, but the last chunk is there, and all in front of it.
         places.nchunks, places.certain = count, False
         return

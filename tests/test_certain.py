@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import struct
 
+import numpy
 import pytest
-from damage import frames_of, recovered, text
+from damage import frames_of, recovered, recovered_and_verified, text
 
 import bloscpack as bp
 
@@ -74,3 +75,65 @@ def test_last_chunk_of_another_size_than_the_header_says(
     expected = [plain for _, _, plain in frames]
     expected[lost] = bytes(100)
     assert expected == found
+
+
+# Chunks that are cut out
+
+
+@pytest.mark.parametrize("metadata", [None, {"unit": "m"}])
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("nchunks", [2, 3, 12])
+def test_all_chunks_but_the_last_are_cut_out(nchunks, offsets, metadata):
+    plain = text(100 * nchunks - 26)
+    data = packed(plain, offsets, metadata=metadata)
+    damaged = without(data, range(nchunks - 1))
+    found, recovery = recovered(damaged)
+    assert [bytes(100)] * (nchunks - 1) == found[:-1]
+    assert plain[-74:] == found[-1]
+    assert [(0, nchunks - 1)] == [loss.chunks for loss in recovery.losses]
+    assert offsets or not recovery.certain
+
+
+@pytest.mark.parametrize("cut", [[0], [3], [0, 1, 2], [1, 2, 3], [2, 3]])
+def test_chunks_are_cut_out(cut):
+    """The others are known by the bytes that they take."""
+    pieces = [copied(i) + bytes(400 - i) for i in range(20, 180, 20)]
+    data = packed(b"".join(pieces) + b"the end", chunk_size=400)
+    frames = frames_of(data)
+    extents = [stop - start for start, stop, _ in frames]
+    assert len(frames) == len({*extents})
+    found, recovery = recovered(without(data, cut))
+    expected = [plain for _, _, plain in frames]
+    for i in cut:
+        expected[i] = bytes(400)
+    assert expected == found
+    assert recovery.certain
+    assert len(cut) == recovery.nlost
+
+
+@pytest.mark.parametrize("cut", [[0], [3], [1, 2]])
+def test_copies_are_cut_out(cut):
+    """All take the same bytes; only the last one is known."""
+    plain = copied(574)
+    for metadata in (None, {"unit": "m"}):
+        damaged = without(packed(plain, metadata=metadata), cut)
+        found, recovery = recovered(damaged)
+        assert (6, plain[-74:], False) == (len(found), found[-1], recovery.certain)
+        left = [i for i in range(5) if i not in cut]
+        expected = [plain[100 * i : 100 * i + 100] for i in left]
+        assert expected == found[: len(expected)]
+
+
+@pytest.mark.parametrize("cut", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("offsets", [True, False])
+def test_array_keeps_its_shape_where_chunks_are_cut_out(offsets, cut):
+    array = numpy.arange(34, dtype="<i8")
+    settings = bp.BloscpackArgs(offsets=offsets)
+    data = bp.pack_ndarray_to_bytes(array, chunk_size=96, bloscpack_args=settings)
+    damaged = without(data, cut)
+    new, _, recovery = recovered_and_verified(damaged)
+    found = bp.unpack_ndarray_from_bytes(new)
+    assert array.shape == found.shape
+    assert array[24:].tolist() == found[24:].tolist()
+    assert ("kept", len(cut)) == (recovery.metadata, recovery.nlost)
+    assert offsets or not recovery.certain
