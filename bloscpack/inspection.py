@@ -178,10 +178,14 @@ class Inspection(Sections):
         if self.table and self.table[0] not in (first, FREE):
             first = None
         survey = Survey(self.content, checksum, self._nthreads)
-        survey.run(first, 0, limit, self._is_whole)
+
+        def is_whole(chain: Chain) -> bool:
+            return self._is_whole(chain, survey)
+
+        survey.run(first, 0, limit, is_whole)
         return survey
 
-    def _is_whole(self, chain: Chain) -> bool:
+    def _is_whole(self, chain: Chain, survey: Survey) -> bool:
         """Return whether as many chunks as the header says are all that there are.
 
         Bytes behind them are no part of the file then: releases up to 0.16.0 left some
@@ -191,7 +195,10 @@ class Inspection(Sections):
         if chain.stop == self.content.size:
             return True
         if self.table:
-            return chain.offsets == self.table and last in (-1, chain.sizes[-1])
+            if chain.offsets != self.table or last not in (-1, chain.sizes[-1]):
+                return False
+            # If another chunk follows, one may lie in the place of another.
+            return survey.find(chain.stop, chain.stop + 1) is None
         # Only files with a table can have been appended to.
         behind = self.content.read(chain.stop, len(MAGIC))
         return header is not None and behind == MAGIC
@@ -248,6 +255,11 @@ class Inspection(Sections):
             nchunks = header.nchunks
         twice = nchunks is not None and nchunks == len(self.table)
         twice = twice and bool(self.table) and self.table[-1] != FREE
+        # Where the table ends tells how many entries it has.
+        starts = [chain.start for chain in survey.chains[:1]]
+        twice = twice and (
+            self.has_table or self.first in starts or self.has_free_entries
+        )
         if self.table and self.first is not None:
             nchunks = len(self.table)
         found = sum(map(len, survey.chains))

@@ -73,7 +73,7 @@ def place(chains: list[Chain], known: Known) -> Places:
     """Return the places of all chains; those with too many chunks are taken out."""
     places = Places()
     exact = [_by_table(chain, known) for chain in chains]
-    _cut_off(chains, exact, known)
+    doubtful = _cut_off(chains, exact, known)
     _drop_surplus(chains, exact, known)
     _split_at_seam(chains, exact, known)
     if not chains:
@@ -91,6 +91,8 @@ def place(chains: list[Chain], known: Known) -> Places:
         if places.certain and not number.witness.sure:
             places.certain, places.unsure = False, i
     _count(chains, places, known)
+    if doubtful or _has_strays(chains, places, known):
+        places.certain = False
     return places
 
 
@@ -117,25 +119,29 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     return None
 
 
-def _cut_off(chains: list[Chain], exact: Numbers, known: Known) -> None:
+def _cut_off(chains: list[Chain], exact: Numbers, known: Known) -> bool:
     """Take out what lies behind the last chunk, as header and table tell alike.
 
     Releases up to 0.16.0 left the end of a longer last chunk there. If the last chunk
-    has another size than the header says, it may have been appended to.
+    has another size than the header says, it may have been appended to. Return whether
+    what is taken out may be the last chunk, and another one lie in its place.
     """
-    if not known.twice:
-        return
     count = 0
+    if not known.twice:
+        return False
     for i, (chain, number) in enumerate(zip(chains, exact, strict=True)):
         linked = chain.link is not None and chain.sure
-        if number is None or not linked or number.value != count + (chain.link or 0):
-            return
+        expected = count + (chain.link or 0)
+        if number is None or not linked or number.value != expected:
+            return False
         count = number.value + len(chain)
         length = len(known.table) - number.value
-        if 0 < length <= len(chain) and chain.sizes[length - 1] == known.last:
-            chain.split(length)
+        size = chain.sizes[length - 1] if 0 < length <= len(chain) else None
+        if size is not None and known.last in (None, size):
+            behind = [chain.split(length), *chains[i + 1 :]]
             del chains[i + 1 :], exact[i + 1 :]
-            return
+            return any(size in rest.sizes for rest in behind)
+    return False
 
 
 def _drop_surplus(chains: list[Chain], exact: Numbers, known: Known) -> None:
@@ -348,6 +354,8 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         # What lies behind the last one may have been one more.
         places.nchunks = count + (not to_end)
         places.certain = places.certain and to_end
+        if known.last not in (None, last.sizes[-1]):
+            places.certain = False  # it is not the last one
         return
     is_last = to_end and known.last not in (None, known.full)
     is_last = is_last and last.sizes[-1] == known.last
@@ -370,3 +378,31 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         places.certain = False  # somebody may have been about to append
     if known.nchunks < count or (known.nchunks > count and not known.twice):
         places.certain = False
+
+
+def _has_strays(chains: list[Chain], places: Places, known: Known) -> bool:
+    """Return whether bytes lie where no chunk is lost, and nothing proves what is there.
+
+    They are hardly ever nothing: a chunk may be in the place of another one. The proof
+    is that no other chunks take as many bytes, as the table says, or that all chunks
+    are there, and what follows has been moved by one distance.
+    """
+    end, next_number, unproven = known.first, 0, 0
+    before: Chain | None = None
+    for chain, number in zip(chains, places.numbers, strict=True):
+        if end is not None and end < chain.start and number == next_number:
+            around = [chain] if before is None else [before, chain]
+            unproven += not all(_is_distinct(each, known) for each in around)
+        before, end, next_number = chain, chain.stop, number + len(chain)
+    nothing_lost = known.twice and sum(map(len, chains)) == places.nchunks
+    return unproven > nothing_lost
+
+
+def _is_distinct(chain: Chain, known: Known) -> bool:
+    """Return whether the table has but one place for a chain."""
+    if not known.twice:
+        return False
+    if chain.sizes[-1] == known.last != known.full:
+        return True
+    extents = (chain.stop_of(i) - o for i, o in enumerate(chain.offsets[:COMPARED]))
+    return any(len(known.of_extent(extent)) == 1 for extent in extents)

@@ -250,9 +250,14 @@ class Sections:
         named = [start for start in starts if start in self.table]
         if not named or self.first is None or min(named) < self.first:
             return False
+        return self.has_table or self.has_free_entries
+
+    @property
+    def has_free_entries(self) -> bool:
+        """Whether there are free entries, from the last one in use up to the chunks."""
         used_until = self.table_at + OFFSET_LENGTH * len(self.table)
-        return self.has_table or (
-            bool(self.free) and self.is_filled(used_until, self.first, b"\xff")
+        return bool(self.free and self.first) and self.is_filled(
+            used_until, self.first or 0, b"\xff"
         )
 
     def find_table(self, offset: int) -> bool:

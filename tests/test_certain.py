@@ -137,3 +137,68 @@ def test_array_keeps_its_shape_where_chunks_are_cut_out(offsets, cut):
     assert array[24:].tolist() == found[24:].tolist()
     assert ("kept", len(cut)) == (recovery.metadata, recovery.nlost)
     assert offsets or not recovery.certain
+
+
+# What says that all are there, and nothing but that
+
+
+@pytest.mark.parametrize("left", [1, 2, 4])
+def test_file_of_unknown_length_that_ends_too_early(left):
+    data = packed(copied(460), offsets=False)
+    damaged = with_field(data[: frames_of(data)[left][0]], "nchunks", -1)
+    found, recovery = recovered(damaged)
+    assert (left, False, False) == (len(found), recovery.certain, recovery.complete)
+    _, recovery = recovered(with_field(data, "nchunks", -1))
+    assert recovery.complete
+
+
+@pytest.mark.parametrize("plain", [text(275), copied(275)])
+@pytest.mark.parametrize("layout", [2, 3])
+def test_header_says_one_chunk_less_and_the_first_is_damaged(plain, layout):
+    data = bytearray(packed(plain))
+    data[4] = layout
+    at = frames_of(bytes(data))[0][0] + 3
+    damaged = bytes(data[:at]) + bytes(40) + bytes(data[at:])
+    found, recovery = recovered(with_field(damaged, "nchunks", 2))
+    assert [plain[100:200], plain[200:]] == found[-2:]
+    assert not recovery.certain
+
+
+@pytest.mark.parametrize(
+    ("changes", "certain"),
+    [
+        # A copy of chunk 3 lies in the place of chunk 4.
+        ([("over", 4, 20), ("copy", 4, 3)], False),
+        # All that follows has been moved by as much, and is there.
+        ([("in", 4, 20)], True),
+        ([("in", 2, 20), ("in", 4, 20)], False),
+    ],
+)
+def test_bytes_between_copies(changes, certain):
+    data = packed(copied(974))
+    frames = frames_of(data)
+    for what, i, value in changes:
+        start = frames[i][0]
+        if what == "over":
+            data = data[: start + 8] + bytes(value) + data[start + 8 + value :]
+        elif what == "in":
+            data = data[:start] + bytes(value) + data[start:]
+        else:
+            copy = data[slice(*frames[value][:2])]
+            data = data[:start] + b"!" * 9 + copy + data[start:]
+    found, recovery = recovered(data)
+    assert certain == recovery.certain
+    assert found[-1] == frames[-1][2]
+
+
+@pytest.mark.parametrize("plain", [copied(300), copied(260)])
+@pytest.mark.parametrize("i", [0, 1, 2])
+@pytest.mark.parametrize("layout", [2, 3])
+def test_chunk_that_is_there_twice(plain, layout, i):
+    """One chunk lies in the place of another, and the last one behind them all."""
+    data = bytearray(packed(plain))
+    data[4] = layout
+    start, stop, _ = frames_of(bytes(data))[i]
+    found, recovery = recovered(bytes(data[:stop] + data[start:]))
+    assert not recovery.certain
+    assert plain[: 100 * i + 100] == b"".join(found)[: 100 * i + 100]
