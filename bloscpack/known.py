@@ -130,6 +130,16 @@ class Known:
         found: Sequence[int] = self._extents.get(extent, ())
         return found
 
+    def is_distinct(self, chain: Chain) -> bool:
+        """Return whether the table, told twice, has but one place for a chain."""
+        if not self.twice:
+            return False
+        if chain.sizes[-1] == self.last != self.full:
+            return True
+        some = range(min(len(chain), COMPARED))
+        extents = (chain.stop_of(i) - chain.offsets[i] for i in some)
+        return any(len(self.of_extent(extent)) == 1 for extent in extents)
+
     def alike(
         self, chain: Chain, least: int, stop: int, begin: int = 0
     ) -> Iterator[int]:

@@ -211,6 +211,8 @@ def _seam(chain: Chain, first: int, known: Known) -> int | None:
         seam -= 1
     if seam < 0 or chain.stop_of(seam) == table[first + seam + 1]:
         return None
+    if seam and (chain.start, chain.stop_of(0)) != (table[first], table[first + 1]):
+        return None  # one place may agree by chance
     alike = [*islice(known.alike(chain, first + seam + 1, len(table), seam), 2)]
     return seam if len(alike) == 1 or (alike and at_end) else None
 
@@ -381,7 +383,7 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
 
 
 def _has_strays(chains: list[Chain], places: Places, known: Known) -> bool:
-    """Return whether bytes lie where no chunk is lost, and nothing proves what is there.
+    """Return whether bytes lie where no chunk is lost, and nothing proves the rest.
 
     They are hardly ever nothing: a chunk may be in the place of another one. The proof
     is that no other chunks take as many bytes, as the table says, or that all chunks
@@ -392,17 +394,7 @@ def _has_strays(chains: list[Chain], places: Places, known: Known) -> bool:
     for chain, number in zip(chains, places.numbers, strict=True):
         if end is not None and end < chain.start and number == next_number:
             around = [chain] if before is None else [before, chain]
-            unproven += not all(_is_distinct(each, known) for each in around)
+            unproven += not all(known.is_distinct(each) for each in around)
         before, end, next_number = chain, chain.stop, number + len(chain)
     nothing_lost = known.twice and sum(map(len, chains)) == places.nchunks
     return unproven > nothing_lost
-
-
-def _is_distinct(chain: Chain, known: Known) -> bool:
-    """Return whether the table has but one place for a chain."""
-    if not known.twice:
-        return False
-    if chain.sizes[-1] == known.last != known.full:
-        return True
-    extents = (chain.stop_of(i) - o for i, o in enumerate(chain.offsets[:COMPARED]))
-    return any(len(known.of_extent(extent)) == 1 for extent in extents)
