@@ -78,6 +78,8 @@ class Inspection(Sections):
         self._sift()
         self.known.torn = self._is_torn()
         self.places = place(self.survey.chains, self.known)
+        if self.known.nchunks is None and self._lacks_plain_bytes():
+            self.places.certain = False
         self.broken = self._broken()
 
     def _search(self) -> Survey:
@@ -299,6 +301,13 @@ class Inspection(Sections):
             return False
         nbytes = (header.nchunks - 1) * header.chunk_size + last
         return nbytes == self.description.nbytes
+
+    def _lacks_plain_bytes(self) -> bool:
+        """Return whether the array described has more bytes than the chunks hold."""
+        if self.description is None:
+            return False
+        found = sum(sum(chain.sizes) for chain in self.survey.chains)
+        return found < self.description.nbytes
 
     def _is_torn(self) -> bool:
         """Return whether the file ends within a chunk, behind those that were found."""
