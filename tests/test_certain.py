@@ -202,3 +202,28 @@ def test_chunk_that_is_there_twice(plain, layout, i):
     found, recovery = recovered(bytes(data[:stop] + data[start:]))
     assert not recovery.certain
     assert plain[: 100 * i + 100] == b"".join(found)[: 100 * i + 100]
+
+
+# What is told of arrays
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_release_that_wrote_the_file_is_not_blamed_for_missing_chunks(offsets):
+    array = numpy.arange(34, dtype="<i8")
+    settings = bp.BloscpackArgs(offsets=offsets)
+    data = bp.pack_ndarray_to_bytes(array, chunk_size=96, bloscpack_args=settings)
+    for damaged in (without(data, [0]), without(data, [1, 2]), flipped(data, 1)):
+        for nchunks in (-1, 3):
+            _, _, recovery = recovered_and_verified(
+                with_field(damaged, "nchunks", nchunks)
+            )
+            assert "lossy-writer" not in {f.kind for f in recovery.report.findings}
+
+
+def test_array_that_nobody_can_describe_without_chunks():
+    data = packed(b"", False, metadata={"container": "numpy"})
+    data = with_field(data[: frames_of(data)[0][0]], "nchunks", 0)
+    assert (b"", {"container": "numpy"}) == bp.unpack_bytes_from_bytes(data)
+    new, report, recovery = recovered_and_verified(data)
+    assert (0, "changed", 0) == (report.nchunks, recovery.metadata, report.nerrors)
+    assert (b"", None) == bp.unpack_bytes_from_bytes(new)
