@@ -341,7 +341,9 @@ class Checker:
             "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
             "'%d'" % (description.shape, description.dtype, description.nbytes, nbytes)
         )
-        if nbytes < description.nbytes:
+        chains, places = self.inspection.survey.chains, self.inspection.places
+        all_there = sum(map(len, chains)) == places.nchunks and places.certain
+        if nbytes < description.nbytes and all_there:
             message += (
                 ": releases 0.4.0 to 0.7.1 and 0.11.0 to 0.14.0 lost bytes of arrays "
                 "whose item size does not divide the chunk size, and 0.7.0 where the "
@@ -349,8 +351,9 @@ class Checker:
             )
             kind = "lossy-writer"
         else:
-            message += ": appending with releases up to 0.16.0 left the shape as it was"
             kind = "array"
+        if nbytes > description.nbytes:
+            message += ": appending with releases up to 0.16.0 left the shape as it was"
         start = BLOSCPACK_HEADER_LENGTH
         self.findings.add("metadata", kind, message, offset=start)
 

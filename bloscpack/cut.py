@@ -5,11 +5,8 @@ Header and metadata say it, and where they are lost or wrong, the chunks found.
 
 from __future__ import annotations
 
-from .exceptions import FormatError
-
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .arrays import Description
     from .findings import Pair
     from .inspection import Inspection
 
@@ -24,7 +21,7 @@ class Cut:
     def __init__(self, inspection: Inspection) -> None:
         self.nchunks = inspection.places.nchunks
         self.full, self.last = _sizes(inspection)
-        self.description = self._describe(inspection)
+        self.description = inspection.description
         if self.last is None and self.full and self.description:
             rest = self.description.nbytes - (self.nchunks - 1) * self.full
             self.last = rest if 0 < rest <= self.full else None
@@ -34,19 +31,6 @@ class Cut:
             nrows = max(shape[0], 1)
             in_c_order = self.description.order == "C" or len(shape) == 1
             self.row = self.description.nbytes // nrows if in_c_order else 0
-
-    @staticmethod
-    def _describe(inspection: Inspection) -> Description | None:
-        metadata = inspection.metadata
-        if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
-            return None
-        from .arrays import Description  # NumPy takes long to import
-
-        try:
-            return Description(metadata)
-        except FormatError as error:
-            inspection.findings.add("metadata", "array", error.message)
-            return None
 
     def expected(self, i: int) -> int | None:
         """Return the plain bytes that chunk `i` should have, None if unknown."""
@@ -92,11 +76,11 @@ def _sizes(inspection: Inspection) -> tuple[int | None, int | None]:
     if last_found is not None and len(some) == sum(map(len, chains)):
         some.pop()
     usual = max(set(some), key=some.count) if some else None
-    full = last = -1
+    full, last = -1, None
     if header is not None and header.format_version >= 2:
-        full, last = header.chunk_size, header.last_chunk
+        full, last = header.chunk_size, inspection.stated_last
         if places.nchunks != header.nchunks != -1 and usual is not None:
-            last = -1
+            last = None
         if full not in some and usual is not None and places.nchunks > 1:
             full = usual
     if full == -1 and usual is not None:
@@ -106,6 +90,4 @@ def _sizes(inspection: Inspection) -> tuple[int | None, int | None]:
             sizes.pop()
         if any(size != full for size in sizes):
             return None, last_found
-    if last == -1:
-        return (None if full == -1 else full), last_found
-    return (None if full == -1 else full), last
+    return (None if full == -1 else full), (last_found if last is None else last)

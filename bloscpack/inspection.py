@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from .checksums import CHECKSUMS
 from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
+from .exceptions import FormatError
 from .findings import ERROR
 from .known import Known
 from .offsets import FREE
@@ -23,6 +24,7 @@ from .sifting import sift
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .arrays import Description
     from .checksums import Hash
     from .examiner import Content
     from .headers import BloscpackHeader
@@ -70,10 +72,14 @@ class Inspection(Sections):
         if self.unreadable is not None and not self.survey.chains:
             raise self.unreadable
         self._mend()
+        self.description = self._describe()
         self.known = self._known()
+        self.known.counted = self._is_counted()
         self._sift()
         self.known.torn = self._is_torn()
         self.places = place(self.survey.chains, self.known)
+        if self.known.nchunks is None and self._lacks_plain_bytes():
+            self.places.certain = False
         self.broken = self._broken()
 
     def _search(self) -> Survey:
@@ -174,10 +180,14 @@ class Inspection(Sections):
         if self.table and self.table[0] not in (first, FREE):
             first = None
         survey = Survey(self.content, checksum, self._nthreads)
-        survey.run(first, 0, limit, self._is_whole)
+
+        def is_whole(chain: Chain) -> bool:
+            return self._is_whole(chain, survey)
+
+        survey.run(first, 0, limit, is_whole)
         return survey
 
-    def _is_whole(self, chain: Chain) -> bool:
+    def _is_whole(self, chain: Chain, survey: Survey) -> bool:
         """Return whether as many chunks as the header says are all that there are.
 
         Bytes behind them are no part of the file then: releases up to 0.16.0 left some
@@ -187,7 +197,10 @@ class Inspection(Sections):
         if chain.stop == self.content.size:
             return True
         if self.table:
-            return chain.offsets == self.table and last in (-1, chain.sizes[-1])
+            if chain.offsets != self.table or last not in (-1, chain.sizes[-1]):
+                return False
+            # If another chunk follows, one may lie in the place of another.
+            return survey.find(chain.stop, chain.stop + 1) is None
         # Only files with a table can have been appended to.
         behind = self.content.read(chain.stop, len(MAGIC))
         return header is not None and behind == MAGIC
@@ -244,6 +257,11 @@ class Inspection(Sections):
             nchunks = header.nchunks
         twice = nchunks is not None and nchunks == len(self.table)
         twice = twice and bool(self.table) and self.table[-1] != FREE
+        # Where the table ends tells how many entries it has.
+        starts = [chain.start for chain in survey.chains[:1]]
+        twice = twice and (
+            self.has_table or self.first in starts or self.has_free_entries
+        )
         if self.table and self.first is not None:
             nchunks = len(self.table)
         found = sum(map(len, survey.chains))
@@ -260,6 +278,36 @@ class Inspection(Sections):
             *self._plain_sizes(),
             twice,
         )
+
+    def _describe(self) -> Description | None:
+        """Return what array the metadata describe, None if none."""
+        metadata = self.metadata
+        if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
+            return None
+        from .arrays import Description  # NumPy takes long to import
+
+        try:
+            return Description(metadata)
+        except FormatError as error:
+            self.findings.add("metadata", "array", error.message)
+            return None
+
+    def _is_counted(self) -> bool:
+        """Return whether number and sizes of the chunks make the array described."""
+        header, last = self.header, self.stated_last
+        if self.description is None or header is None or last is None:
+            return False
+        if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
+            return False
+        nbytes = (header.nchunks - 1) * header.chunk_size + last
+        return nbytes == self.description.nbytes
+
+    def _lacks_plain_bytes(self) -> bool:
+        """Return whether the array described has more bytes than the chunks hold."""
+        if self.description is None:
+            return False
+        found = sum(sum(chain.sizes) for chain in self.survey.chains)
+        return found < self.description.nbytes
 
     def _is_torn(self) -> bool:
         """Return whether the file ends within a chunk, behind those that were found."""
@@ -288,10 +336,12 @@ class Inspection(Sections):
         usual = max(counts, key=lambda size: counts[size])
         if header is None:
             return usual, chains[-1].sizes[-1]
-        last = None if header.last_chunk == -1 else header.last_chunk
-        full = header.chunk_size
+        last, full = self.stated_last, header.chunk_size
         if full in counts and (usual in (full, last) or self._confirms(full)):
             return full, self._last_size(full, last)
+        # One chunk may be the last one.
+        if (chains[-1].stop, counts) == (self.content.size, {last: last}):
+            return full, last
         # A damaged first chunk may still confirm it, or the table.
         first = survey.trail(self.first, self.first + 1) if self.first else ()
         if any(broken.nbytes == full for broken in first) or self._has_none_of(chains):

@@ -34,7 +34,8 @@ class Known:
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
     chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
-    ``torn`` that the file ends within a chunk.
+    ``torn`` that the file ends within a chunk, ``counted`` that ``nchunks`` and the
+    sizes make the array that the metadata describe.
     """
 
     # So many chunks of a chain are looked for in the table.
@@ -60,6 +61,7 @@ class Known:
         self.last = last
         self.twice = twice
         self.torn = False
+        self.counted = False
         self._order: list[int] | None = None
         self._places: dict[Extents, dict[int, Any]] = {}
         self._sound: bool | None = None
@@ -120,9 +122,9 @@ class Known:
         first = chain.sizes[0]
         return first == self.full or (len(chain) == 1 and first == self.last)
 
-    def matches(self, chain: Chain, stop: int) -> bool:
-        """Return whether the table has chunks of such extents up to number `stop`."""
-        return any(True for _ in self.alike(chain, 0, stop))
+    def matches(self, chain: Chain, stop: int, least: int = 0) -> bool:
+        """Return whether the table has such extents, from `least` up to `stop`."""
+        return any(True for _ in self.alike(chain, least, stop))
 
     def of_extent(self, extent: int) -> Sequence[int]:
         """Return the numbers of the chunks to which the table gives so many bytes."""
@@ -155,13 +157,26 @@ class Known:
             found = places.get(extent, ())
         return found
 
-    def alike(self, chain: Chain, least: int, stop: int) -> Iterator[int]:
+    def is_distinct(self, chain: Chain) -> bool:
+        """Return whether the table, told twice, has but one place for a chain."""
+        if not self.twice:
+            return False
+        if chain.sizes[-1] == self.last != self.full:
+            return True
+        some = range(min(len(chain), self.compared))
+        extents = (chain.stop_of(i) - chain.offsets[i] for i in some)
+        return any(len(self.of_extent(extent)) == 1 for extent in extents)
+
+    def alike(
+        self, chain: Chain, least: int, stop: int, begin: int = 0
+    ) -> Iterator[int]:
         """Yield the numbers from `least` up to `stop` where the table has such extents.
 
-        The last chunk's is not in the table: that is known by its plain size.
+        Those of the chunks from place `begin` on. The last chunk's is not in the table:
+        that is known by its plain size.
         """
-        count = len(chain)
-        compared = range(min(count, self.compared))
+        count = len(chain) - begin
+        compared = range(begin, begin + min(count, self.compared))
         extents = tuple(chain.stop_of(i) - chain.offsets[i] for i in compared)
         at_end = len(self.table) - count
         numbers = self._places_of(extents)

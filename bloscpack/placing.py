@@ -71,8 +71,9 @@ def place(chains: list[Chain], known: Known) -> Places:
     """Return the places of all chains; those with too many chunks are taken out."""
     places = Places()
     exact = [_by_table(chain, known) for chain in chains]
-    _cut_off(chains, exact, known)
+    doubtful = _cut_off(chains, exact, known)
     _drop_surplus(chains, exact, known)
+    _split_at_seam(chains, exact, known)
     if not chains:
         places.nchunks = known.nchunks or 0
         places.certain = known.nchunks is not None or known.first == known.size
@@ -88,6 +89,8 @@ def place(chains: list[Chain], known: Known) -> Places:
         if places.certain and not number.witness.sure:
             places.certain, places.unsure = False, i
     _count(chains, places, known)
+    if doubtful or _has_strays(chains, places, known):
+        places.certain = False
     return places
 
 
@@ -95,7 +98,9 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     """Return the number of a chain that lies where the table says."""
     table = known.table
     if chain.start == known.first:
-        return _Number(0, _Witness(True))
+        stops = range(min(len(chain), len(table) - 1, known.compared))
+        fits = not stops or any(chain.stop_of(i) == table[i + 1] for i in stops)
+        return _Number(0, _Witness(fits or not known.matches(chain, len(table), 1)))
     for i, offset in enumerate(chain.offsets[: known.compared]):
         number = known.number_of(offset)
         if number is None or number < i:
@@ -112,25 +117,29 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     return None
 
 
-def _cut_off(chains: list[Chain], exact: Numbers, known: Known) -> None:
+def _cut_off(chains: list[Chain], exact: Numbers, known: Known) -> bool:
     """Take out what lies behind the last chunk, as header and table tell alike.
 
     Releases up to 0.16.0 left the end of a longer last chunk there. If the last chunk
-    has another size than the header says, it may have been appended to.
+    has another size than the header says, it may have been appended to. Return whether
+    what is taken out may be the last chunk, and another one lie in its place.
     """
-    if not known.twice:
-        return
     count = 0
+    if not known.twice:
+        return False
     for i, (chain, number) in enumerate(zip(chains, exact, strict=True)):
         linked = chain.link is not None and chain.sure
-        if number is None or not linked or number.value != count + (chain.link or 0):
-            return
+        expected = count + (chain.link or 0)
+        if number is None or not linked or number.value != expected:
+            return False
         count = number.value + len(chain)
         length = len(known.table) - number.value
-        if 0 < length <= len(chain) and chain.sizes[length - 1] == known.last:
-            chain.split(length)
+        size = chain.sizes[length - 1] if 0 < length <= len(chain) else None
+        if size is not None and known.last in (None, size):
+            behind = [chain.split(length), *chains[i + 1 :]]
             del chains[i + 1 :], exact[i + 1 :]
-            return
+            return any(size in rest.sizes for rest in behind)
+    return False
 
 
 def _drop_surplus(chains: list[Chain], exact: Numbers, known: Known) -> None:
@@ -153,6 +162,57 @@ def _drop_surplus(chains: list[Chain], exact: Numbers, known: Known) -> None:
     kept = [i for i in range(len(chains)) if i not in gone]
     chains[:] = [chains[i] for i in kept]
     exact[:] = [exact[i] for i in kept]
+
+
+def _split_at_seam(chains: list[Chain], exact: Numbers, known: Known) -> None:
+    """Split a chain where chunks have been cut out, so that others took their place.
+
+    There the table has other extents than those that follow, but has these further
+    behind.
+    """
+    for i in range(len(chains) - 1, -1, -1):
+        chain, number = chains[i], exact[i]
+        seam = None if number is None else _seam(chain, number.value, known)
+        if number is None or seam is None:
+            continue
+        if seam:
+            chains.insert(i + 1, chain.split(seam))
+            exact.insert(i, number)
+        moved = i + (seam > 0)
+        exact[moved] = None
+        before = exact[moved - 1] if moved else None
+        if before is not None and chains[moved - 1].stop == chains[moved].start:
+            # Any of those that are as long as this one may have been cut out instead.
+            extent = chains[moved - 1].stop - chains[moved - 1].offsets[-1]
+            before.witness.sure = len(known.of_extent(extent)) == 1
+
+
+def _seam(chain: Chain, first: int, known: Known) -> int | None:
+    """Return from where on the chunks of a chain are not those from number `first` on.
+
+    None if the table, or the size of the last chunk, does not prove it.
+    """
+    table, nchunks = known.table, known.nchunks
+    at_end = chain.stop == known.size
+    if nchunks is None or not (known.is_sound or at_end):
+        return None
+    is_last = at_end and known.last not in (None, known.full)
+    is_last = is_last and chain.sizes[-1] == known.last
+    if is_last and not table and first + len(chain) < nchunks:
+        return len(chain) - 1 if known.counted or len(chain) == 1 else None
+    if not known.is_sound:
+        return None
+    # Behind the last one that lies where it should, but that ends elsewhere.
+    stop = min(len(chain), len(table) - 1 - first)
+    seam = stop - 1
+    while seam >= 0 and chain.offsets[seam] != table[first + seam]:
+        seam -= 1
+    if seam < 0 or chain.stop_of(seam) == table[first + seam + 1]:
+        return None
+    if seam and (chain.start, chain.stop_of(0)) != (table[first], table[first + 1]):
+        return None  # one place may agree by chance
+    alike = [*islice(known.alike(chain, first + seam + 1, len(table), seam), 2)]
+    return seam if len(alike) == 1 or (alike and at_end) else None
 
 
 def _highest(chains: list[Chain], numbers: Numbers, limit: int | None) -> list[int]:
@@ -294,10 +354,13 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         # What lies behind the last one may have been one more.
         places.nchunks = count + (not to_end)
         places.certain = places.certain and to_end
+        if known.last not in (None, last.sizes[-1]):
+            places.certain = False  # it is not the last one
         return
     is_last = to_end and known.last not in (None, known.full)
     is_last = is_last and last.sizes[-1] == known.last
-    if is_last and known.nchunks > count and not known.twice and places.certain:
+    proven = known.twice or known.counted
+    if is_last and known.nchunks > count and not proven and places.certain:
         # The header says more, but the last chunk is there, and all in front of it.
         places.nchunks, places.certain = count, False
         return
@@ -315,3 +378,21 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         places.certain = False  # somebody may have been about to append
     if known.nchunks < count or (known.nchunks > count and not known.twice):
         places.certain = False
+
+
+def _has_strays(chains: list[Chain], places: Places, known: Known) -> bool:
+    """Return whether bytes lie where no chunk is lost, and nothing proves the rest.
+
+    They are hardly ever nothing: a chunk may be in the place of another one. The proof
+    is that no other chunks take as many bytes, as the table says, or that all chunks
+    are there, and what follows has been moved by one distance.
+    """
+    end, next_number, unproven = known.first, 0, 0
+    before: Chain | None = None
+    for chain, number in zip(chains, places.numbers, strict=True):
+        if end is not None and end < chain.start and number == next_number:
+            around = [chain] if before is None else [before, chain]
+            unproven += not all(known.is_distinct(each) for each in around)
+        before, end, next_number = chain, chain.stop, number + len(chain)
+    nothing_lost = known.twice and sum(map(len, chains)) == places.nchunks
+    return unproven > nothing_lost

@@ -16,6 +16,7 @@ from .constants import BLOSCPACK_HEADER_LENGTH
 from .cut import Cut
 from .defaults import DEFAULT_MAX_APP_CHUNKS
 from .exceptions import FormatError
+from .findings import ERROR
 from .headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -146,7 +147,11 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     parts = list(_parts(inspection, cut.nchunks))
     plan.parts = [part for part in parts if part.chain is not None]
     recovery.nsaved = sum(map(len, plan.parts))
-    if not recovery.nsaved and (report.nerrors or cut.nchunks):
+    # Metadata that are wrong are no reason not to write a file without chunks.
+    damaged = cut.nchunks or any(
+        f.section != "metadata" and f.severity == ERROR for f in report.findings
+    )
+    if not recovery.nsaved and damaged:
         raise FormatError("no chunk could be saved", section="chunks")
     lost = [part for part in parts if part.chain is None]
     for part in lost:

@@ -84,6 +84,18 @@ class Sections:
         """Whether the offset table lies where it says itself that it ends."""
         return bool(self.table) and self.table[0] == self.first
 
+    @property
+    def stated_last(self) -> int | None:
+        """The plain size of the last chunk, None if no header says or can say it.
+
+        In layout 2 it may say that it is larger than the others, but none was so.
+        """
+        header = self.header
+        if header is None or header.last_chunk == -1:
+            return None
+        lies = -1 < header.chunk_size < header.last_chunk and header.nchunks != 1
+        return None if lies else header.last_chunk
+
     # The header
 
     def _read_header(self) -> NotReadable | None:
@@ -240,9 +252,14 @@ class Sections:
         named = [start for start in starts if start in self.table]
         if not named or self.first is None or min(named) < self.first:
             return False
+        return self.has_table or self.has_free_entries
+
+    @property
+    def has_free_entries(self) -> bool:
+        """Whether there are free entries, from the last one in use up to the chunks."""
         used_until = self.table_at + OFFSET_LENGTH * len(self.table)
-        return self.has_table or (
-            bool(self.free) and self.is_filled(used_until, self.first, b"\xff")
+        return bool(self.free and self.first) and self.is_filled(
+            used_until, self.first or 0, b"\xff"
         )
 
     def find_table(self, offset: int) -> bool:

@@ -148,8 +148,11 @@ class _Sifter:
         `around` is a damaged chunk that says so.
         """
         known = self._known
-        if chain.start == end or known.number_of(chain.start) is not None:
-            return not known.fits(chain) and self._last_start is not None
+        number = known.number_of(chain.start)
+        if chain.start == end or number is not None:
+            # The last chunk may have another size than a header that lies says.
+            is_last = number == len(known.table) - 1 and chain.stop == known.size
+            return not (known.fits(chain) or is_last or self._last_start is None)
         # In front of the digest of a damaged chunk no other one ends.
         at_end = chain.stop == known.size and self._digest_size > 0
         if chain.start == known.first or at_end:

@@ -76,7 +76,7 @@ NEIGHBOURS = {
     "inspection": {"findings", "known", "placing", "salvage", "sections", "sifting"},
     "checks": {"cut", "findings"},
     "verify": {"checks", "examiner", "findings", "inspection"},
-    "recovery": {"checks", "cut"},
+    "recovery": {"checks", "cut", "findings"},
     "recover": {"examiner", "inspection", "recovery"},
 }
 LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
