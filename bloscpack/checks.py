@@ -11,7 +11,7 @@ from array import array
 from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from .cut import Cut
 from .exceptions import ChecksumMismatch, FormatError, NotReadable
-from .findings import Report
+from .findings import ANOTHER, Report
 from .offsets import FREE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -179,8 +179,9 @@ class Checker:
         if number < nchunks or inspection.known.nchunks is None:
             self._check_gap(number, nchunks, end, size, broken)
         elif end < size:
-            why = ""
+            kind, why = "trailing", ""
             if self.inspection.content.read(end, len(MAGIC)) == MAGIC:
+                kind = ANOTHER
                 why = ": another packed file begins there, which nobody reads"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
@@ -188,7 +189,7 @@ class Checker:
                 )
             self.findings.note(
                 "chunks",
-                "trailing",
+                kind,
                 "'%d' bytes lie behind the last chunk%s" % (size - end, why),
                 offset=end,
                 extent=(end, size),

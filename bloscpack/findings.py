@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 ERROR = "error"
 NOTE = "note"
 # So many findings are kept; the others are only counted.
+#: The kind of a finding of a second file, which is no part of the first.
+ANOTHER = "another"
 FINDINGS_KEPT = 1000
 
 

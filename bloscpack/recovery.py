@@ -16,7 +16,7 @@ from .constants import BLOSCPACK_HEADER_LENGTH
 from .cut import Cut
 from .defaults import DEFAULT_MAX_APP_CHUNKS
 from .exceptions import FormatError
-from .findings import ERROR
+from .findings import ANOTHER, ERROR
 from .headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -95,8 +95,9 @@ class Recovery:
 
     @property
     def complete(self) -> bool:
-        """Whether it is certain that nothing is lost, neither chunks nor metadata."""
-        return self.certain and self.nlost == 0 and self.metadata != "lost"
+        """Whether it is certain that nothing is lost, nor a second file left out."""
+        alone = all(finding.kind != ANOTHER for finding in self.report.findings)
+        return alone and self.certain and not self.nlost and self.metadata != "lost"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, as JSON can hold it."""

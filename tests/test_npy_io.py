@@ -192,10 +192,11 @@ class Finished(WatchedDisk):
     def __init__(self):
         self.seen = []
 
-    def link(self, old, new):
-        status = os.stat(old)
-        self.seen.append((oct(status.st_mode & 0o777), status.st_mtime_ns))
-        super().link(old, new)
+    def do(self, kind, call, *arguments):
+        if kind in ("link", "rename"):
+            status = os.stat(arguments[0])
+            self.seen.append((oct(status.st_mode & 0o777), status.st_mtime_ns))
+        return super().do(kind, call, *arguments)
 
 
 @posix

@@ -409,7 +409,10 @@ def test_every_intact_chunk_is_saved(data):
     frames = frames_of(whole)
     changes = data.draw(damage(data.draw(st.sampled_from([0, frames[0][0]])), whole))
     damaged, origin = changed(whole, changes, data.draw(st.integers(0, 9)))
-    assert [] == list(failures(frames, damaged, origin, checksum))
+    # Without header and digests, a chunk is known by touching another one.
+    unknown = checksum == "None" and [*range(32)] != origin[:32]
+    allowed = {"nothing"} if unknown else set()
+    assert {*failures(frames, damaged, origin, checksum)} <= allowed
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -558,6 +561,15 @@ def test_sound_chunks_behind_the_last_one_are_none_of_the_file(lost):
     assert (4, 1000) == (recovery.nchunks, len(plain))
     assert recovery.certain
     assert "trailing" in {f.kind for f in recovery.report.findings}
+
+
+def test_second_file_behind_the_first_one():
+    data = packed()
+    plain, _, recovery = recovered(data + packed(text(500)))
+    assert (text(2900), 0, True) == (plain, recovery.nlost, recovery.certain)
+    assert not recovery.complete
+    (note,) = recovery.report.findings
+    assert ("another", len(data)) == (note.kind, note.offset)
 
 
 # How much is filled in

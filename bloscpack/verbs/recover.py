@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import log
 from ..display import say, say_json
+from ..findings import ANOTHER
 from ..log import printable
 from ..outcomes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # So many losses are shown.
 LOSSES_SHOWN = 1000
+# Beside all errors.
+NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
 
 
 def learn(parser: Any) -> None:
@@ -108,7 +111,7 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
         )
     )
     for finding in recovery.report.findings:
-        if finding.severity == "error" or finding.kind == "no-checksum":
+        if finding.severity == "error" or finding.kind in NOTES_SHOWN:
             line("  " + printable(str(finding)))
     for loss in recovery.losses[:LOSSES_SHOWN]:
         line("  lost: %s" % loss)
