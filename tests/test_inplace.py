@@ -532,6 +532,11 @@ def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
     assert b"0123wxyz89" == path.read_bytes()
 
 
+def copied(claim):
+    """Return a change of which nothing stays."""
+    return claim.change([(0, 10)], b"", (10, 10))
+
+
 def interrupted_at(line, work):
     """Return whether an interruption was raised at a line, or a call, of `inplace`."""
     left = line
@@ -559,9 +564,12 @@ def interrupted_at(line, work):
 
 # An interruption between opening a file and keeping it leaves it to be collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_interruption_at_every_line(path):
+@pytest.mark.parametrize("kind", ["journaled", "copied"])
+def test_interruption_at_every_line(path, kind):
+    changes = {"journaled": journaled, "copied": copied}
+
     def change_it():
-        with claimed(path) as claim, journaled(claim) as change:
+        with claimed(path) as claim, changes[kind](claim) as change:
             change.overwrite(4, b"wxyz")
             change.overwrite(0, b"ab")
 
