@@ -49,6 +49,8 @@ NO_LINKS = (
     errno.ENOTSUP,
     errno.EOPNOTSUPP,
     errno.EMLINK,
+    errno.EINVAL,
+    errno.EXDEV,
 )
 
 

@@ -1,5 +1,6 @@
 """Writing files so that nothing is lost: replacing whole files, undoing changes."""
 
+import errno
 import io
 import os
 import stat
@@ -8,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from watched import WatchedDisk, replaced_disk
 
 from bloscpack.cli import main
 from bloscpack.durable import check_distinct, replacing
@@ -386,3 +388,15 @@ def test_write_all_gives_up():
     with pytest.raises(StorageError, match="takes no more data") as raised:
         write_all(Trickle(0), b"content")
     assert isinstance(raised.value, OSError)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_where_there_are_no_hard_links(tmp_path, error):
+    class Linkless(WatchedDisk):
+        def link(self, old, new):
+            raise OSError(error, "no hard links")
+
+    with replaced_disk(Linkless()), replacing(tmp_path / "file") as fp:
+        fp.write(b"new")
+    assert ["file"] == names_in(tmp_path)
+    assert b"new" == (tmp_path / "file").read_bytes()
