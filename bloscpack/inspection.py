@@ -107,6 +107,8 @@ class Inspection(Sections):
         """Return whether the chunks confirm the checksum that the header says."""
         if survey.checksum.size:
             return bool(survey.chains)
+        if self._has_all_without(survey):
+            return True
         proven = sum(chain.stop - chain.start for chain in self._proven(survey))
         return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
 
@@ -137,6 +139,17 @@ class Inspection(Sections):
         if self.header is None or self.header.nchunks in (-1, sum(map(len, chains))):
             stops.add(self.content.size)
         return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
+
+    def _has_all_without(self, survey: Survey) -> bool:
+        """Return whether all chunks are there, no digest behind the first one."""
+        assert self.header is not None
+        head = next((c for c in survey.chains if c.start == self.first), None)
+        if head is None or not 0 < self.header.nchunks <= len(head):
+            return False
+        if len(head) > 1 or head.stop == self.content.size:
+            return True
+        examiner = survey.examiner
+        return examiner.checksum_of(head.start, examiner.header_at(head.start)) is None
 
     def _choose(self, with_digests: Survey | None, without: Survey) -> Survey:
         """Return the survey whose chunks are those of the file.

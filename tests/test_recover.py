@@ -376,6 +376,14 @@ def test_packed_file_behind_one_without_digests():
     assert plain == recovered(data)[0]
 
 
+def test_file_of_one_chunk_without_digests_in_front_of_others():
+    one = packed(text(300), checksum="None", offsets=False)
+    data = one + b"behind" + packed()[200:]
+    found, _, recovery = recovered(data)
+    assert found.startswith(text(300))
+    assert not recovery.certain
+
+
 def test_chunks_inside_of_chunks_whose_header_is_lost():
     inner, data = nested()
     for i, (start, _, _) in enumerate(frames_of(data)):
