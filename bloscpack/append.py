@@ -9,6 +9,7 @@ table is trusted, and the last chunk's digest is checked before it is written ag
 from __future__ import annotations
 
 import os
+from operator import index
 
 from . import log
 from . import offsets as offset_table
@@ -85,6 +86,12 @@ def _append(
     metadata: Any,
     nthreads: int | None,
 ) -> int:
+    try:
+        new_size = index(new_size)
+    except TypeError as error:
+        raise UsageTypeError(
+            "expected a number of bytes to append, found %r" % (new_size,)
+        ) from error
     if new_size < 0:
         raise UsageError("the number of bytes to append can't be '%d'" % new_size)
     original_fp = target.fp

@@ -83,7 +83,7 @@ class Disk:
 
     def has_one_name(self, fp: Any) -> bool:
         """Return whether a file has no hard links beside its name."""
-        return os.fstat(fp.fileno()).st_nlink <= 1
+        return os.fstat(fp.fileno()).st_nlink == 1
 
     def remove(self, name: str) -> None:
         """Remove a file."""

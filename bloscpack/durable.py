@@ -41,19 +41,6 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
         )
 
 
-# What systems say where a file can't have two names.
-NO_LINKS = (
-    errno.EPERM,
-    errno.EACCES,
-    errno.ENOSYS,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.EMLINK,
-    errno.EINVAL,
-    errno.EXDEV,
-)
-
-
 @contextmanager
 def replacing(
     path: Path, sync: bool | None = None, like: os.stat_result | None = None
@@ -74,7 +61,7 @@ def replacing(
         with _new_file(name, None, bool(sync), like) as fp:
             yield fp
         return
-    if journal.is_one(name):
+    if journal.is_one(os.path.realpath(name)):
         raise StorageError(
             "'%s' is the journal of a file, which would be lost with it" % name
         )
@@ -182,9 +169,7 @@ def _give_free_name(temporary: str, target: str) -> None:
         raise StorageError(
             errno.EEXIST, "another program has made this file meanwhile", target
         ) from error
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
+    except OSError:  # no hard links there; what else is wrong shows here too
         disk.rename(temporary, target)
     else:
         disk.remove(temporary)

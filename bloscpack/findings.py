@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 ERROR = "error"
 NOTE = "note"
 # So many findings are kept; the others are only counted.
-#: The kind of a finding of a second file, which is no part of the first.
-ANOTHER = "another"
 FINDINGS_KEPT = 1000
+# The kind of a finding of a second file, which is no part of the first; always kept.
+ANOTHER = "another"
 
 
 class Finding:
@@ -102,7 +102,7 @@ class Findings:
             self.nnotes += 1
         else:
             self.nerrors += 1
-        if len(self.kept) < FINDINGS_KEPT:
+        if len(self.kept) < FINDINGS_KEPT or kind == ANOTHER:
             self.kept.append(finding)
         return finding
 

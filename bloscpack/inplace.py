@@ -255,7 +255,11 @@ class CopiedChange(Change):
             disk.sync(self._raw)
         self._claim.size = os.fstat(self._raw.fileno()).st_size
         self._raw.close()
-        disk.rename(temporary, self._target)
+        try:
+            disk.rename(temporary, self._target)
+        except OSError as error:
+            error.filename, error.filename2 = os.fsdecode(self._claim.path), None
+            raise
         self._claim.temporary = None
         if self._claim.sync:
             disk.sync_folder(self._target)
@@ -288,10 +292,22 @@ class Claim:
     ) -> Change:
         """Return the change, to be entered, of `JournaledChange`, or one to a copy."""
         start, stop = unchanged
-        # A hard link must go on to mean the same file.
-        if start == stop and disk.has_one_name(self.fp):
+        if start == stop and self._may_be_copied():
             return CopiedChange(self, extents)
         return JournaledChange(self, extents, new_head, unchanged)
+
+    def _may_be_copied(self) -> bool:
+        """Return whether a copy could take the place of the file, and nobody notice.
+
+        Hard links must go on to mean the same file, and files of others stay theirs.
+        """
+        status = os.fstat(self.fp.fileno())
+        is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+        try:
+            is_there = os.path.samestat(os.stat(os.path.realpath(self.path)), status)
+        except OSError:
+            is_there = False
+        return is_mine and is_there and disk.has_one_name(self.fp)
 
     def roll_back(self) -> bool:
         """Make the file what its journal says; return whether there was one."""

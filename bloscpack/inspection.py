@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # that is found: 2**62 chunks would keep `recover` busy.
 BELIEVED_ALWAYS = 2**16
 BELIEVED_PER_CHUNK = 1000
+# So many chunks without anything in between have no digests.
+TOUCHING = 4
 # So many chains are tried as what a table names.
 CHAINS_TRIED = 16
 # So many places without the chunk that should be there are looked at.
@@ -115,9 +117,11 @@ class Inspection(Sections):
     def _is_complete(self, survey: Survey) -> bool:
         """Return whether the chunks are all that the header says, and nothing else.
 
-        Where digests are announced and none is right, nothing less tells that there are
-        none: some missing bytes can make two chunks touch.
+        Where digests are announced and none is right, little less tells that there are
+        none: some missing bytes can make two chunks touch, but hardly more.
         """
+        if any(len(chain) >= TOUCHING for chain in survey.chains):
+            return True
         if len(survey.chains) != 1 or self.header is None:
             return False
         (chain,) = survey.chains
@@ -143,13 +147,16 @@ class Inspection(Sections):
     def _has_all_without(self, survey: Survey) -> bool:
         """Return whether all chunks are there, no digest behind the first one."""
         assert self.header is not None
-        head = next((c for c in survey.chains if c.start == self.first), None)
-        if head is None or not 0 < self.header.nchunks <= len(head):
+        count, end = 0, self.first
+        for chain in survey.chains:
+            if chain.start == end:
+                count, end = count + len(chain), chain.stop
+        if end is None or self.first is None or not 0 < self.header.nchunks <= count:
             return False
-        if len(head) > 1 or head.stop == self.content.size:
+        if count > 1 or end == self.content.size:
             return True
-        examiner = survey.examiner
-        return examiner.checksum_of(head.start, examiner.header_at(head.start)) is None
+        header = survey.examiner.header_at(self.first)
+        return survey.examiner.checksum_of(self.first, header) is None
 
     def _choose(self, with_digests: Survey | None, without: Survey) -> Survey:
         """Return the survey whose chunks are those of the file.

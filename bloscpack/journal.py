@@ -29,6 +29,8 @@ VERSION = 1
 HEAD = struct.Struct("<8sBB6xqQqqq32s")
 # Set when the journal is complete, before the first change; the digest takes it as 0.
 CLOSED_AT = 9
+# Some systems number files with more bits.
+INODE_MASK = 2**64 - 1
 EXTENT = struct.Struct("<qq")
 DIGEST_LENGTH = 32
 # How many of the bytes that stay are looked at to know the file again: all, or so many
@@ -64,7 +66,7 @@ def encode(
         VERSION,
         0,
         status.st_size,
-        status.st_ino,
+        status.st_ino & INODE_MASK,
         len(extents),
         start,
         stop - start,
@@ -192,7 +194,7 @@ class Journal:
         """
         start, size = self._unchanged
         status = os.fstat(fp.fileno())
-        same_file = status.st_ino == self._inode
+        same_file = status.st_ino & INODE_MASK == self._inode
         first, last = self._extents[0][0], self._extents[-1]
         new = self._new_head
         old = bytearray(len(new))

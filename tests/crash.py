@@ -73,7 +73,7 @@ class Recorder(WatchedDisk):
         return self._numbers.get(os.fstat(fp.fileno()).st_ino)
 
     def has_one_name(self, fp):
-        return os.fstat(fp.fileno()).st_nlink <= 2  # the other one is ours
+        return os.fstat(fp.fileno()).st_nlink == 2  # the other one is ours
 
     def _name(self, path):
         assert self.folder == Path(path).parent, "'%s' is elsewhere" % path

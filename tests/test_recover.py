@@ -368,6 +368,36 @@ def test_packed_files_inside_of_one_without_header(checksum, inner, chunk_size):
     assert plain == recovered(bytes(32) + data[32:])[0]
 
 
+OTHER_FLAWS = {
+    "a byte behind": lambda data: data + b"x",
+    "a byte missing": lambda data: data[:-1],
+    "a chunk wiped": lambda data: data[:900] + bytes(300) + data[1200:],
+    "one chunk more": lambda data: data[:16] + b"\x0b" + data[17:],
+    "a second file": lambda data: data + packed(),
+}
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("flaw", OTHER_FLAWS)
+def test_header_says_another_checksum_and_more_is_wrong(flaw, offsets):
+    data = packed(checksum="None", offsets=offsets)
+    damaged = OTHER_FLAWS[flaw](data[:6] + b"\1" + data[7:])
+    found, _, recovery = recovered(damaged)
+    assert recovery.nsaved >= 7
+    assert sum(a == b for a, b in zip(found, text(2900), strict=False)) > 2000
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("nchunks", [1, 2, 3])
+def test_what_lies_behind_a_file_without_digests(nchunks, offsets):
+    plain = random.Random(1).randbytes(300 * nchunks)
+    data = packed(plain, checksum="None", offsets=offsets)
+    for behind in (packed(), b"junk"):
+        report = verify_fp(io.BytesIO(data + behind), nthreads=1)
+        assert (True, nchunks) == (report.ok, report.nchunks)
+        assert plain == recovered(data + behind)[0]
+
+
 def test_packed_file_behind_one_without_digests():
     plain = random.Random(2).randbytes(500)
     data = packed(plain, 250, "None", offsets=False) + packed()
