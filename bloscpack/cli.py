@@ -66,11 +66,16 @@ def _ask_again(ignored: Any) -> None:
     import signal
     from threading import Timer, get_ident
 
-    number = error.number if isinstance(error, Terminated) else signal.SIGINT
-    # By then Python has left what ignores; a daemon, for the program may have ended.
-    timer = Timer(0.01, signal.pthread_kill, (get_ident(), number))
-    timer.daemon = True
-    timer.start()
+    while True:
+        number = error.number if isinstance(error, Terminated) else signal.SIGINT
+        try:
+            # By then Python has left what ignores.
+            timer = Timer(0.05, signal.pthread_kill, (get_ident(), number))
+            timer.daemon = True  # the program may have ended
+            timer.start()
+            return
+        except (KeyboardInterrupt, Terminated) as again:  # here it is ignored too
+            error = again
 
 
 def process_nthread_arg(args: Namespace) -> None:

@@ -286,18 +286,19 @@ class Inspection(Sections):
             nchunks = len(self.table)
         found = sum(map(len, survey.chains))
         believed = BELIEVED_ALWAYS + BELIEVED_PER_CHUNK * found
-        if nchunks is not None and nchunks > max(believed, len(self.table)):
-            nchunks = None
+        disbelieved = nchunks is not None and nchunks > max(believed, len(self.table))
         base = self.base or BLOSCPACK_HEADER_LENGTH
-        return Known(
+        known = Known(
             self.table,
             self.first,
-            nchunks,
+            None if disbelieved else nchunks,
             base,
             self.content.size,
             *self._plain_sizes(),
             twice,
         )
+        known.disbelieved = disbelieved
+        return known
 
     def _describe(self) -> Description | None:
         """Return what array the metadata describe, None if none."""

@@ -34,8 +34,9 @@ class Known:
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
     chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
-    ``torn`` that the file ends within a chunk, ``counted`` that ``nchunks`` and the
-    sizes make the array that the metadata describe.
+    ``torn`` that the file ends within a chunk; ``disbelieved`` that the header says
+    more chunks than there can be; ``counted`` that ``nchunks`` and the sizes make the
+    array that the metadata describe.
     """
 
     # So many chunks of a chain are looked for in the table.
@@ -62,6 +63,7 @@ class Known:
         self.twice = twice
         self.torn = False
         self.counted = False
+        self.disbelieved = False
         self._order: list[int] | None = None
         self._places: dict[Extents, dict[int, Any]] = {}
         self._sound: bool | None = None

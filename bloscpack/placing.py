@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Of places in the table with the extents of a chain's chunks so many are looked at.
 MOST_ALIKE = 100
+# What `_seam` returns where the table speaks against a number, and for no other.
+CONTRADICTED = -1
 
 
 class Places:
@@ -98,8 +100,7 @@ def _by_table(chain: Chain, known: Known) -> _Number | None:
     """Return the number of a chain that lies where the table says."""
     table = known.table
     if chain.start == known.first:
-        stops = range(min(len(chain), len(table) - 1, known.compared))
-        fits = not stops or any(chain.stop_of(i) == table[i + 1] for i in stops)
+        fits = len(table) < 2 or chain.stop_of(0) == table[1]
         return _Number(0, _Witness(fits or not known.matches(chain, len(table), 1)))
     for i, offset in enumerate(chain.offsets[: known.compared]):
         number = known.number_of(offset)
@@ -175,6 +176,9 @@ def _split_at_seam(chains: list[Chain], exact: Numbers, known: Known) -> None:
         seam = None if number is None else _seam(chain, number.value, known)
         if number is None or seam is None:
             continue
+        if seam == CONTRADICTED:
+            number.witness.sure = False
+            continue
         if seam:
             chains.insert(i + 1, chain.split(seam))
             exact.insert(i, number)
@@ -190,7 +194,7 @@ def _split_at_seam(chains: list[Chain], exact: Numbers, known: Known) -> None:
 def _seam(chain: Chain, first: int, known: Known) -> int | None:
     """Return from where on the chunks of a chain are not those from number `first` on.
 
-    None if the table, or the size of the last chunk, does not prove it.
+    None if nothing says so, CONTRADICTED if the table does, but not from where on.
     """
     table, nchunks = known.table, known.nchunks
     at_end = chain.stop == known.size
@@ -212,7 +216,7 @@ def _seam(chain: Chain, first: int, known: Known) -> int | None:
     if seam and (chain.start, chain.stop_of(0)) != (table[first], table[first + 1]):
         return None  # one place may agree by chance
     alike = [*islice(known.alike(chain, first + seam + 1, len(table), seam), 2)]
-    return seam if len(alike) == 1 or (alike and at_end) else None
+    return seam if len(alike) == 1 or (alike and at_end) else CONTRADICTED
 
 
 def _highest(chains: list[Chain], numbers: Numbers, limit: int | None) -> list[int]:
@@ -350,6 +354,8 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
     last = chains[-1]
     count = places.numbers[-1] + len(last)
     to_end = last.stop == known.size
+    if known.disbelieved:
+        places.certain = False
     if known.nchunks is None:
         # What lies behind the last one may have been one more.
         places.nchunks = count + (not to_end)
@@ -365,13 +371,17 @@ def _count(chains: list[Chain], places: Places, known: Known) -> None:
         places.nchunks, places.certain = count, False
         return
     places.nchunks = max(known.nchunks, count)
-    if known.table and not known.twice:
+    fits_last = known.last in (None, last.sizes[-1])
+    in_one = to_end and fits_last and len(chains) == 1 and len(last) == known.nchunks
+    if known.table and not known.twice and not in_one:
         places.certain = False  # an entry in front may be lost
-    extent = last.stop_of(0) - last.start
     shorter = not known.table or known.size <= known.table[-1]
-    shorter = shorter and not known.torn
-    if count < known.nchunks and shorter and len(known.of_extent(extent)) > 1:
-        places.certain = False  # some may be missing that are as long as these
+    if count < known.nchunks and shorter and not known.torn:
+        # Some may be missing in front of the last one found that are as long as it; of
+        # the last of all, the table does not tell how long it is.
+        alike = known.of_extent(last.stop - last.offsets[-1])
+        if fits_last or any(number >= count for number in alike):
+            places.certain = False
     if is_last and count != known.nchunks:
         places.certain = False
     if count == known.nchunks and known.last not in (None, last.sizes[-1]):

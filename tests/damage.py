@@ -199,7 +199,9 @@ def recovered_and_verified(damaged, **options):
 def recovered(damaged, **options):
     """Return the new file's chunks, and what was told."""
     new, report, recovery = recovered_and_verified(damaged, **options)
-    assert not [f for f in report.findings if f.kind not in ("no-checksum", "typesize")]
+    # By chance a damaged chunk may seem to be of a codec that is not there.
+    harmless = ("no-checksum", "typesize", "codec")
+    assert not [f for f in report.findings if f.kind not in harmless]
     return [plain for _, _, plain in frames_of(new)], recovery
 
 

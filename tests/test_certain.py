@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import random
 import struct
 
 import numpy
@@ -10,6 +12,7 @@ import pytest
 from damage import frames_of, recovered, recovered_and_verified, text
 
 import bloscpack as bp
+from bloscpack.recover import recover_fp
 
 # Where the fields of a header are, and how they are stored.
 FIELDS = {
@@ -227,3 +230,32 @@ def test_array_that_nobody_can_describe_without_chunks():
     new, report, recovery = recovered_and_verified(data)
     assert (0, "changed", 0) == (report.nchunks, recovery.metadata, report.nerrors)
     assert (b"", None) == bp.unpack_bytes_from_bytes(new)
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize(
+    ("kinds", "gone"),
+    [
+        ("RR", 0),
+        ("RRR", 0),
+        ("RRRR", 1),
+        ("RZZ", 1),
+        ("ZRRRZZRR", 0),
+        ("RRRZR", 0),
+        ("ZRRRRZZR", 1),
+        ("RRZR", 0),
+    ],
+)
+def test_one_of_several_of_one_extent_is_cut_out(kinds, gone, offsets):
+    """All chunks are full, and those of noise, or of zeros, take as many bytes."""
+    noise = random.Random(9)
+    parts = [noise.randbytes(128) if kind == "R" else bytes(128) for kind in kinds]
+    data = bp.pack_bytes_to_bytes(
+        b"".join(parts),
+        128,
+        blosc_args=bp.BloscArgs(typesize=1),
+        bloscpack_args=bp.BloscpackArgs(offsets=offsets),
+    )
+    start, stop, _ = frames_of(data)[gone]
+    recovery = recover_fp(io.BytesIO(data[:start] + data[stop:]), io.BytesIO())
+    assert (len(kinds) - 1, False) == (recovery.nsaved, recovery.certain)
