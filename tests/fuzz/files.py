@@ -154,8 +154,13 @@ def run_repairs(data: bytes, expected) -> None:
         if isinstance(found, NotReadable) or "no memory" in found.message:
             return
         raise Broken("recovered: %s" % found)
+    # Without digests nobody knows what a copy has swallowed; it is told as an error.
+    if isinstance(expected, Exception) or (
+        report.nerrors and report.checksum == "None"
+    ):
+        return
     # Chunks that are left behind the last one may count as lost and found.
-    if not isinstance(expected, Exception) and not found[0].startswith(expected[0]):
+    if not found[0].startswith(expected[0]):
         raise Broken("recovered: %.200r, not %.200r" % (found[0], expected[0]))
 
 
