@@ -86,14 +86,7 @@ def _append(
     metadata: Any,
     nthreads: int | None,
 ) -> int:
-    try:
-        new_size = index(new_size)
-    except TypeError as error:
-        raise UsageTypeError(
-            "expected a number of bytes to append, found %r" % (new_size,)
-        ) from error
-    if new_size < 0:
-        raise UsageError("the number of bytes to append can't be '%d'" % new_size)
+    new_size = _checked_size(new_size)
     original_fp = target.fp
     original_fp.seek(0)
     cursor = Cursor(original_fp)
@@ -129,6 +122,19 @@ def _append(
             change.overwrite(0, encoded)
     original_fp.seek(0, os.SEEK_END)
     return plan.nchunks_new
+
+
+def _checked_size(new_size: Any) -> int:
+    """Return how many bytes to append; raises `UsageError` for no such number."""
+    try:
+        size = index(new_size)
+    except TypeError as error:
+        raise UsageTypeError(
+            "expected a number of bytes to append, found %r" % (new_size,)
+        ) from error
+    if size < 0:
+        raise UsageError("the number of bytes to append can't be '%d'" % size)
+    return size
 
 
 def _bytes_behind(fp: Any, end: int) -> int:

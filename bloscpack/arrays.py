@@ -22,6 +22,7 @@ from .exceptions import (
     ObjectNumpyArrayRejection,
     UsageError,
 )
+from .serializers import CONTAINER, is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     DType = numpy.dtype[Any]
 
-CONTAINER = "numpy"
 # A plain dtype as text: `<f8`, `|S5`, `<M8[25s]`, `float64`, and `i4,f8` of them.
 _PLAIN = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_PLAIN, _PLAIN))
@@ -219,11 +219,6 @@ def describe(ndarray: Array) -> dict[str, Any]:
         "order": "F" if fortran else "C",
         "container": CONTAINER,
     }
-
-
-def is_array(metadata: Any) -> bool:
-    """Return whether the metadata are those of an array."""
-    return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
 
 
 class Description:

@@ -22,6 +22,7 @@ from .headers import (
     BLOSC_HEADER,
 )
 from .ranges import Cursor
+from .serializers import is_array
 from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -174,7 +175,7 @@ def array_of(metadata: Any) -> dict[str, Any] | None:
 
     They are shown, not believed: nothing is checked but that they can be shown.
     """
-    if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
+    if not is_array(metadata):
         return None
     shape = metadata.get("shape")
     if type(shape) is int:

@@ -20,6 +20,7 @@ from .offsets import FREE
 from .placing import place
 from .salvage import Survey, find_checksum
 from .sections import Sections
+from .serializers import is_array
 from .sifting import sift
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -101,7 +102,7 @@ class Inspection(Sections):
                 # There may be no checksum, or no chunk that is intact.
                 chosen.chains = []
             return chosen
-        if chosen is without and not self._is_complete(without):
+        if chosen is without and not self._refutes(without):
             return stated
         return chosen
 
@@ -114,11 +115,11 @@ class Inspection(Sections):
         proven = sum(chain.stop - chain.start for chain in self._proven(survey))
         return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
 
-    def _is_complete(self, survey: Survey) -> bool:
-        """Return whether the chunks are all that the header says, and nothing else.
+    def _refutes(self, survey: Survey) -> bool:
+        """Return whether chunks show that the digests announced are not there.
 
-        Where digests are announced and none is right, little less tells that there are
-        none: some missing bytes can make two chunks touch, but hardly more.
+        They do if several touch, or if they are all that the header says and nothing
+        else: some missing bytes can make two chunks touch, but hardly more.
         """
         if any(len(chain) >= TOUCHING for chain in survey.chains):
             return True
@@ -303,7 +304,7 @@ class Inspection(Sections):
     def _describe(self) -> Description | None:
         """Return what array the metadata describe, None if none."""
         metadata = self.metadata
-        if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
+        if not is_array(metadata):
             return None
         from .arrays import Description  # NumPy takes long to import
 

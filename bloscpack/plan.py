@@ -12,6 +12,7 @@ from .args import calculate_nchunks, parse_chunk_size
 from .constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import NoMetadataFound, NotEnoughSpace
+from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> in
 
 def _itemsize(metadata: Any) -> int:
     """Return the bytes of an item, between which chunks of an array must end."""
-    if _container(metadata) != "numpy":
+    if not is_array(metadata):
         return 1
     from .arrays import Description
 
@@ -128,7 +129,7 @@ def new_section(
         raise NoMetadataFound("unable to seek to metadata if it does not exist")
     if old_header is None:
         return None
-    if "numpy" in (_container(beginning.metadata), _container(metadata)):
+    if is_array(beginning.metadata) or is_array(metadata):
         # Only here, because NumPy takes long to import.
         from .arrays import appended_metadata
 
@@ -144,7 +145,3 @@ def new_section(
     if metadata is UNCHANGED:
         return None
     return metadata_section.encode_again(metadata, beginning.metadata, old_header)
-
-
-def _container(metadata: Any) -> Any:
-    return metadata.get("container") if isinstance(metadata, dict) else None

@@ -18,6 +18,7 @@ from .defaults import DEFAULT_MAX_APP_CHUNKS
 from .exceptions import FormatError
 from .findings import ANOTHER, ERROR
 from .headers import BloscpackHeader
+from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _plan_metadata(plan: Plan, inspection: Inspection, left_out: list[Loss]) -> 
         return
     recovery.metadata = "kept"
     description, metadata = cut.description, inspection.metadata
-    if isinstance(metadata, dict) and metadata.get("container") == "numpy":
+    if is_array(metadata):
         shape = None if description is None else _new_shape(plan, cut, left_out)
         if shape is None or description is None:
             recovery.metadata = "changed"

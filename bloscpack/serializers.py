@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
 # Deeper values could be read, but neither shown nor compared.
 MAX_NESTING = 100
+# What the metadata of an array say that it is kept in.
+CONTAINER = "numpy"
+
+
+def is_array(metadata: Any) -> bool:
+    """Return whether the metadata are those of an array."""
+    return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
 
 
 class Serializer:

@@ -96,13 +96,13 @@ def _check_no_npy(original_file: str, new_file: str) -> None:
             return
     from ..frames import read_beginning
     from ..ranges import Cursor
+    from ..serializers import is_array
     from ..steady import read_steadily
 
     def read(fp: Any, check: Any) -> Any:
         return read_beginning(Cursor(fp)).metadata
 
-    metadata = read_steadily(original_file, read)
-    if isinstance(metadata, dict) and metadata.get("container") == "numpy":
+    if is_array(read_steadily(original_file, read)):
         raise Refusal(
             "'%s' is a .npy file: --npy appends its rows, --force its bytes" % new_file,
             EXIT_USAGE,

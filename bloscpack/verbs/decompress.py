@@ -151,16 +151,17 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
             return found
 
     streamed = is_streamed(out_file)
+    attempts = 1 if streamed else ATTEMPTS
     if in_file == STREAM:
         if has_journal(INPUT_NAME):
             in_file = name_of_input(STREAM)
-            metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
+            metadata = read_steadily(in_file, read, attempts)
         else:
             metadata = read(standard_input(), lambda header: None)
         return nbytes or 0, metadata
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
-    metadata = read_steadily(in_file, read, 1 if streamed else ATTEMPTS)
+    metadata = read_steadily(in_file, read, attempts)
     if not streamed:
         tell_unpacked(in_size, out_file)
     return nbytes or 0, metadata
@@ -236,7 +237,7 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
     if args.metadata_to is not None:
         return
     if args.npy:
-        from ..arrays import is_array
+        from ..serializers import is_array
 
         # What is no array is refused later.
         more = set(metadata) - IN_NPY if is_array(metadata) else ()
