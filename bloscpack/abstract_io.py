@@ -12,8 +12,9 @@ from __future__ import annotations
 import abc
 
 from . import log
-from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
-from .chunks import (
+from ._compat import sibling_names
+from ._engine.threads import Workspace, for_each
+from ._format.chunks import (
     check_digest,
     compress,
     decode_header,
@@ -22,13 +23,12 @@ from .chunks import (
     own_settings,
     plain_size,
 )
-from .compat import sibling_names
+from ._format.sections import Frame
+from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
 from .constants import MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import FormatError, StorageError
-from .frames import Frame
 from .headers import BloscpackHeader, check_range
-from .parallel import Workspace, for_each
 from .pretty import double_pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ._format.chunks import Buffer
     from .checksums import Hash
-    from .chunks import Buffer
 
 
 # Chunks below this many bytes may be done before another thread has woken up.

@@ -12,14 +12,20 @@ import os
 from operator import index
 
 from . import log
-from . import offsets as offset_table
+from ._compat import sibling_names
+from ._crashsafe.in_place import Claim, borrowed, claimed
+from ._crashsafe.replace import check_distinct, sized
+from ._engine.threads import for_each
+from ._format import offsets as offset_table
+from ._format.append_plan import UNCHANGED as UNCHANGED
+from ._format.append_plan import new_section, plan_append
+from ._format.chunks import check_digest, compress, decompress, own_settings, plain_size
+from ._format.sections import read_beginning, walk_chunks
+from ._storage.base import Cursor, named, read_up_to
 from .abstract_io import effective_nthreads, tell_digest
 from .args import BloscArgs, check_settings
-from .chunks import check_digest, compress, decompress, own_settings, plain_size
-from .compat import sibling_names
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
 from .defaults import DEFAULT_TYPESIZE
-from .durable import check_distinct, sized
 from .exceptions import (
     FormatError,
     FormatVersionMismatch,
@@ -30,24 +36,18 @@ from .exceptions import (
     UsageError,
     UsageTypeError,
 )
-from .frames import read_beginning, walk_chunks
-from .inplace import Claim, borrowed, claimed
-from .parallel import for_each
-from .plan import UNCHANGED as UNCHANGED
-from .plan import new_section, plan_append
 from .pretty import double_pretty_size
-from .ranges import Cursor, named, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .frames import Beginning
+    from ._crashsafe.in_place import Borrowed, Change
+    from ._format.append_plan import Plan
+    from ._format.sections import Beginning
+    from ._storage.base import Path
     from .headers import BloscpackHeader
-    from .inplace import Borrowed, Change
-    from .plan import Plan
-    from .ranges import Path
 
 
 def append_fp(

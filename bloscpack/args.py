@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import log
+from ._compat import sibling_names
 from .abstract_objects import MutableMappingObject
 from .checksums import check_valid_checksum
-from .compat import sibling_names
 from .constants import (
     MAX_BUFFERSIZE,
     MAX_CHUNKS,

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import io
 
+from ._engine.prealloc import BytesUnderConstruction, BytesWriter
+from ._format.chunks import decode_header, decompress_into, own_settings
+from ._format.sections import read_beginning, read_frames
+from ._storage.base import MemoryCursor, as_bytes_view
 from .abstract_io import CompressedSource, PlainSink, PlainSource
 from .args import check_settings
-from .chunks import decode_header, decompress_into, own_settings
-from .frames import read_beginning, read_frames
-from .memory import BytesUnderConstruction, BytesWriter
-from .ranges import MemoryCursor, as_bytes_view
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from ._format.chunks import Buffer
+    from ._format.sections import Frame
+    from ._storage.base import Cursor
     from .args import Limits
-    from .chunks import Buffer
-    from .frames import Frame
-    from .ranges import Cursor
 
 # Below this, joining bytes takes no time that could be measured.
 WORTH_A_WRITER = 2**20

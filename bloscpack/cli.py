@@ -10,9 +10,7 @@ import os
 import sys
 
 from . import log
-from .compat import sibling_names
-from .exceptions import BloscpackError, UsageError
-from .outcomes import (
+from ._cli.exit_codes import (
     EXIT_COULD_NOT,
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -20,6 +18,8 @@ from .outcomes import (
     exit_code,
     message_of,
 )
+from ._compat import sibling_names
+from .exceptions import BloscpackError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _done_unparsed(arguments: list[str]) -> bool:
         asks_info and not arguments[1].startswith("-")
     ):
         return False
-    from . import commands
+    from ._cli import quick_answers as commands
 
     if asks_info:
         commands.info(arguments[1])
@@ -108,7 +108,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
 
     `alone` says that the process is there for nothing else.
     """
-    from .parser import VERBS_OF_LETTERS, parse
+    from ._cli.parser import VERBS_OF_LETTERS, parse
 
     args = parse(arguments)
     _prepare_log(args)
@@ -120,7 +120,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     for argument, value in sorted(vars(args).items()):
         log.debug("    %s: %s" % (argument, value))
     if hasattr(args, "out_file"):
-        from .jobs import output_is_data
+        from ._cli.file_jobs import output_is_data
 
         if output_is_data(args):
             log.keep_out_of_output()
@@ -130,7 +130,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     _name_standard_input(args)
     from importlib import import_module
 
-    code = import_module(".verbs." + name, __package__).run(args) or EXIT_OK
+    code = import_module("._cli.verbs." + name, __package__).run(args) or EXIT_OK
     log.verbose("done")
     return int(code)
 
@@ -148,7 +148,7 @@ def _name_standard_input(args: Namespace) -> None:
     given = vars(args)
     if not any(name in given for name in (*INPUTS, "files")):
         return
-    from .streams import name_of_input
+    from ._cli.stdio import name_of_input
 
     for name in INPUTS:
         if name in given:

@@ -11,8 +11,24 @@ import io
 import os
 
 from . import log
-from . import metadata as metadata_section
-from . import offsets as offset_table
+from ._compat import deprecated_alias, sibling_names
+from ._crashsafe.replace import check_distinct, replacing, size_of
+from ._crashsafe.snapshot import attempts_for, read_steadily
+from ._engine.prealloc import BytesWriter
+from ._engine.threads import Workspace
+from ._format import metadata as metadata_section
+from ._format import offsets as offset_table
+from ._format.chunks import decompress, own_settings, plain_size
+from ._format.sections import read_metadata, skip_frames
+from ._storage.base import (
+    Cursor,
+    FileRange,
+    as_bytes_view,
+    bytes_left,
+    read_up_to,
+    write_all,
+    writes_at_end,
+)
 from .abstract_io import (
     CompressedSink,
     PlainSink,
@@ -35,37 +51,21 @@ from .bytes_io import (
     SectionsSource,
     bytes_writer,
 )
-from .chunks import decompress, own_settings, plain_size
-from .compat import deprecated_alias, sibling_names
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import check_distinct, replacing, size_of
 from .exceptions import FormatError, StorageError, UsageError
-from .frames import read_metadata, skip_frames
-from .memory import BytesWriter
-from .parallel import Workspace
 from .pretty import double_pretty_size, pretty_size
-from .ranges import (
-    Cursor,
-    FileRange,
-    as_bytes_view,
-    bytes_left,
-    read_up_to,
-    write_all,
-    writes_at_end,
-)
-from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ._format.chunks import Buffer
+    from ._format.sections import Frame
+    from ._storage.base import Path
     from .args import Limits
-    from .chunks import Buffer
-    from .frames import Frame
     from .headers import BloscpackHeader, MetadataHeader
-    from .ranges import Path
 
 
 # Room on disk is asked for in such steps, in bytes.

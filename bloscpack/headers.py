@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 
+from ._compat import sibling_names
 from .abstract_objects import MutableMappingObject
 from .checksums import (
     CHECKSUMS,
@@ -18,7 +19,6 @@ from .checksums import (
     Hash,
     check_valid_checksum,
 )
-from .compat import sibling_names
 from .constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from ._compat import sibling_names
+from ._format.chunks import decompress, own_settings
 from .abstract_io import CompressedSink, CompressedSource, PlainSink, PlainSource
-from .chunks import decompress, own_settings
-from .compat import sibling_names
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from ._format.chunks import Buffer
     from .args import BloscArgs, MetadataArgs
-    from .chunks import Buffer
     from .headers import BloscpackHeader
 
 

@@ -17,11 +17,13 @@ import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
+from ._crashsafe.replace import check_distinct, replacing, size_of, sized
+from ._crashsafe.snapshot import attempts_for, read_steadily
+from ._format.array_metadata import Description, encode_dtype
+from ._storage.base import opened, read_up_to, write_all
 from .append import append_from
 from .args import BloscArgs
-from .arrays import Description, encode_dtype
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .durable import check_distinct, replacing, size_of, sized
 from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
 from .file_io import (
     CompressedFPSink,
@@ -34,17 +36,15 @@ from .file_io import (
     unpack_checked,
 )
 from .numpy_io import pack_items
-from .ranges import opened, read_up_to, write_all
-from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._format.array_metadata import Array, DType
+    from ._format.chunks import Buffer
+    from ._storage.base import Path
     from .args import BloscpackArgs, MetadataArgs
-    from .arrays import Array, DType
-    from .chunks import Buffer
-    from .ranges import Path
 
 
 # For each version: the bytes that hold the length of the header, and its encoding.

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import numpy
 
+from ._compat import deprecated_alias, sibling_names
+from ._crashsafe.replace import replacing
+from ._crashsafe.snapshot import read_steadily
+from ._engine.prealloc import memory_at
+from ._format.array_metadata import Description, describe
+from ._format.chunks import decode_header, decompress_into, own_settings
 from .abstract_io import PlainSink, PlainSource, pack, unpack
 from .args import (
     BloscArgs,
@@ -18,32 +24,26 @@ from .args import (
     check_settings,
     parse_chunk_size,
 )
-from .arrays import Description, describe
 from .bytes_io import CompressedBytesSource, bytes_writer
-from .chunks import decode_header, decompress_into, own_settings
-from .compat import deprecated_alias, sibling_names
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
-from .durable import replacing
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
     UsageError,
     UsageTypeError,
 )
 from .file_io import CompressedFPSink, CompressedFPSource
-from .memory import memory_at
 from .pretty import double_pretty_size
-from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from ._format.array_metadata import Array, DType
+    from ._storage.base import Path
     from .abstract_io import CompressedSink, CompressedSource
     from .args import Limits
-    from .arrays import Array, DType
-    from .ranges import Path
 
 
 def _address(ndarray: Array) -> int:

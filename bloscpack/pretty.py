@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .compat import sibling_names
+from ._compat import sibling_names
 from .constants import SUFFIXES
 from .exceptions import UsageError
 

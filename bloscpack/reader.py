@@ -10,20 +10,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
+from ._engine.threads import for_each
+from ._format.chunks import check_digest, decode_header, decompress, own_settings
+from ._format.sections import SMALLEST_CHUNK, read_beginning, skip_frames
+from ._storage.base import Cursor, FileRange, read_up_to
 from .abstract_io import effective_nthreads
-from .chunks import check_digest, decode_header, decompress, own_settings
 from .constants import BLOSC_HEADER_LENGTH
 from .exceptions import FormatError, UsageError
-from .frames import SMALLEST_CHUNK, read_beginning, skip_frames
-from .parallel import for_each
-from .ranges import Cursor, FileRange, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .arrays import Array, Description
+    from ._format.array_metadata import Array, Description
 
     # The number of a chunk, and its extent of the file if it had to be read in the
     # thread of the caller.
@@ -225,7 +225,7 @@ class Reader:
 
         Raises `NotANumpyArray` if it holds none.
         """
-        from .arrays import Description
+        from ._format.array_metadata import Description
 
         description = Description(self.metadata)
         description.check_nbytes(self.nbytes)

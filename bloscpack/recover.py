@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import os
 
+from ._crashsafe.replace import check_distinct, replacing, sized
+from ._crashsafe.snapshot import attempts_for, read_steadily
+from ._damage.examiner import Content
+from ._damage.inspection import Inspection
+from ._damage.rebuild import Loss, Recovery, plan_recovery
+from ._engine.threads import for_each
+from ._format.chunks import check_digest, compress, own_settings
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
-from .chunks import check_digest, compress, own_settings
 from .defaults import DEFAULT_TYPESIZE
-from .durable import check_distinct, replacing, sized
-from .examiner import Content
 from .exceptions import ChecksumMismatch, FormatError, StorageError
 from .file_io import CompressedFPSink
 from .headers import check_range
-from .inspection import Inspection
-from .parallel import for_each
-from .recovery import Loss, Recovery, plan_recovery
-from .steady import attempts_for, read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .ranges import Path
-    from .recovery import Plan
+    from ._damage.rebuild import Plan
+    from ._storage.base import Path
 
 __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 
+from ._crashsafe.replace import sized
+from ._crashsafe.snapshot import read_steadily
+from ._damage.checks import report_on
+from ._damage.examiner import Content
+from ._damage.findings import Finding, Report
+from ._damage.inspection import Inspection
+from ._format.chunks import own_settings
 from .abstract_io import effective_nthreads
-from .checks import report_on
-from .chunks import own_settings
-from .durable import sized
-from .examiner import Content
-from .findings import Finding, Report
-from .inspection import Inspection
-from .steady import read_steadily
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
 
-    from .ranges import Path
+    from ._storage.base import Path
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 

@@ -13,6 +13,7 @@ import random
 import numpy
 
 import bloscpack as bp
+from bloscpack._format import chunks
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedBytesSource
@@ -35,8 +36,8 @@ def frames_of(data):
     frames = []
     for compressed, digest in source:
         stop = source.chunk_offset + len(compressed) + len(digest)
-        with bp.chunks.own_settings:
-            plain = bp.chunks.decompress(compressed)
+        with chunks.own_settings:
+            plain = chunks.decompress(compressed)
         frames.append((source.chunk_offset, stop, plain))
     return frames
 

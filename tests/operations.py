@@ -13,9 +13,9 @@ import warnings
 import numpy as np
 
 import bloscpack
+from bloscpack._crashsafe.in_place import claimed
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
-from bloscpack.inplace import claimed
 from bloscpack.recover import recover
 
 TARGET = "file.blp"

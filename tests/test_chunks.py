@@ -10,10 +10,8 @@ import pytest
 from support import BLP
 
 import bloscpack as bp
-from bloscpack import chunks
-from bloscpack.args import BloscArgs
-from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
-from bloscpack.chunks import (
+from bloscpack._format import chunks
+from bloscpack._format.chunks import (
     check_digest,
     compress,
     decode_header,
@@ -23,6 +21,8 @@ from bloscpack.chunks import (
     own_settings,
     smallest_ctbytes,
 )
+from bloscpack.args import BloscArgs
+from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,

@@ -429,7 +429,7 @@ def test_interrupted_while_it_starts(tmp_path: Path) -> None:
         "import bloscpack.cli as c, sys\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'bloscpack.parser':\n"
+        "        if name == 'bloscpack._cli.parser':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Finder())\n"
         "c.main(['list', 'x'])\n"
@@ -520,7 +520,7 @@ def test_terminated(folder: Path, number: signal.Signals) -> None:
 SIGNALLED_IN_DEL = """
 import os, time
 from bloscpack import cli
-from bloscpack.verbs import verify
+from bloscpack._cli.verbs import verify
 
 class Signalled:
     def __del__(self):

@@ -4,7 +4,8 @@ import pprint
 
 import pytest
 
-from bloscpack import commands, log
+from bloscpack import log
+from bloscpack._cli import quick_answers as commands
 
 
 @pytest.fixture

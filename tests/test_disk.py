@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bloscpack.disk import NO_FOLDER_SYNC, Disk, disk
+from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 

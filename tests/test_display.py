@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bloscpack import display, log
+from bloscpack import log
+from bloscpack._cli import display
 
 SIZES = [
     # (bytes, text)

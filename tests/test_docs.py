@@ -432,7 +432,7 @@ def test_tiers_have_every_module_once():
 
 
 def test_exit_codes_are_those_of_the_command():
-    from bloscpack import outcomes
+    from bloscpack._cli import exit_codes as outcomes
 
     text = (DOCS / "cli.rst").read_text("utf-8")
     table = text.partition(":name: exit-codes")[2].partition("\n.. code-block")[0]

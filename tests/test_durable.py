@@ -11,10 +11,10 @@ import threading
 import pytest
 from watched import WatchedDisk, replaced_disk
 
+from bloscpack._crashsafe.replace import check_distinct, replacing
+from bloscpack._storage.base import write_all
 from bloscpack.cli import main
-from bloscpack.durable import check_distinct, replacing
 from bloscpack.exceptions import StorageError, UsageError
-from bloscpack.ranges import write_all
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes")
 
@@ -241,7 +241,7 @@ def test_standard_stream_that_is_a_file(tmp_path, name):
     """What the shell and others wrote there stays, in front and behind."""
     script = (
         "import os, sys\n"
-        "from bloscpack.durable import replacing\n"
+        "from bloscpack._crashsafe.replace import replacing\n"
         "os.write(%d, b'front ')\n"
         "with replacing('/dev/%s') as fp:\n"
         "    assert not fp.seekable()\n"
@@ -259,7 +259,7 @@ def test_closed_standard_streams(tmp_path):
     path.write_bytes(b"old")
     script = (
         "import os, sys\n"
-        "from bloscpack.durable import replacing\n"
+        "from bloscpack._crashsafe.replace import replacing\n"
         "os.close(1)\n"
         "with replacing(sys.argv[1]) as fp:\n"
         "    fp.write(b'new')\n"

@@ -13,10 +13,10 @@ from watched import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log
+from bloscpack._format.chunks import compress, own_settings
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
-from bloscpack.chunks import compress, own_settings
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 from bloscpack.file_io import (
     CompressedBytesSource,

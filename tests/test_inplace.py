@@ -15,12 +15,12 @@ from operations import JOURNAL, TARGET, Append, Compress
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack import inplace
+from bloscpack._crashsafe import in_place as inplace
+from bloscpack._crashsafe.in_place import Borrowed, claimed
+from bloscpack._crashsafe.replace import replacing
 from bloscpack.append import append, append_fp, rewrite_metadata
 from bloscpack.cli import main
-from bloscpack.durable import replacing
 from bloscpack.exceptions import StorageError
-from bloscpack.inplace import Borrowed, claimed
 
 needs_locks = pytest.mark.skipif(os.name != "posix", reason="needs locks")
 
@@ -494,7 +494,7 @@ def test_the_other_name_of_a_link_is_locked_too(path):
 
 HOLDER = """
 import sys
-from bloscpack.inplace import claimed
+from bloscpack._crashsafe.in_place import claimed
 with claimed(sys.argv[1]) as claim, claim.change([(0, 2)], b'ab', (2, 10)) as change:
     change.overwrite(0, b'a')
     print('ready', flush=True)

@@ -15,7 +15,8 @@ import pytest
 from invalid import make
 
 import bloscpack as bp
-from bloscpack import cli, commands, log
+from bloscpack import cli, log
+from bloscpack._cli import quick_answers as commands
 from bloscpack.append import append_fp, rewrite_metadata_fp
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
 

@@ -5,8 +5,10 @@ import os
 
 import pytest
 
-from bloscpack import jobs, journal, log
-from bloscpack.outcomes import EXIT_USAGE, Refusal
+from bloscpack import log
+from bloscpack._cli import file_jobs as jobs
+from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
+from bloscpack._crashsafe import journal
 
 
 def arguments(*names, **options):

@@ -25,10 +25,10 @@ from operations import (
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack import journal
+from bloscpack._crashsafe import journal
+from bloscpack._crashsafe.in_place import claimed
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.exceptions import FormatError, StorageError
-from bloscpack.inplace import claimed
 
 OLD = bytes(range(256)) * 4
 EXTENTS = [(0, 32), (100, 108), (900, 1024)]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bloscpack.known import Known
-from bloscpack.salvage import Chain
+from bloscpack._damage.evidence import Known
+from bloscpack._damage.scan import Chain
 
 
 def table_of(extents):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bloscpack import manpage, outcomes, settings
-from bloscpack.parser import VERBS, create_parser
+from bloscpack._cli import exit_codes as outcomes
+from bloscpack._cli import manpage, settings
+from bloscpack._cli.parser import VERBS, create_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "blpk.1"
 
@@ -46,18 +47,18 @@ def shown(page):
 def test_the_one_in_the_docs_is_current():
     expected = manpage.make()
     assert expected == PAGE.read_text("ascii"), (
-        "run: python -m bloscpack.manpage > docs/blpk.1"
+        "run: python -m bloscpack._cli.manpage > docs/blpk.1"
     )
 
 
 def test_written_by_the_module():
-    done = run(sys.executable, "-W", "error", "-m", "bloscpack.manpage")
+    done = run(sys.executable, "-W", "error", "-m", "bloscpack._cli.manpage")
     assert ("", manpage.make()) == (done.stderr, done.stdout)
 
 
 def test_the_same_on_every_machine(monkeypatch):
     expected = manpage.make()
-    monkeypatch.setattr("bloscpack.parser.available_cpus", lambda: 77)
+    monkeypatch.setattr("bloscpack._cli.parser.available_cpus", lambda: 77)
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz", "new"])
     monkeypatch.setenv("COLUMNS", "33")
     monkeypatch.setenv("BLPK_CODEC", "lz4")

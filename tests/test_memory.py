@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bloscpack import memory
-from bloscpack.memory import BytesUnderConstruction, BytesWriter
+from bloscpack._engine import prealloc as memory
+from bloscpack._engine.prealloc import BytesUnderConstruction, BytesWriter
 
 SIZES = (0, 1, 2, 1000, memory.HUGE_PAGES_FROM + 12345)
 

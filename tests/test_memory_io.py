@@ -2,9 +2,9 @@
 
 import pytest
 
+from bloscpack._format.chunks import compress, own_settings
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
-from bloscpack.chunks import compress, own_settings
 from bloscpack.exceptions import ChecksumMismatch, StorageError
 from bloscpack.headers import BloscpackHeader
 from bloscpack.memory_io import (

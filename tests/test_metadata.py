@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 import bloscpack as bp
-from bloscpack import metadata as metadata_section
+from bloscpack._format import metadata as metadata_section
 from bloscpack.args import MetadataArgs
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import (

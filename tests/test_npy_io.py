@@ -16,6 +16,7 @@ from watched import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack import npy_io
+from bloscpack._cli.exit_codes import exit_code
 from bloscpack.append import append
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.cli import main
@@ -30,7 +31,6 @@ from bloscpack.exceptions import (
 )
 from bloscpack.file_io import CompressedFPSink, PlainFPSource, pack_bytes_to_file
 from bloscpack.npy_io import append_npy, pack_npy_to_file, unpack_npy_from_file
-from bloscpack.outcomes import exit_code
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 

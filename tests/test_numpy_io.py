@@ -13,8 +13,8 @@ import pytest
 
 import bloscpack
 from bloscpack import numpy_io
+from bloscpack._format.array_metadata import Description, decode_dtype, encode_dtype
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
-from bloscpack.arrays import Description, decode_dtype, encode_dtype
 from bloscpack.exceptions import (
     ChunkSizeTypeSizeMismatch,
     FormatError,
@@ -634,7 +634,7 @@ LONG = {
 def test_long_text_takes_no_time(text):
     """Whatever is looked for in it; in a process of its own, which can be ended."""
     code = (
-        "from bloscpack.arrays import decode_dtype\n"
+        "from bloscpack._format.array_metadata import decode_dtype\n"
         "from bloscpack.exceptions import FormatError\n"
         "try: decode_dtype(%s)\n"
         "except FormatError as error: assert len(str(error)) < 10_000" % text

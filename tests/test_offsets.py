@@ -2,7 +2,7 @@
 
 import pytest
 
-from bloscpack import offsets
+from bloscpack._format import offsets
 from bloscpack.exceptions import FormatError
 
 

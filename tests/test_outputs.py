@@ -11,10 +11,10 @@ import sys
 import pytest
 
 from bloscpack import StorageError, pack_bytes_to_file
-from bloscpack.disk import disk
-from bloscpack.durable import replacing
-from bloscpack.inplace import claimed
-from bloscpack.outputs import check_free, remove_input, state_of, sync_for
+from bloscpack._cli.outputs import check_free, remove_input, state_of, sync_for
+from bloscpack._crashsafe.in_place import claimed
+from bloscpack._crashsafe.replace import replacing
+from bloscpack._storage.disk import disk
 
 REMOVE = argparse.Namespace(rm=True, sync=None, force=False)
 

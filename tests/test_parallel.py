@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bloscpack.parallel import WINDOW, Workspace, _Line, for_each
+from bloscpack._engine.threads import WINDOW, Workspace, _Line, for_each
 
 
 def double(number):

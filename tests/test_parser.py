@@ -2,7 +2,7 @@
 
 import pytest
 
-from bloscpack.parser import VERBS, VERBS_OF_LETTERS, parse
+from bloscpack._cli.parser import VERBS, VERBS_OF_LETTERS, parse
 
 NAMES = [
     # (input, output, more, arguments)
@@ -67,7 +67,7 @@ SECONDS = ["-1", "nan", "soon"]
 
 @pytest.mark.parametrize("text", SECONDS)
 def test_seconds_that_can_not_be(text):
-    from bloscpack.outcomes import Refusal
+    from bloscpack._cli.exit_codes import Refusal
 
     with pytest.raises(Refusal, match="--seconds must be a number from 0 on"):
         parse(["tune", "--seconds=" + text, "x"])

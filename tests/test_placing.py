@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack.known import Known
-from bloscpack.placing import place
-from bloscpack.salvage import Chain
+from bloscpack._damage.evidence import Known
+from bloscpack._damage.numbering import place
+from bloscpack._damage.scan import Chain
 
 # Ten chunks of different extents, from byte 100 to byte 1650.
 SIZES = [100, 110, 120, 130, 140, 150, 160, 170, 180, 290]

@@ -8,12 +8,12 @@ import struct
 import pytest
 
 import bloscpack
+from bloscpack._format.append_plan import plan_append
+from bloscpack._format.sections import read_beginning, walk_chunks
+from bloscpack._storage.base import Cursor
 from bloscpack.args import BloscpackArgs
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import NotEnoughSpace
-from bloscpack.frames import read_beginning, walk_chunks
-from bloscpack.plan import plan_append
-from bloscpack.ranges import Cursor
 
 MEBIBYTE = 2**20
 

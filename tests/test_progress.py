@@ -23,7 +23,7 @@ def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0):
 
     The bar comes after `patience` seconds.
     """
-    code = "import bloscpack.progress as p; p.PATIENCE = %r; " % patience
+    code = "import bloscpack._cli.progress as p; p.PATIENCE = %r; " % patience
     code += "from bloscpack.cli import main; main()"
     leader, follower = pty.openpty()
     size = struct.pack("HHHH", 24, 80, 0, 0)  # rows and columns; pixels are not known

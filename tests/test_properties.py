@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import bloscpack as bp
-from bloscpack import metadata as metadata_section
-from bloscpack.abstract_io import pack, unpack
-from bloscpack.append import append_fp, rewrite_metadata_fp
-from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
-from bloscpack.checksums import CHECKSUMS_AVAIL
-from bloscpack.chunks import (
+from bloscpack._engine.threads import for_each
+from bloscpack._format import metadata as metadata_section
+from bloscpack._format.chunks import (
     compress,
     decode_header,
     decompress,
     decompress_into,
     own_settings,
 )
+from bloscpack._format.offsets import decode as decode_offsets
+from bloscpack._format.offsets import encode as encode_offsets
+from bloscpack.abstract_io import pack, unpack
+from bloscpack.append import append_fp, rewrite_metadata_fp
+from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
+from bloscpack.checksums import CHECKSUMS_AVAIL
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedFPSink, CompressedFPSource, PlainFPSource
 from bloscpack.headers import BloscpackHeader, MetadataHeader
 from bloscpack.memory_io import PlainMemorySink
 from bloscpack.metacodecs import CODECS_AVAIL
-from bloscpack.offsets import decode as decode_offsets
-from bloscpack.offsets import encode as encode_offsets
-from bloscpack.parallel import for_each
 from bloscpack.pretty import pretty_size, reverse_pretty
 
 LARGEST = 2**31 - 17

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from bloscpack.exceptions import FormatError, StorageError
-from bloscpack.ranges import (
+from bloscpack._storage.base import (
     PIECE,
     Cursor,
     FileRange,
@@ -17,6 +16,7 @@ from bloscpack.ranges import (
     bytes_left,
     opened,
 )
+from bloscpack.exceptions import FormatError, StorageError
 
 DATA = bytes(range(100))
 

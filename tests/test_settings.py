@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from bloscpack import settings
+from bloscpack._cli import settings
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli.parser import parse
 from bloscpack.args import BloscArgs, BloscpackArgs
-from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack.parser import parse
 
 NAMES = ["nthreads", "codec", "clevel", "chunk_size", "checksum"]
 

@@ -10,11 +10,11 @@ import zlib
 import blosc
 import pytest
 
-from bloscpack import salvage
+from bloscpack._damage import scan as salvage
+from bloscpack._damage.evidence import Known
+from bloscpack._damage.nested import sift
+from bloscpack._damage.scan import Broken, Chain
 from bloscpack.headers import BloscpackHeader
-from bloscpack.known import Known
-from bloscpack.salvage import Broken, Chain
-from bloscpack.sifting import sift
 from bloscpack.verify import verify_fp
 
 

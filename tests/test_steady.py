@@ -30,12 +30,13 @@ from operations import (
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack import journal, steady
+from bloscpack._crashsafe import journal
+from bloscpack._crashsafe import snapshot as steady
+from bloscpack._crashsafe.snapshot import BEGINNINGS, Patched, Snapshot, read_steadily
 from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
-from bloscpack.steady import BEGINNINGS, Patched, Snapshot, read_steadily
 
 # How many ways of going on are tried at each point where a reader can be stopped: with
 # the file open, before it has looked for a journal, before it has checked what lies in

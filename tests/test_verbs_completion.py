@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from bloscpack.outcomes import EXIT_COULD_NOT, Refusal
-from bloscpack.verbs import completion as verb
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, Refusal
+from bloscpack._cli.verbs import completion as verb
 
 
 def blpk(*arguments):

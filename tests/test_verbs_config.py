@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from bloscpack import settings
-from bloscpack.outcomes import Refusal
-from bloscpack.verbs import config as verb
+from bloscpack._cli import settings
+from bloscpack._cli.exit_codes import Refusal
+from bloscpack._cli.verbs import config as verb
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
-from bloscpack.description import array_of, describe
-from bloscpack.display import array_text, table
+from bloscpack._cli.describe import array_of, describe
+from bloscpack._cli.display import array_text, table
 from bloscpack.headers import BloscpackHeader
 from bloscpack.log import printable
 
@@ -128,7 +128,7 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
     import subprocess
 
     code = (
-        "import sys, bloscpack.verbs.list as v\n"
+        "import sys, bloscpack._cli.verbs.list as v\n"
         "v.describe('b.blp')\n"
         "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & set(sys.modules)))"
     )

@@ -11,9 +11,8 @@ from verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, FormatError, StorageError
-from bloscpack.exceptions import NotReadable
-from bloscpack.outcomes import EXIT_DAMAGED, Refusal
-from bloscpack.verbs.map import (
+from bloscpack._cli.exit_codes import EXIT_DAMAGED, Refusal
+from bloscpack._cli.verbs.map import (
     ASCII,
     BLOCKS,
     COLOURS,
@@ -25,6 +24,7 @@ from bloscpack.verbs.map import (
     ranges_of,
     shade,
 )
+from bloscpack.exceptions import NotReadable
 
 CHUNK_SIZE = 4096
 # Zeros, noise, and again.

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 import bloscpack
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
+from bloscpack._cli.options import process_metadata_args
+from bloscpack._cli.verbs import metadata as verb
+from bloscpack._crashsafe.in_place import claimed
 from bloscpack.args import MetadataArgs
 from bloscpack.exceptions import (
     DoesNotFit,
@@ -20,10 +24,6 @@ from bloscpack.exceptions import (
     StorageError,
 )
 from bloscpack.file_io import pack_bytes_to_file, unpack_bytes_from_file
-from bloscpack.inplace import claimed
-from bloscpack.options import process_metadata_args
-from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
-from bloscpack.verbs import metadata as verb
 
 PLAIN = bytes(range(256)) * 100
 

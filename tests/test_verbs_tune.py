@@ -10,10 +10,8 @@ from verb_support import assert_help_fits, parser_of, run_verb
 
 import bloscpack
 from bloscpack import log
-from bloscpack.cli import main
-from bloscpack.exceptions import StorageError
-from bloscpack.outcomes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack.trials import (
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli.trials import (
     CHUNK_SIZE,
     DEFAULT,
     Sample,
@@ -24,6 +22,8 @@ from bloscpack.trials import (
     npy_typesizes,
     pareto,
 )
+from bloscpack.cli import main
+from bloscpack.exceptions import StorageError
 
 NBYTES = 2**20
 

@@ -13,8 +13,8 @@ from support import BLP, ShortReads, golden_files
 
 import bloscpack as bp
 from bloscpack import headers
+from bloscpack._damage.findings import FINDINGS_KEPT, Findings
 from bloscpack.exceptions import NotReadable, UsageError
-from bloscpack.findings import FINDINGS_KEPT, Findings
 from bloscpack.verify import verify, verify_fp
 
 WORDS = b"size codec chunk digest offset extent span section "

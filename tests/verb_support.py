@@ -3,14 +3,14 @@
 import argparse
 import importlib
 
-from bloscpack.parser import BloscPackCustomFormatter
+from bloscpack._cli.parser import BloscPackCustomFormatter
 
 SCREEN = 30
 
 
 def parser_of(name):
     """Return a parser that has learned a verb."""
-    verb = importlib.import_module("bloscpack.verbs." + name)
+    verb = importlib.import_module("bloscpack._cli.verbs." + name)
     parser = argparse.ArgumentParser(
         prog="blpk " + name, formatter_class=BloscPackCustomFormatter
     )

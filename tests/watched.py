@@ -11,8 +11,8 @@ import io
 import os
 import sys
 
-from bloscpack.disk import Disk
-from bloscpack.ranges import FileRange
+from bloscpack._storage.base import FileRange
+from bloscpack._storage.disk import Disk
 
 
 class WatchedFile(io.FileIO):

@@ -12,7 +12,8 @@ from pathlib import Path
 from fuzz import parts
 from fuzz.outcomes import Allowed, Broken, check_error, outcome
 
-from bloscpack import arrays, exceptions, npy_io
+from bloscpack import exceptions, npy_io
+from bloscpack._format import array_metadata as arrays
 
 # In the spellings of all releases, some of them wrong.
 SEEDS = (

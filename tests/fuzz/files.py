@@ -16,11 +16,8 @@ from fuzz.outcomes import Allowed, Broken, outcome
 from bloscpack import (
     abstract_io,
     append,
-    chunks,
-    commands,
     exceptions,
     file_io,
-    frames,  # noqa: F401
     headers,
     memory_io,
     numpy_io,
@@ -29,6 +26,8 @@ from bloscpack import (
     serializers,
     verify,
 )
+from bloscpack._cli import quick_answers as commands
+from bloscpack._format import chunks
 
 TESTS = Path(__file__).resolve().parent.parent
 NotReadable = exceptions.NotReadable

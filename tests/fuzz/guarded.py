@@ -18,7 +18,7 @@ import blosc
 from fuzz import parts
 from fuzz.outcomes import Broken, outcome
 
-from bloscpack import chunks
+from bloscpack._format import chunks
 
 # The largest chunk, compressed or not, that is tried.
 ROOM = 2**17

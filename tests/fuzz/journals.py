@@ -19,7 +19,11 @@ from pathlib import Path
 from fuzz import parts
 from fuzz.outcomes import Allowed, Broken, outcome
 
-from bloscpack import append, exceptions, file_io, frames, journal, plan, ranges
+from bloscpack import append, exceptions, file_io
+from bloscpack._crashsafe import journal
+from bloscpack._format import append_plan as plan
+from bloscpack._format import sections as frames
+from bloscpack._storage import base as ranges
 
 PLAIN = bytes(range(256)) * 10
 NEW = b"new bytes" * 50

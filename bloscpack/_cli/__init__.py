@@ -1,0 +1,1 @@
+"""The command ``blpk``: the only code that prints or exits."""

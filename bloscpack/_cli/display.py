@@ -1,0 +1,105 @@
+"""How the command shows values, and reads sizes: lines, tables and JSON.
+
+Nothing that comes from a file or its name moves the cursor, or stops the output
+because the terminal can't show it.
+"""
+
+from __future__ import annotations
+
+import sys
+from math import isfinite
+
+from .. import log
+from ..constants import SUFFIXES
+from ..log import printable
+from ..pretty import pretty_size, reverse_pretty
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+UNKNOWN = "-"
+
+
+def say(line: str = "") -> None:
+    """Print a line, whatever the terminal's encoding can show.
+
+    Where standard output is for data, it goes to standard error.
+    """
+    stream = sys.stderr if log.OUTPUT_IS_DATA else sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    text = line.encode(encoding, "backslashreplace").decode(encoding) + "\n"
+    if stream is sys.stdout:
+        log.put(text)
+    else:
+        stream.write(text)
+
+
+def say_json(value: Any) -> None:
+    """Print a value as JSON, in ASCII; numbers that JSON does not know become null."""
+    import json
+
+    try:
+        text = json.dumps(value, indent=2, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), indent=2)
+    log.put(text + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value
+
+
+def size_text(size: int, exact: bool = False) -> str:
+    """Return a size in bytes as a person reads it, or exactly."""
+    return str(size) if exact else str(pretty_size(size))
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that a text means, with or without suffix; raises ValueError."""
+    suffix = text[-1:].upper()
+    try:
+        return reverse_pretty(text[:-1] + suffix) if suffix in SUFFIXES else int(text)
+    except ValueError as error:
+        raise ValueError(
+            "expected a number of bytes, or one with a suffix from %s like 1.5M, "
+            "found '%s'" % (" ".join(SUFFIXES), text)
+        ) from error
+
+
+def array_text(array: dict[str, Any] | None) -> str:
+    """Return dtype and shape in a few characters: ``<f8 (100, 3)``."""
+    if array is None:
+        return UNKNOWN
+    shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
+    order = " F" if array["order"] == "F" else ""
+    dtype = shorten(str(array["dtype"]), 24)
+    return printable(shorten("%s %s%s" % (dtype, shape, order), 60))
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text of at most `length` characters, its end left out."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
+    """Return rows of cells as lines; columns are set right, those in `left` left.
+
+    The last column is set left and may be of any width.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row[:-1], widths, strict=False))
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines

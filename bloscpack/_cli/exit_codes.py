@@ -1,0 +1,99 @@
+"""How ``blpk`` ends: its exit codes, and what it says of an error.
+
+0 done; 1 could not (missing, exists, not a Bloscpack file, no space); 2 wrong usage;
+3 damaged data found; 130 interrupted, 143 terminated. Of several files each has its
+own outcome; the highest code is that of the command.
+"""
+
+from __future__ import annotations
+
+from .. import log
+from ..exceptions import (
+    BloscpackError,
+    FormatError,
+    FormatVersionMismatch,
+    NotReadable,
+    UsageError,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    Item = TypeVar("Item")
+
+EXIT_OK = 0
+EXIT_COULD_NOT = 1
+EXIT_USAGE = 2
+EXIT_DAMAGED = 3
+EXIT_INTERRUPTED = 130
+# Shells add the number of the signal that ended a program.
+SIGNAL_BASE = 128
+
+
+class Refusal(BloscpackError):
+    """What `blpk` won't do, with the exit code that says of which kind it is."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error."""
+    if isinstance(error, Refusal):
+        return error.exit_code
+    if isinstance(error, FormatError) and not isinstance(error, NotReadable):
+        return EXIT_DAMAGED
+    # What 0.16 called a RuntimeError is refused because of what the file is.
+    if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
+        return EXIT_USAGE
+    return EXIT_COULD_NOT
+
+
+def message_of(error: BaseException) -> str:
+    """Return what is said of an error."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return "'%s': %s" % (error.filename, error.strerror)
+    if isinstance(error, MemoryError):
+        return "there is no memory for it"
+    text = str(error) or type(error).__name__
+    if (
+        isinstance(error, FormatError)
+        and error.section == "header"
+        and not isinstance(error, FormatVersionMismatch)
+    ):
+        text += "\nThis might not be a bloscpack compressed file."
+    return text
+
+
+def report_failure(name: str, error: BaseException) -> None:
+    """Tell on standard error why nothing came of a file."""
+    text = message_of(error)
+    # The name of an output ends with that of its input and a suffix.
+    named = "'" + name in text or "/" + name in text
+    log.report(text if named else "'%s': %s" % (name, text))
+
+
+def for_each_file(
+    items: Iterable[Item],
+    act: Callable[[Item], object],
+    name_of: Callable[[Item], str] = str,
+    failed: Callable[[str, BaseException], None] = report_failure,
+) -> int:
+    """Call `act` with each item; return the worst exit code.
+
+    One that fails does not stop the others. `act` may return a code of its own.
+    """
+    worst = EXIT_OK
+    for item in items:
+        try:
+            code = act(item)
+        except BrokenPipeError:
+            raise  # nobody listens any more
+        except (BloscpackError, OSError, MemoryError) as error:
+            failed(name_of(item), error)
+            code = exit_code(error)
+        worst = max(worst, code if isinstance(code, int) else EXIT_OK)
+    return worst

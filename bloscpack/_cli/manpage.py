@@ -1,0 +1,252 @@
+"""The manual page of ``blpk``, in roff, made from the parser of its command line.
+
+``python -m bloscpack.manpage > docs/blpk.1``. It is the same on every machine: what
+depends on one, such as the number of CPUs, is described instead.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..version import __version__
+from . import settings
+from .exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_DAMAGED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    SIGNAL_BASE,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser
+    from collections.abc import Iterator
+    from typing import Any
+
+NAME = "compress large typed data with Blosc, and read it in parts"
+DESCRIPTION = """\
+cuts files into chunks, compresses each with Blosc, and stores them with digests, an
+offset table and metadata in a file that can be checked, appended to and read in parts.
+Arrays of NumPy are stored with dtype and shape. A file appears under its name only when
+it is complete; a change in place is made as a whole or not at all."""
+EXIT_CODES = (
+    (EXIT_OK, "Done."),
+    (
+        EXIT_COULD_NOT,
+        "It could not be done: a file is missing, exists or is none of ours; no room.",
+    ),
+    (EXIT_USAGE, "Wrong usage, or a setting that can't be."),
+    (EXIT_DAMAGED, "Damaged data found."),
+    (EXIT_INTERRUPTED, "Interrupted."),
+    (SIGNAL_BASE + 15, "Terminated; likewise for other signals."),
+)
+VARIABLES = (
+    ("nthreads", "Number of threads."),
+    ("codec", "Codec of compress and append."),
+    ("clevel", "Compression level of compress and append."),
+    ("chunk_size", "Plain bytes per chunk of compress."),
+    ("checksum", "Checksum of compress."),
+)
+EXAMPLES = (
+    ("Compress a file, and get it back:",
+     "blpk compress data.bin\nblpk decompress data.bin.blp again.bin"),
+    ("In a pipe:", "tar c folder | blpk compress - - > folder.tar.blp"),
+    ("See what a file holds, and whether it is sound:",
+     "blpk info data.bin.blp\nblpk verify data.bin.blp"),
+)  # fmt: skip
+SEE_ALSO = ("gzip", "tar", "zstd")
+# What differs from machine to machine.
+DEFAULTS = {"nthreads": "one for each CPU"}
+CHOICES = "one of those that the help of the command shows"
+
+
+# Roff
+
+
+def escape(text: str) -> str:
+    """Return text that roff shows as it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    text = text.replace("`", "\\(ga").replace("^", "\\(ha").replace("~", "\\(ti")
+    return "\n".join(
+        "\\&" + line if line.startswith(".") else line for line in text.split("\n")
+    )
+
+
+def bold(text: str) -> str:
+    """Return text in bold."""
+    return "\\fB%s\\fR" % escape(text)
+
+
+def italic(text: str) -> str:
+    """Return text in italics."""
+    return "\\fI%s\\fR" % escape(text)
+
+
+def _section(title: str) -> str:
+    return ".SH %s" % title
+
+
+def _tagged(tag: str, text: str) -> list[str]:
+    return [".TP", tag, _flowing(text) or "\\&"]
+
+
+def _literal(text: str) -> list[str]:
+    """Return lines that are shown as they are, indented."""
+    lines = [escape(line) or "\\&" for line in text.split("\n")]
+    return [".PP", ".nf", ".RS 4", *lines, ".RE", ".fi"]
+
+
+def _flowing(text: str) -> str:
+    """Return text for roff to fill, in lines of its own."""
+    import textwrap
+
+    return escape(textwrap.fill(" ".join(text.split()), 72, break_on_hyphens=False))
+
+
+# From the parser
+
+
+def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -> str:
+    """Return a text of the parser with its %-formats filled in."""
+    if text is None or (action is None and "%(prog)" not in text):
+        return text or ""
+    values: dict[str, Any] = {"prog": parser.prog}
+    if action is not None:
+        values = {**vars(action), **values}
+        values["default"] = DEFAULTS.get(action.dest, action.default)
+        if isinstance(action.choices, (list, tuple, range)):
+            values["choices"] = ", ".join(map(str, action.choices))
+        else:
+            values["choices"] = CHOICES
+    return text % values
+
+
+def _metavar(action: Action) -> str:
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest
+    return metavar.strip("<>")
+
+
+def _as_argument(action: Action) -> str:
+    """Return a positional argument as it stands in a synopsis."""
+    name = italic(_metavar(action))
+    forms = {"?": "[%s]", "*": "[%s ...]", "+": "%s ..."}
+    return forms.get(str(action.nargs), "%s") % name
+
+
+def _as_option(action: Action) -> str:
+    names = ", ".join(map(bold, action.option_strings))
+    return names if action.nargs == 0 else "%s %s" % (names, italic(_metavar(action)))
+
+
+def _options(parser: ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        # Only the action of the verbs has parsers for choices.
+        if isinstance(action.choices, dict) or action.help == "==SUPPRESS==":
+            continue
+        if "--help" in action.option_strings:
+            continue
+        named = bool(action.option_strings)
+        tag = _as_option(action) if named else italic(_metavar(action))
+        yield from _tagged(tag, _expanded(action.help, parser, action))
+
+
+def _verb(name: str, letter: str | None, help_: str, parser: Any) -> Iterator[str]:
+    yield ".SS %s" % ", ".join(filter(None, (name, letter)))
+    arguments = [a for a in parser._actions if not a.option_strings]
+    yield " ".join(
+        [bold(parser.prog), "[" + italic("option") + " ...]"]
+        + [_as_argument(argument) for argument in arguments]
+    )
+    text = _expanded(parser.description, parser, None) or help_
+    yield ".PP"
+    # Paragraphs of a description may be lists, which keep their lines.
+    first, *rest = text.split("\n\n")
+    yield _flowing(first[:1].upper() + first[1:].rstrip().removesuffix(".") + ".")
+    for paragraph in rest:
+        yield from _literal(paragraph)
+    yield from _options(parser)
+    title, _, examples = _expanded(parser.epilog, parser, None).partition("\n")
+    if examples:
+        yield ".PP"
+        yield escape(title[:1].upper() + title[1:])
+        yield from _literal(_unindented(examples))
+
+
+def _unindented(text: str) -> str:
+    return "\n".join(line.removeprefix("  ") for line in text.rstrip().split("\n"))
+
+
+# The page
+
+
+def make() -> str:
+    """Return the manual page."""
+    return "\n".join((*_head(), *_commands(), *_foot())) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield '.\\" Made by bloscpack.manpage; changes belong there.'
+    yield '.TH BLPK 1 "" "Bloscpack %s" "User Commands"' % escape(__version__)
+    yield _section("NAME")
+    yield "blpk \\- %s" % escape(NAME)
+    yield _section("SYNOPSIS")
+    option = "[%s ...]" % italic("option")
+    words = bold("blpk"), option, italic("command"), option, italic("file")
+    yield "%s %s %s %s [%s ...]" % words
+    yield _section("DESCRIPTION")
+    yield bold("blpk")
+    yield _flowing(DESCRIPTION)
+
+
+def _commands() -> Iterator[str]:
+    from .parser import VERBS, create_parser
+
+    parser = create_parser()
+    yield _section("OPTIONS")
+    yield "These stand in front of the command."
+    yield from _options(parser)
+    yield _section("COMMANDS")
+    yield "%s shows the help of a command." % (
+        bold("blpk ") + italic("command") + bold(" --help")
+    )
+    verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
+    for name, (letter, help_) in VERBS.items():
+        yield from _verb(name, letter, help_, verbs[name])
+
+
+def _foot() -> list[str]:
+    lines = [_section("EXIT STATUS")]
+    for code, text in EXIT_CODES:
+        lines += _tagged(bold(str(code)), text)
+    lines += [
+        _section("ENVIRONMENT"),
+        "Defaults of options; they win over those in the configuration file.",
+    ]
+    for name, text in VARIABLES:
+        lines += _tagged(bold(settings.variable_for(name)), text)
+    lines += _tagged(
+        bold(settings.CONFIG_VARIABLE), "Name of another configuration file."
+    )
+    lines += [_section("FILES")]
+    lines += _tagged(
+        italic("~/.config/%s/%s" % (settings.FOLDER, settings.FILE)),
+        "Configuration in TOML, with the keys %s. %s shows its name."
+        % (", ".join(settings.CHECKS), "'blpk config --path'"),
+    )
+    lines += _tagged(
+        italic("FILE.journal"),
+        "Old bytes of FILE while it is changed. If it stays behind, the next command "
+        "that reads or writes FILE takes care of it.",
+    )
+    lines += [_section("EXAMPLES")]
+    for text, commands in EXAMPLES:
+        lines += [escape(text), *_literal(commands), ".PP"]
+    lines[-1] = _section("SEE ALSO")
+    lines.append(", ".join("%s(1)" % bold(name) for name in SEE_ALSO))
+    return lines
+
+
+if __name__ == "__main__":
+    sys.stdout.write(make())

@@ -1,0 +1,254 @@
+"""Options that several verbs have: how they are added, and what they stand for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from .. import log
+from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
+from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .stdio import STREAM, check_exists, standard_input
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..args import BloscArgs
+
+BITSHUFFLE = 2
+
+
+# Blosc
+
+
+class _Codecs:
+    """The codecs of the installed Blosc, asked for when they are needed."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    @staticmethod
+    def _names() -> list[str]:
+        from ..constants import CNAME_AVAIL
+
+        return CNAME_AVAIL
+
+
+def add_blosc_options(parser: Any, typesize: int | None) -> None:
+    """Add what Blosc is told; `typesize` is the default, None for that of the file."""
+    shown = "that of the file" if typesize is None else typesize
+    group = parser.add_argument_group(title="blosc settings")
+    group.add_argument(
+        "-t",
+        "--typesize",
+        metavar="<size>",
+        default=typesize,
+        type=int,
+        help="typesize for blosc (default: %s)" % shown,
+    )
+    group.add_argument(
+        "-l",
+        "--clevel",
+        default=DEFAULT_CLEVEL,
+        choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
+        metavar="[0, 9]",
+        type=int,
+        help="compression level (default: %d)" % DEFAULT_CLEVEL,
+    )
+    _add_filters(group.add_mutually_exclusive_group())
+    group.add_argument(
+        "-c",
+        "--codec",
+        metavar="<codec>",
+        choices=_Codecs(),
+        default=DEFAULT_CNAME,
+        dest="cname",
+        help="codec to be used by Blosc: \n%(choices)s\n (default: %(default)s)",
+    )
+
+
+def _add_filters(group: Any) -> None:
+    group.add_argument(
+        "-s",
+        "--no-shuffle",
+        action="store_const",
+        const=False,
+        default=DEFAULT_SHUFFLE,
+        dest="shuffle",
+        help="deactivate shuffle",
+    )
+    group.add_argument(
+        "--bitshuffle",
+        action="store_const",
+        const=BITSHUFFLE,
+        default=DEFAULT_SHUFFLE,
+        dest="shuffle",
+        help="shuffle bits instead of bytes",
+    )
+
+
+def blosc_args(args: Namespace) -> BloscArgs:
+    """Return what Blosc is told."""
+    from ..args import BloscArgs
+
+    return BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
+
+
+# Data and metadata
+
+
+def add_npy_option(group: Any, help_: str) -> None:
+    """Add what says that a plain file is an array."""
+    group.add_argument("--npy", action="store_true", help=help_)
+
+
+def add_metadata_option(group: Any) -> None:
+    """Add what names a file of metadata."""
+    group.add_argument(
+        "-m",
+        "--metadata",
+        metavar="<metadata>",
+        help="file containing the metadata, must contain valid JSON",
+    )
+
+
+def process_metadata_args(args: Namespace) -> Any:
+    """Return the metadata in the file that ``-m`` names, None without one."""
+    if args.metadata is None:
+        return None
+    inputs = [getattr(args, name, None) for name in ("in_file", "new_file")]
+    if args.metadata == STREAM and STREAM in inputs:
+        raise Refusal("data and metadata can't both be standard input", EXIT_USAGE)
+    metadata = read_metadata(args.metadata)
+    if metadata is None:
+        log.notice("metadata file '%s' is null: it counts as none" % args.metadata)
+    return metadata
+
+
+def wanted_metadata(args: Namespace) -> Any:
+    """Return the metadata that ``-m`` names; ``--npy`` allows none."""
+    metadata = process_metadata_args(args)
+    if args.npy and metadata is not None:
+        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
+    return metadata
+
+
+def read_metadata(name: str) -> Any:
+    """Return the JSON value in a file or standard input; raises `Refusal`."""
+    check_exists("metadata file", name)
+    if name == STREAM:
+        what = "standard input"
+        raw = standard_input().read()
+    else:
+        what = "metadata file '%s'" % name
+        with open(name, "rb") as fp:
+            raw = fp.read()
+    try:
+        return parse_json(raw.decode("utf-8-sig"), what)
+    except ValueError as error:
+        raise Refusal(
+            "%s is no valid JSON: %s" % (what, error), EXIT_COULD_NOT
+        ) from error
+
+
+def parse_json(text: str, what: str) -> Any:
+    """Return the value that JSON text stands for; raises ValueError.
+
+    As in 0.16, NaN and infinities pass, and of a key that is there more than once the
+    last value counts; that is told, with `what` for the name of the text.
+    """
+    import json
+
+    from ..serializers import SERIALIZERS_LOOKUP
+
+    doubles = []
+
+    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            doubles.extend(sorted(key for key, _ in pairs))
+        return found
+
+    try:
+        value = json.loads(text.strip(), object_pairs_hook=without_doubles)
+        SERIALIZERS_LOOKUP[b"JSON"].dumps(value)  # what can't be stored is no use
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    for key, after in pairwise(doubles):
+        if key == after:
+            log.notice("%s: of the values of '%s' only the last counts" % (what, key))
+            break
+    return value
+
+
+# Files
+
+
+def add_files(parser: Any, verb: str) -> None:
+    """Add the names of inputs and outputs, and what is said about them."""
+    parser.set_defaults(refuse=parser.error)
+    parser.add_argument(
+        "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
+    )
+    parser.add_argument(
+        "out_file", metavar="<out_file>", nargs="?", help="file to %s to" % verb
+    )
+    parser.add_argument(
+        "more",
+        metavar="<file>",
+        nargs="*",
+        help="with three names or more, all are files to be %sed" % verb,
+    )
+    _add_file_options(parser.add_argument_group(title="files"), verb)
+
+
+def _add_file_options(group: Any, verb: str) -> None:
+    group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
+    group.add_argument(
+        "--output-dir", metavar="<folder>", help="put all outputs into a folder"
+    )
+    group.add_argument(
+        "--suffix",
+        metavar="<text>",
+        default=EXTENSION,
+        help="end of the names of compressed files (default: %s)" % EXTENSION,
+    )
+    group.add_argument(
+        "--files-from",
+        metavar="<file>",
+        action="append",
+        help="names of more inputs, one a line, or ended by zero bytes",
+    )
+    group.add_argument(
+        "-r",
+        "--recursive",
+        action="store_true",
+        help="%s the files in folders and all below" % verb,
+    )
+    group.add_argument(
+        "--rm",
+        action="store_true",
+        help="remove an input when its output is safe on the disk",
+    )
+    group.add_argument(
+        "--no-preserve",
+        action="store_false",
+        dest="preserve",
+        help="don't give outputs the times and permissions of inputs",
+    )
+
+
+def add_table_options(parser: Any, files: str) -> None:
+    """Add the names of several files, and how what is said of them is to be shown."""
+    parser.add_argument("files", metavar="<file>", nargs="+", help=files)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
+    )
+    form.add_argument("--json", action="store_true", help="print a list of objects")

@@ -1,0 +1,183 @@
+"""The files that compress and decompress read and write.
+
+An output in a file appears when it is complete, with times and permissions of its
+input. An input is removed only when its output is safe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from time import perf_counter
+
+from .. import log
+from .._crashsafe import journal
+from .._crashsafe.in_place import claimed
+from .._crashsafe.replace import check_distinct, is_stream, open_stream, replacing
+from .._storage.disk import disk
+from ..exceptions import StorageError, UsageError
+from ..pretty import pretty_size
+from .exit_codes import EXIT_USAGE, Refusal
+from .stdio import (
+    OUTPUT_NAME,
+    STREAM,
+    check_exists,
+    descriptor_of,
+    standard_input,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+A_JOURNAL = "the journal of a change that is under way or was interrupted"
+
+
+def check_free(out_file: str, args: Namespace) -> None:
+    """Raise `StorageError` if a file exists that may not be written over.
+
+    A stream, like a pipe, is written to as it is.
+    """
+    if os.path.isdir(out_file):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)
+    if os.path.exists(out_file) and not args.force and not is_stream(out_file):
+        raise StorageError("output file '%s' exists!" % out_file)
+
+
+def check_no_terminal(out_file: str, args: Namespace) -> None:
+    """Raise `Refusal` if compressed bytes would go to a terminal."""
+    descriptor = descriptor_of(out_file)
+    if descriptor is not None and os.isatty(descriptor) and not args.force:
+        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+
+
+def check_files(in_file: str, out_file: str, args: Namespace) -> None:
+    """Raise unless the input exists and the output may be written."""
+    check_exists("input file", in_file)
+    if not out_file:
+        raise UsageError("the name '%s' leaves none for the output" % in_file)
+    if args.rm:
+        _check_removable(in_file, out_file)
+    if out_file != STREAM and os.path.exists(out_file):
+        check_free(out_file, args)
+        log.verbose("overwriting existing file: '%s'" % out_file)
+    if STREAM not in (in_file, out_file):
+        check_distinct(in_file, out_file)
+    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("output file is: '%s'" % out_file)
+
+
+def is_streamed(out_file: str) -> bool:
+    """Return whether an output is a stream, which keeps what it has been given."""
+    return out_file == STREAM or is_stream(out_file)
+
+
+def tell_of_journal(in_file: str) -> None:
+    """Say that an input taken as it is lies half changed, if it does."""
+    if has_journal(in_file):
+        log.notice(
+            "input file '%s' has %s; only both together are the file"
+            % (in_file, A_JOURNAL)
+        )
+
+
+def has_journal(in_file: str) -> bool:
+    """Return whether there is a journal beside a file."""
+    return os.path.lexists(journal.name_for(in_file))
+
+
+def _check_removable(in_file: str, out_file: str) -> None:
+    """Raise `Refusal` where removing the input could lose it."""
+    if is_streamed(out_file):
+        raise Refusal(
+            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
+            EXIT_USAGE,
+        )
+    if state_of(in_file) is None:
+        raise Refusal(
+            "--rm removes nothing but regular files, no links and no streams: '%s'"
+            % in_file,
+            EXIT_USAGE,
+        )
+    if journal.is_one(in_file):
+        raise Refusal(
+            "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
+        )
+    if has_journal(in_file):
+        raise StorageError(
+            "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
+        )
+
+
+@contextmanager
+def opened_input(in_file: str) -> Iterator[Any]:
+    """Open an input for reading, from where it stands."""
+    if in_file == STREAM:
+        yield standard_input()
+        return
+    with open(in_file, "rb") as fp:
+        yield fp
+
+
+@contextmanager
+def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
+    """Open an output that appears when it is complete, like its input."""
+    if out_file == STREAM:
+        with open_stream(os.dup(1), OUTPUT_NAME) as stream:
+            yield stream
+        return
+    status = os.fstat(in_fp.fileno())
+    like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
+    with replacing(out_file, sync_for(args), like) as fp:
+        yield fp
+
+
+def sync_for(args: Namespace) -> bool | None:
+    """Return the `sync` of `replacing` for all that is written from an input."""
+    return True if args.rm else args.sync
+
+
+def state_of(in_file: str) -> tuple[int, ...] | None:
+    """Return what changes when an input does; None for what can't be removed."""
+    if in_file == STREAM:
+        return None
+    status = os.lstat(in_file)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
+    """Remove an input whose output is complete and on the disk, if that is wanted.
+
+    `before` is what `state_of` returned. Raises `StorageError` if it has changed since,
+    or somebody is about to change it.
+    """
+    if not args.rm or before is None:
+        return
+    if not has_journal(in_file):
+        # What another writer added after the comparison would be lost.
+        with claimed(in_file, mode="rb"):
+            if state_of(in_file) == before:
+                disk.remove(in_file)
+                return
+    raise StorageError(
+        "input '%s' was changed while it was read, and is not removed" % in_file
+    )
+
+
+class Clock:
+    """Tells how long something took, and how fast it was."""
+
+    def __init__(self) -> None:
+        self._begin = perf_counter()
+
+    def tell(self, nbytes: int) -> None:
+        """Show the time, and the speed in plain bytes."""
+        seconds = perf_counter() - self._begin
+        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
+        log.verbose("took: %.2f s, %s/s" % (seconds, speed))

@@ -1,0 +1,165 @@
+"""What ``blpk`` does before anyone has waited: ``--version`` and ``info``.
+
+Neither NumPy nor Blosc is imported, and `cli` calls these without a parser where it
+can. They talk through `log`; errors leave as exceptions.
+"""
+
+from __future__ import annotations
+
+from .. import log
+from ..constants import BLOSC_HEADER_LENGTH
+from ..exceptions import FormatError
+from ..version import __version__
+from .exit_codes import EXIT_COULD_NOT, Refusal
+from .stdio import check_exists
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._format.sections import Beginning
+    from ..headers import BloscpackHeader
+
+OFFSETS_SHOWN = 5
+LINE_WIDTH = 90
+# To lay out more would take minutes.
+MOST_SHOWN = 2**16
+
+
+def log_metadata(metadata: Any, size: int | None = None) -> None:
+    """Show metadata, keys sorted; of very many the first part.
+
+    `size` is how many bytes they take as JSON, if that is known.
+    """
+    log.normal("Metadata:")
+    line = ""
+    for piece in _sorted_repr(metadata):
+        line += piece
+        if len(line) > MOST_SHOWN:
+            break
+    if len(line) > MOST_SHOWN:
+        line = "%s...\nThis is the beginning%s; 'blpk metadata FILE' shows all." % (
+            line[:MOST_SHOWN],
+            "" if size is None else " of %d bytes" % size,
+        )
+    elif len(line) > LINE_WIDTH:
+        # Importing this takes as long as everything else in `blpk info`.
+        import pprint
+
+        line = pprint.pformat(metadata, width=LINE_WIDTH)
+    log.normal(line)
+
+
+def _sorted_repr(value: Any) -> Iterator[str]:
+    """Yield the repr of a value from JSON, piece by piece, keys sorted."""
+    if isinstance(value, dict):
+        mark = "{"
+        for key in sorted(value):
+            yield "%s%r: " % (mark, key)
+            yield from _sorted_repr(value[key])
+            mark = ", "
+        yield "}" if value else "{}"
+    elif isinstance(value, list):
+        mark = "["
+        for inner in value:
+            yield mark
+            yield from _sorted_repr(inner)
+            mark = ", "
+        yield "]" if value else "[]"
+    else:
+        yield repr(value)
+
+
+def version() -> None:
+    """Show the versions of Bloscpack, python-blosc and Blosc."""
+    log.put(
+        "bloscpack: '%s' python-blosc: '%s' blosc: '%s'\n"
+        % (__version__, *_blosc_versions())
+    )
+
+
+def _blosc_versions() -> tuple[str, str]:
+    """Return the versions of python-blosc and Blosc.
+
+    Importing python-blosc as a whole takes longer than everything else in
+    ``blpk --version``, so only its two modules that know are loaded.
+    """
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("blosc")
+    if package is None or not package.submodule_search_locations:
+        raise Refusal("python-blosc is not installed", EXIT_COULD_NOT)
+    versions = []
+    for module, name in (
+        ("version", "__version__"),
+        ("blosc_extension", "BLOSC_VERSION_STRING"),
+    ):
+        spec = PathFinder.find_spec(module, list(package.submodule_search_locations))
+        assert spec is not None
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)  # type: ignore[union-attr]
+        versions.append(str(getattr(loaded, name)))
+    return versions[0], versions[1]
+
+
+def info(file_: str) -> None:
+    """Show what the sections in front of the chunks and the first chunk say."""
+    from .._crashsafe.snapshot import read_steadily
+
+    log.need_output()
+    check_exists("file", file_)
+    beginning, head = read_steadily(file_, _read_info)
+    _log_beginning(beginning)
+    if head:
+        _log_chunk_header(head)
+
+
+def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
+    """Return what lies in front of the chunks, and the header of the first chunk."""
+    from .._format.sections import read_beginning
+    from .._storage.base import Cursor
+
+    cursor = Cursor(fp)
+    beginning = read_beginning(cursor)
+    head = _first_chunk_header(cursor, beginning.header)
+    check(beginning.header)
+    return beginning, head
+
+
+def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
+    """Return the header of the first chunk, checked; nothing if there is no chunk."""
+    from .._format.chunks import decode_header
+
+    head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
+    if header.nchunks == 0 or (header.nchunks == -1 and not head):
+        return b""
+    try:
+        decode_header(head)
+    except FormatError as error:
+        error.chunk, error.offset = 0, cursor.position
+        raise
+    return head
+
+
+def _log_beginning(beginning: Beginning) -> None:
+    log.normal(beginning.header.pformat())
+    if beginning.offsets is not None:
+        log.normal("'offsets':")
+        shown = "".join("%d," % offset for offset in beginning.offsets[:OFFSETS_SHOWN])
+        log.normal("[%s...]" % shown)
+    if beginning.metadata_header is not None:
+        log_metadata(beginning.metadata, beginning.metadata_header.meta_size)
+        log.normal(beginning.metadata_header.pformat())
+
+
+def _log_chunk_header(head: bytes) -> None:
+    from ..headers import decode_blosc_flags, decode_blosc_header
+
+    fields = decode_blosc_header(head)
+    # The repr of an OrderedDict is another in every other Python.
+    log.normal("First chunk blosc header:")
+    log.normal("OrderedDict(%r)" % list(fields.items()))
+    log.normal("First chunk blosc flags: ")
+    log.normal("OrderedDict(%r)" % list(decode_blosc_flags(fields["flags"]).items()))

@@ -1,0 +1,256 @@
+"""What a user wants ``blpk`` to do by default: from the environment and a file.
+
+An option on the command line wins over a variable, a variable over the file. A setting
+that can't be is an error that names where it came from. Where nothing is set, finding
+that out takes one look at the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..constants import MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
+from ..defaults import (
+    DEFAULT_CHECKSUM,
+    DEFAULT_CHUNK_SIZE,
+    DEFAULT_CLEVEL,
+    DEFAULT_CNAME,
+    available_cpus,
+)
+from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+PREFIX = "BLPK_"
+CONFIG_VARIABLE = "BLPK_CONFIG"
+FOLDER = "bloscpack"
+FILE = "config.toml"
+DEFAULT = "default"
+
+
+# What may be set: functions that return the value, or raise ValueError
+
+
+def _nthreads(value: Any) -> int:
+    return _number(value, 1, MAX_THREADS)
+
+
+def _clevel(value: Any) -> int:
+    return _number(value, MIN_CLEVEL, MAX_CLEVEL)
+
+
+def _number(value: Any, least: int, most: int) -> int:
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if type(number) is not int or not least <= number <= most:
+        raise ValueError(
+            "expected a number from %d to %d, found %r" % (least, most, value)
+        )
+    return number
+
+
+def _codec(value: Any) -> str:
+    from ..constants import CNAME_AVAIL
+
+    return _one_of(value, CNAME_AVAIL)
+
+
+def _checksum(value: Any) -> str:
+    from ..checksums import CHECKSUMS_AVAIL
+
+    return _one_of(value, CHECKSUMS_AVAIL)
+
+
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if value not in (known := list(names)):
+        raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
+    return str(value)
+
+
+def _chunk_size(value: Any) -> int | str:
+    """Return the size as it was written, if it has a suffix."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError("it is no number")
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        _in_bytes(value)
+    except ValueError as error:
+        raise ValueError(
+            "expected a chunk size, found %r: %s" % (value, error)
+        ) from error
+    return value  # type: ignore[no-any-return]
+
+
+def _in_bytes(chunk_size: Any) -> int:
+    from ..args import parse_chunk_size
+    from .display import parse_size
+
+    if isinstance(chunk_size, str) and chunk_size != "max":
+        chunk_size = parse_size(chunk_size)
+    return parse_chunk_size(chunk_size)
+
+
+# The filter and the type size are not among them: they depend on the data.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "nthreads": _nthreads,
+    "codec": _codec,
+    "clevel": _clevel,
+    "chunk_size": _chunk_size,
+    "checksum": _checksum,
+}
+#: What each verb takes from here. The others take nothing.
+OF_VERBS = {
+    "compress": tuple(CHECKS),
+    "decompress": ("nthreads",),
+    "append": ("nthreads", "codec", "clevel"),
+    **dict.fromkeys(
+        ("verify", "recover", "cat", "map", "estimate", "tune"), ("nthreads",)
+    ),
+}
+#: Settings whose attribute of the parsed arguments has another name.
+ATTRIBUTES = {"codec": "cname"}
+
+
+def variable_for(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+# Where they are
+
+
+def path() -> str:
+    """Return the name of the file, which need not exist."""
+    return os.environ.get(CONFIG_VARIABLE) or os.path.join(_folder(), FILE)
+
+
+def _folder() -> str:
+    if sys.platform in ("darwin", "win32"):  # elsewhere it would return the same
+        from importlib import import_module
+
+        try:
+            platformdirs = import_module("platformdirs")
+        except ImportError:
+            pass
+        else:
+            return str(platformdirs.user_config_dir(FOLDER, appauthor=False))
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(home, FOLDER)
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    """Return what the file says, nothing if there is none; raises `Refusal`."""
+    try:
+        os.stat(name)
+    except OSError as error:
+        # The home of somebody else, which can't be looked into, is no reason to fail.
+        if os.environ.get(CONFIG_VARIABLE):
+            raise Refusal(
+                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
+            ) from error
+        return {}
+    with open(name, "rb") as fp:
+        content = _parse(fp, name)
+    for key in content:
+        if key not in CHECKS:
+            raise Refusal(
+                "'%s': unknown setting '%s', expected one of %s"
+                % (name, key, ", ".join(CHECKS)),
+                EXIT_USAGE,
+            )
+    return content
+
+
+def _parse(fp: Any, name: str) -> dict[str, Any]:
+    from importlib import import_module
+
+    try:
+        toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError as error:
+        raise Refusal(
+            "'%s' can't be read without the package tomli: pip install "
+            "'bloscpack[config]'" % name,
+            EXIT_COULD_NOT,
+        ) from error
+    try:
+        content: dict[str, Any] = toml.load(fp)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(
+            "'%s' is no valid TOML: %s" % (name, error), EXIT_USAGE
+        ) from error
+    return content
+
+
+# What is in force
+
+
+class Made:
+    """A setting that somebody has made, and where; `place` is for errors."""
+
+    def __init__(self, name: str, value: Any, source: str, place: str) -> None:
+        self.name = name
+        self.source = source
+        self._value = value
+        self._place = place
+
+    def __str__(self) -> str:
+        return str(self._value)
+
+    def checked(self) -> Any:
+        """Return the value; raises `Refusal` for one that can't be."""
+        try:
+            return CHECKS[self.name](self._value)
+        except ValueError as error:
+            raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
+
+    def as_argument(self) -> Any:
+        """Return the value that an option for it would have; raises `Refusal`."""
+        value = self.checked()
+        return _in_bytes(value) if self.name == "chunk_size" else value
+
+
+def _made(names: Iterable[str]) -> Iterator[Made]:
+    name_of_file = path()
+    content = _read_file(name_of_file)
+    for name in names:
+        variable = variable_for(name)
+        if os.environ.get(variable):
+            yield Made(name, os.environ[variable], variable, variable)
+        elif name in content:
+            place = "'%s': %s" % (name_of_file, name)
+            yield Made(name, content[name], name_of_file, place)
+
+
+def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
+    """Return value and source of those settings among `names` that somebody has made.
+
+    The source is the variable or the name of the file. Raises `Refusal` for a value
+    that can't be, an unknown setting, or a file that can't be understood.
+    """
+    return {made.name: (made.checked(), made.source) for made in _made(names)}
+
+
+def in_force() -> dict[str, tuple[Any, str]]:
+    """Return value and source of all settings; the source may be DEFAULT."""
+    defaults = {
+        "nthreads": min(available_cpus(), MAX_THREADS),
+        "codec": DEFAULT_CNAME,
+        "clevel": DEFAULT_CLEVEL,
+        "chunk_size": DEFAULT_CHUNK_SIZE,
+        "checksum": DEFAULT_CHECKSUM,
+    }
+    found = load()
+    return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
+
+
+def as_arguments(verb: str) -> dict[str, Made]:
+    """Return the settings for `verb` under the names that parsed arguments have."""
+    found = _made(OF_VERBS.get(verb, ()))
+    return {ATTRIBUTES.get(made.name, made.name): made for made in found}

@@ -1,0 +1,380 @@
+"""Settings for Blosc, tried on a sample of some data, fewer and fewer of them.
+
+`Sample` reads whole chunks from places all over a file. `Search` narrows down: first
+filter and type size with two codecs, then the others, then levels, then chunk sizes.
+What counts is the time to pack, to write to some disk and read again what comes of it,
+and to unpack.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import partial
+from time import perf_counter
+
+from .. import log
+from .._format.chunks import compress, decompress
+from ..args import BloscArgs
+from ..constants import MAGIC, NPY_MAGIC, OFFSET_LENGTH
+from ..defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
+from ..exceptions import FormatError, StorageError, UsageError
+from .exit_codes import EXIT_COULD_NOT, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+# A single setting may take this share of the time.
+SHARE = 0.25
+# Compressing pays from this ratio on.
+WORTH = 1.02
+# Speeds are never measured quite alike: what costs less by this factor is cheaper.
+CLEARLY = 0.95
+NONE, SHUFFLE, BITSHUFFLE = 0, 1, 2
+FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
+FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
+TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
+# The first ones try the filters; the last one is slow.
+CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
+NPROBES = 2
+LEVEL = 5
+LEVELS = (1, 3, 7, 9)
+CHUNK_SIZE = 2**20
+CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
+FILTERS_KEPT = 2
+CODECS_KEPT = 3
+# What is done in less time is measured again, in seconds.
+SURE = 0.02
+REPEATS = 3
+# Digest and offsets, with the free ones: what a chunk takes beside itself.
+OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
+
+
+# What is tried, and on what
+
+
+def chunk_text(size: int) -> str:
+    """Return a chunk size as ``-z`` takes it."""
+    for suffix, factor in (("M", 2**20), ("K", 2**10)):
+        if size % factor == 0:
+            return "%d%s" % (size // factor, suffix)
+    return str(size)
+
+
+class Setting:
+    """What Blosc and the cut into chunks can be told."""
+
+    def __init__(
+        self, cname: str, clevel: int, shuffle: int, typesize: int, chunk_size: int
+    ) -> None:
+        self.cname = cname
+        self.clevel = clevel
+        self.shuffle = shuffle
+        self.typesize = typesize
+        self.chunk_size = chunk_size
+
+    def but(self, **changes: Any) -> Setting:
+        """Return the same setting but for some changes."""
+        return Setting(**(vars(self) | changes))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from all others."""
+        return tuple(vars(self).values())
+
+    def __str__(self) -> str:
+        return "%s %d, %s, type size %d, chunks of %s" % (
+            self.cname,
+            self.clevel,
+            FILTERS[self.shuffle],
+            self.typesize,
+            chunk_text(self.chunk_size),
+        )
+
+    def command(self, path: str) -> str:
+        """Return the command line that packs a file so."""
+        import shlex
+
+        name = "./" + path if path.startswith("-") else path
+        return "blpk compress -c %s -l %d %s-t %d -z %s %s" % (
+            self.cname,
+            self.clevel,
+            FILTER_OPTIONS[self.shuffle],
+            self.typesize,
+            chunk_text(self.chunk_size),
+            shlex.quote(name),
+        )
+
+
+DEFAULT = Setting(DEFAULT_CNAME, 7, SHUFFLE, 8, CHUNK_SIZE)
+
+
+class Trial:
+    """A setting and what came of it; speeds are plain bytes a second of one thread."""
+
+    def __init__(
+        self, setting: Setting, ratio: float, pack: float, unpack: float
+    ) -> None:
+        self.setting = setting
+        self.ratio = ratio
+        self.pack = pack
+        self.unpack = unpack
+
+    def is_beaten_by(self, other: Trial) -> bool:
+        """Return whether `other` is better in something, and worse in nothing."""
+        mine = self.ratio, self.pack, self.unpack
+        theirs = other.ratio, other.pack, other.unpack
+        pairs = zip(theirs, mine, strict=True)
+        return mine != theirs and all(their >= my for their, my in pairs)
+
+
+class Sample:
+    """Chunks of a file, from places all over it, `size` bytes together.
+
+    ``typesizes`` are those that an .npy file tells, otherwise empty; ``is_packed`` says
+    that the file is a Bloscpack file. Raises `Refusal` for what can't be sampled.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        with open(path, "rb") as fp:
+            status = os.fstat(fp.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise Refusal(
+                    "'%s' is no regular file, and can't be sampled" % path,
+                    EXIT_COULD_NOT,
+                )
+            if not status.st_size:
+                raise Refusal("'%s' is empty: nothing to try" % path, EXIT_COULD_NOT)
+            self.nbytes = status.st_size
+            self.typesizes = npy_typesizes(fp)
+            fp.seek(0)
+            self.is_packed = fp.read(len(MAGIC)) == MAGIC
+
+    def pieces(self, chunk_size: int) -> list[bytes]:
+        """Return some of the chunks that the file is cut into."""
+        full = self.nbytes // chunk_size
+        count = max(1, min(full, self.size // chunk_size))
+        # The middle of each of so many equal parts.
+        numbers = [(2 * i + 1) * full // (2 * count) for i in range(count)]
+        with open(self.path, "rb") as fp:
+            found = []
+            for number in numbers:
+                fp.seek(number * chunk_size)
+                found.append(fp.read(min(chunk_size, self.nbytes)))
+        if not found[0]:
+            raise StorageError("'%s' gets shorter while it is read" % self.path)
+        return found
+
+
+def npy_typesizes(fp: Any) -> tuple[int, ...]:
+    """Return the type sizes to try for an .npy file, nothing for any other."""
+    if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
+        return ()
+    from ..npy_io import read_header
+    from ..numpy_io import typesize_of
+
+    fp.seek(0)
+    try:
+        dtype = read_header(fp).dtype
+    except (FormatError, UsageError):
+        return ()
+    size = typesize_of(dtype)
+    # The two halves of a complex number have little in common.
+    return (size, size // 2) if dtype.kind == "c" else (size,)
+
+
+# The search
+
+
+class Search:
+    """Tries settings, the most promising first, for about `seconds`.
+
+    ``trials`` holds what was tried and ``left_out`` the settings that took too long,
+    by key; ``complete`` says whether there was time for everything, ``seconds`` how
+    much it took, and ``tried`` how many bytes the sample had.
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        typesizes: Sequence[int],
+        disk: float,
+        nthreads: int,
+        seconds: float,
+    ) -> None:
+        from ..constants import CNAME_AVAIL
+
+        self.sample = sample
+        self.trials: dict[tuple[Any, ...], Trial] = {}
+        self.left_out: dict[tuple[Any, ...], Setting] = {}
+        self.complete = True
+        self.seconds = 0.0
+        self.tried = 0
+        self._typesizes = typesizes
+        self._disk = disk
+        self._nthreads = nthreads
+        self._limit = seconds
+        self._codecs = [name for name in CODECS if name in CNAME_AVAIL]
+        self._pieces: list[bytes] = []
+        self._pieces_of = 0
+
+    def run(self) -> None:
+        """Try until all that is promising has been tried, or time is up."""
+        self._start = perf_counter()
+        self._try([DEFAULT])
+        self.tried = sum(map(len, self._pieces))
+        self._try_filters()
+        self._try_codecs()
+        if max(trial.ratio for trial in self.trials.values()) >= WORTH:
+            self._try_levels()
+            self._try_chunk_sizes()
+        self.seconds = perf_counter() - self._start
+
+    def cost(self, trial: Trial) -> float:
+        """Return the seconds that a plain byte takes there and back."""
+        work = (1 / trial.pack + 1 / trial.unpack) / self._nthreads
+        return work + 2 / (trial.ratio * self._disk)
+
+    @property
+    def best(self) -> Trial:
+        """The trial that costs least; the smallest where that is all the same.
+
+        A chunk size other than the usual has to be clearly better.
+        """
+        trials = self.trials.values()
+        usual = [t for t in trials if t.setting.chunk_size == CHUNK_SIZE]
+        least = min(map(self.cost, usual))
+        others = [t for t in trials if self.cost(t) < CLEARLY * least]
+        if others:
+            return min(others, key=self.cost)
+        near = [t for t in usual if CLEARLY * self.cost(t) <= least]
+        return max(near, key=lambda trial: trial.ratio)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the best setting makes the file smaller."""
+        return self.best.ratio >= WORTH
+
+    # Stages
+
+    def _try_filters(self) -> None:
+        typesizes = self._typesizes
+        plain = typesizes[0] if len(typesizes) == 1 else 1
+        combinations = [(NONE, plain)]
+        for typesize in typesizes:
+            if typesize > 1:  # bytes alone can't be shuffled
+                combinations.append((SHUFFLE, typesize))
+            combinations.append((BITSHUFFLE, typesize))
+        for probe in self._codecs[:NPROBES]:
+            self._try(
+                Setting(probe, LEVEL, shuffle, typesize, CHUNK_SIZE)
+                for shuffle, typesize in combinations
+            )
+
+    def _try_codecs(self) -> None:
+        """Try the other codecs with what was best for the first ones, and with none."""
+        kept: dict[tuple[int, int], Setting] = {}
+        for probe in self._codecs[:NPROBES]:
+            tried = [
+                trial
+                for trial in self.trials.values()
+                if (trial.setting.cname, trial.setting.clevel) == (probe, LEVEL)
+            ]
+            tried.sort(key=lambda trial: trial.ratio, reverse=True)
+            for i, trial in enumerate(tried):
+                setting = trial.setting
+                if i < FILTERS_KEPT or setting.shuffle == NONE:
+                    kept[setting.shuffle, setting.typesize] = setting
+        for codec in self._codecs[NPROBES:]:
+            self._try(setting.but(cname=codec) for setting in kept.values())
+
+    def _try_levels(self) -> None:
+        best: dict[str, Trial] = {}
+        for trial in sorted(self.trials.values(), key=self.cost):
+            best.setdefault(trial.setting.cname, trial)
+        for trial in list(best.values())[:CODECS_KEPT]:
+            self._try(trial.setting.but(clevel=level) for level in LEVELS)
+        setting = self.best.setting
+        for level in (setting.clevel - 1, setting.clevel + 1):
+            if 1 <= level <= 9:
+                self._try([setting.but(clevel=level)])
+
+    def _try_chunk_sizes(self) -> None:
+        best = self.best
+        most = self.tried
+        for size in CHUNK_SIZES:
+            # One piece may be all of the sample: a trial can't be left half-way.
+            expected = most / best.pack
+            if size <= most and self._has_time(expected):
+                self._try([best.setting.but(chunk_size=size)])
+
+    # Trials
+
+    def _has_time(self, expected: float = 0.0) -> bool:
+        if perf_counter() - self._start + expected < self._limit:
+            return True
+        self.complete = False
+        return False
+
+    def _try(self, settings: Iterable[Setting]) -> None:
+        """Try some settings, unless they have been tried or time is up."""
+        for setting in settings:
+            if setting.key in self.trials or setting.key in self.left_out:
+                continue
+            # Without a single trial there is nothing to say.
+            if self.trials and not self._has_time():
+                return
+            trial = self._measure(setting)
+            if trial is None:
+                self.left_out[setting.key] = setting
+                log.verbose("%s: takes too long" % setting)
+                continue
+            self.trials[setting.key] = trial
+            log.verbose("%s: ratio %.3f" % (setting, trial.ratio))
+
+    def _measure(self, setting: Setting) -> Trial | None:
+        """Return what comes of a setting, None if it takes too long."""
+        if self._pieces_of != setting.chunk_size:
+            self._pieces = self.sample.pieces(setting.chunk_size)
+            self._pieces_of = setting.chunk_size
+        args = BloscArgs(
+            setting.typesize, setting.clevel, setting.shuffle, setting.cname
+        )
+        start = perf_counter()
+        packing = unpacking = 0.0
+        cbytes = nbytes = 0
+        for piece in self._pieces:
+            compressed, took = timed(partial(compress, piece, args))
+            packing += took
+            _, took = timed(partial(decompress, compressed))
+            unpacking += took
+            nbytes += len(piece)
+            cbytes += len(compressed) + OVERHEAD
+            too_long = perf_counter() - start > SHARE * self._limit
+            if too_long and self.trials and nbytes < sum(map(len, self._pieces)):
+                return None
+        return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
+
+
+def timed(act: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what a function returns, and the seconds that it takes at best."""
+    best = total = 0.0
+    for i in range(REPEATS):
+        start = perf_counter()
+        result = act()
+        took = perf_counter() - start
+        best = took if i == 0 else min(best, took)
+        total += took
+        if total > SURE:
+            break
+    return result, max(best, 1e-9)
+
+
+def pareto(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that no other beats in ratio and both speeds, by ratio."""
+    trials = sorted(trials, key=lambda trial: trial.ratio, reverse=True)
+    return [t for t in trials if not any(t.is_beaten_by(other) for other in trials)]

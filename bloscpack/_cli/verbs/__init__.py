@@ -1,0 +1,1 @@
+"""The verbs of ``blpk``: one module for each."""

@@ -1,0 +1,110 @@
+"""``blpk append``: plain data behind those of a Bloscpack file, in place."""
+
+from __future__ import annotations
+
+import os
+
+from ... import log
+from ...constants import NPY_MAGIC
+from .. import file_jobs as jobs
+from ..exit_codes import EXIT_USAGE, Refusal
+from ..options import (
+    add_blosc_options,
+    add_metadata_option,
+    add_npy_option,
+    blosc_args,
+    wanted_metadata,
+)
+from ..stdio import STREAM, check_exists, name_of_input, standard_input
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    add_blosc_options(parser, None)
+    parser.add_argument(
+        "original_file", metavar="<original_file>", help="file to append to"
+    )
+    parser.add_argument("new_file", metavar="<new_file>", help="file to append from")
+    parser.add_argument(
+        "-e",
+        "--no-check-extension",
+        action="store_true",
+        help="disable checking original file for extension (*.blp)",
+    )
+    add_metadata_option(parser)
+    add_npy_option(parser, "append the rows of a .npy file to an array")
+
+
+def run(args: Namespace) -> None:
+    """Append the file."""
+    log.verbose("getting ready for append")
+    original_file, new_file = process_append_args(args)
+    metadata = wanted_metadata(args)
+    if original_file == STREAM:
+        raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
+    check_exists("original file", original_file)
+    check_exists("new file", new_file)
+    log.verbose("original file is: '%s'" % original_file)
+    log.verbose("new file is: '%s'" % new_file)
+    append(args, original_file, new_file, metadata)
+
+
+def process_append_args(args: Namespace) -> tuple[str, str]:
+    """Return original file and new file of append."""
+    if not args.no_check_extension:
+        jobs.check_extension("original file", args.original_file)
+    return args.original_file, args.new_file
+
+
+def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
+    """Append the content of a file to a compressed file."""
+    from ..._crashsafe.replace import sized
+    from ..._format.append_plan import UNCHANGED
+    from ...append import append, append_from
+    from ..progress import shown
+
+    settings = blosc_args(args)
+    options: dict[str, Any] = {
+        "nthreads": args.nthreads,
+        "sync": args.sync is not False,
+    }
+    size = os.path.getsize(new_file) if os.path.isfile(new_file) else None
+    with shown(new_file, size, args.progress):
+        if args.npy:
+            from ...npy_io import append_npy
+
+            append_npy(original_file, name_of_input(new_file), settings, **options)
+            return
+        options["metadata"] = UNCHANGED if metadata is None else metadata
+        if new_file == STREAM:
+            with sized(standard_input()) as (fp, left):
+                append_from(original_file, fp, left, settings, **options)
+            return
+        if size and not args.force:
+            _check_no_npy(original_file, new_file)
+        append(original_file, new_file, settings, **options)
+
+
+def _check_no_npy(original_file: str, new_file: str) -> None:
+    """Raise `Refusal` for a .npy file whose header would become rows of an array."""
+    with open(new_file, "rb") as fp:
+        if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
+            return
+    from ..._crashsafe.snapshot import read_steadily
+    from ..._format.sections import read_beginning
+    from ..._storage.base import Cursor
+    from ...serializers import is_array
+
+    def read(fp: Any, check: Any) -> Any:
+        return read_beginning(Cursor(fp)).metadata
+
+    if is_array(read_steadily(original_file, read)):
+        raise Refusal(
+            "'%s' is a .npy file: --npy appends its rows, --force its bytes" % new_file,
+            EXIT_USAGE,
+        )

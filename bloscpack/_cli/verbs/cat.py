@@ -1,0 +1,115 @@
+"""``blpk cat``: plain bytes of a file on standard output, from the chunks needed.
+
+What has been written can't be taken back: where a chunk is damaged, all in front of it
+has been written when the error is raised.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ... import log
+from ..._crashsafe.snapshot import read_steadily
+from ..._storage.base import write_all
+from ...reader import Reader
+from ..display import parse_size
+from ..exit_codes import EXIT_USAGE, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...headers import BloscpackHeader
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "write plain bytes to standard output, decompressing only the chunks that\n"
+        "hold them; all of them without an option. Spans are those of Python: the\n"
+        "end is left out, and negative numbers count from the end."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s data.blp | wc -c\n"
+        "  %(prog)s --bytes 1K:2M data.blp > part\n"
+        "  %(prog)s --bytes=-100: data.blp\n"
+        "  %(prog)s --rows ::10 array.blp > every-tenth-row"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--bytes",
+        metavar="<A:B>",
+        help="bytes from A to B, either may be missing; suffixes B K M G T\n"
+        "are powers of 1024",
+    )
+    what.add_argument(
+        "--rows",
+        metavar="<A:B:C>",
+        help="items along the first axis of an array, every C-th one",
+    )
+    parser.add_argument("file_", metavar="<file>", help="file to be read")
+
+
+def run(args: Namespace) -> None:
+    """Write what was asked for."""
+    log.keep_out_of_output()
+    bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
+    rows = None if args.rows is None else parse_rows(args.rows)
+    if sys.stdout.isatty() and not args.force:
+        raise Refusal(
+            "plain bytes are not written to a terminal; redirect them, or use --force",
+            EXIT_USAGE,
+        )
+    sys.stdout.flush()
+
+    def deliver(plain: bytes) -> None:
+        try:
+            write_all(sys.stdout.buffer, plain)
+        except OSError as error:
+            raise log.lost(error) from error
+
+    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> None:
+        if not fp.seekable():
+            raise Refusal(
+                "'%s' is a pipe, which can't be read here and there" % args.file_,
+                EXIT_USAGE,
+            )
+        reader = Reader(fp)
+        check(reader.header)
+        selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
+        reader.deliver(selected, deliver, nthreads=args.nthreads)
+
+    read_steadily(args.file_, read, attempts=1)
+    log.flush()
+
+
+def parse_span(text: str) -> slice:
+    """Return the bytes that ``A:B`` means; raises `Refusal`."""
+    return slice(*_numbers(text, "--bytes", "A:B", 2, parse_size))
+
+
+def parse_rows(text: str) -> slice:
+    """Return the rows that ``A:B`` or ``A:B:C`` means; raises `Refusal`."""
+    rows = slice(*_numbers(text, "--rows", "A:B or A:B:C", 3, int))
+    if rows.step is not None and rows.step < 1:
+        raise Refusal(
+            "--rows: the step must be at least 1, not '%d'" % rows.step, EXIT_USAGE
+        )
+    return rows
+
+
+def _numbers(
+    text: str, option: str, form: str, most: int, number: Callable[[str], int]
+) -> list[int | None]:
+    parts = text.split(":")
+    try:
+        if not 2 <= len(parts) <= most:
+            raise ValueError("there are %d colons" % (len(parts) - 1))
+        return [number(part) if part.strip() else None for part in parts]
+    except ValueError as error:
+        raise Refusal(
+            "%s: expected %s, found '%s': %s" % (option, form, text, error), EXIT_USAGE
+        ) from error

@@ -1,0 +1,79 @@
+"""``blpk completion``: a script that lets a shell complete verbs, options and names."""
+
+from __future__ import annotations
+
+from ... import log
+from ..exit_codes import EXIT_COULD_NOT, Refusal
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser, Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+# What options call a value that is the name of a file, beside any with `file` in it.
+FILES = ("<metadata>", "<out>")
+FOLDERS = ("<folder>",)
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "print a script that lets a shell complete verbs, options and file names"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s bash > ~/.local/share/bash-completion/completions/blpk\n"
+        "  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath\n"
+        "  %(prog)s fish > ~/.config/fish/completions/blpk.fish"
+    )
+    parser.add_argument(
+        "shell", choices=SHELLS, metavar="<shell>", help="one of %(choices)s"
+    )
+
+
+def run(args: Namespace) -> None:
+    """Print the script."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise Refusal(
+            "completion needs the package shtab: pip install 'bloscpack[completion]'",
+            EXIT_COULD_NOT,
+        ) from error
+    if args.shell not in shtab.SUPPORTED_SHELLS:
+        raise Refusal(
+            "the installed shtab %s knows no %s: pip install -U shtab"
+            % (shtab.__version__, args.shell),
+            EXIT_COULD_NOT,
+        )
+    from ..parser import create_parser
+
+    parser = create_parser()
+    for action in _all_actions(parser):
+        if _names_file(action):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar in FOLDERS:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    log.put(shtab.complete(parser, args.shell) + "\n")
+
+
+def _all_actions(parser: ArgumentParser) -> Iterator[Action]:
+    """Yield all that a parser and those of its verbs take."""
+    for action in parser._actions:
+        yield action
+        # Only the action of the verbs has parsers for choices.
+        if isinstance(action.choices, dict):
+            for verb in dict.fromkeys(action.choices.values()):
+                yield from _all_actions(verb)
+
+
+def _names_file(action: Action) -> bool:
+    if action.choices is not None or action.nargs == 0:
+        return False
+    return (
+        not action.option_strings
+        or action.metavar in FILES
+        or "file" in str(action.metavar)
+    )

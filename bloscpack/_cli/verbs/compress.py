@@ -1,0 +1,274 @@
+"""``blpk compress``: plain files to Bloscpack files."""
+
+from __future__ import annotations
+
+import os
+
+from ... import log
+from ...constants import MAX_BUFFERSIZE
+from ...defaults import (
+    DEFAULT_CHECKSUM,
+    DEFAULT_CHUNK_SIZE,
+    DEFAULT_OFFSETS,
+    DEFAULT_TYPESIZE,
+)
+from ...exceptions import UsageError
+from .. import file_jobs as jobs
+from ..exit_codes import EXIT_USAGE, Refusal
+from ..options import (
+    add_blosc_options,
+    add_files,
+    add_metadata_option,
+    add_npy_option,
+    blosc_args,
+    wanted_metadata,
+)
+from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ...args import BloscArgs, BloscpackArgs, MetadataArgs
+
+EXAMPLES = """examples:
+  %(prog)s data.bin                     to data.bin.blp
+  %(prog)s -c zstd -t 4 data.bin out.blp
+  %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
+  tar c folder | %(prog)s - - > folder.tar.blp
+"""
+
+
+# Options
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    add_blosc_options(parser, DEFAULT_TYPESIZE)
+    group = parser.add_argument_group(title="bloscpack settings")
+    _add_chunk_options(group)
+    add_metadata_option(group)
+    add_npy_option(group, "the input is a .npy file: store its array")
+    _add_room_options(group)
+    add_files(parser, "compress")
+    parser.epilog = EXAMPLES
+
+
+def _add_chunk_options(group: Any) -> None:
+    from ...checksums import CHECKSUMS_AVAIL
+    from ...pretty import join_with_eol
+
+    group.add_argument(
+        "-z",
+        "--chunk-size",
+        metavar="<size>",
+        type=_chunk_size,
+        default=DEFAULT_CHUNK_SIZE,
+        help="set desired chunk size or 'max' (default: %s)" % DEFAULT_CHUNK_SIZE,
+    )
+    names = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
+    group.add_argument(
+        "-k",
+        "--checksum",
+        metavar="<checksum>",
+        choices=CHECKSUMS_AVAIL,
+        default=DEFAULT_CHECKSUM,
+        help="set desired checksum:\n%s (default: %s)"
+        % ("".join(map(join_with_eol, names)), DEFAULT_CHECKSUM),
+    )
+    group.add_argument(
+        "-o",
+        "--no-offsets",
+        action="store_false",
+        default=DEFAULT_OFFSETS,
+        dest="offsets",
+        help="deactivate offsets",
+    )
+
+
+def _add_room_options(group: Any) -> None:
+    group.add_argument(
+        "--max-app-chunks",
+        metavar="<n>",
+        type=int,
+        help="leave room in the offset table for so many chunks (default: 10 x)",
+    )
+    group.add_argument(
+        "--max-meta-size",
+        metavar="<size>",
+        type=_meta_size,
+        help="leave so much room for metadata (default: 10 x)",
+    )
+    group.add_argument(
+        "--meta-codec", metavar="<codec>", help="codec for metadata: zlib or None"
+    )
+    group.add_argument(
+        "--meta-checksum",
+        metavar="<checksum>",
+        help="checksum for metadata, one of those above",
+    )
+
+
+def _size(option: str, text: str) -> int:
+    """Return the bytes that the value of an option means."""
+    from ..display import parse_size
+
+    # argparse would hide what a ValueError says.
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise Refusal("%s error: %s" % (option, error), EXIT_USAGE) from error
+
+
+def _meta_size(text: str) -> int:
+    return _size("--max-meta-size", text)
+
+
+def _chunk_size(text: str) -> int:
+    from ...args import parse_chunk_size
+
+    if text == "max":
+        return MAX_BUFFERSIZE
+    size = _size("-z", text)
+    if size <= 0:
+        raise Refusal("-z must be > 0", EXIT_USAGE)
+    try:
+        return parse_chunk_size(size)
+    except UsageError as error:
+        raise Refusal(str(error), EXIT_USAGE) from error
+
+
+# What is asked for
+
+
+def run(args: Namespace) -> int:
+    """Compress the files."""
+    log.verbose("getting ready for compression")
+    if jobs.is_classic(args):
+        in_file, out_file, settings = process_compression_args(args)
+        todo = [(in_file, out_file)]
+    else:
+        settings = blosc_args(args)
+        todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
+    metadata = wanted_metadata(args)
+
+    def act(in_file: str, out_file: str) -> None:
+        compress(args, in_file, out_file, settings, metadata)
+
+    return jobs.run(todo, act)
+
+
+def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
+    """Return input file, output file and blosc arguments of compress."""
+    out_file = args.out_file
+    if out_file is None:
+        out_file = jobs.compressed_name(args.in_file, args.suffix)
+    return args.in_file, out_file, blosc_args(args)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return those that are not None: the others keep their defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _bloscpack_args(args: Namespace) -> BloscpackArgs:
+    from ...args import BloscpackArgs
+
+    return BloscpackArgs(
+        offsets=args.offsets,
+        checksum=args.checksum,
+        **_given(max_app_chunks=args.max_app_chunks),
+    )
+
+
+def _metadata_args(args: Namespace) -> MetadataArgs:
+    from ...args import MetadataArgs
+
+    return MetadataArgs(
+        **_given(
+            meta_checksum=args.meta_checksum,
+            meta_codec=args.meta_codec,
+            max_meta_size=args.max_meta_size,
+        )
+    )
+
+
+# One file
+
+
+def compress(
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+) -> None:
+    """Compress a file."""
+    from ..outputs import (
+        Clock,
+        check_files,
+        check_no_terminal,
+        remove_input,
+        state_of,
+        tell_of_journal,
+    )
+
+    check_files(in_file, out_file, args)
+    tell_of_journal(in_file)
+    check_no_terminal(out_file, args)
+    before = state_of(in_file)
+    clock = Clock()
+    if args.npy:
+        nbytes = _compress_npy(args, in_file, out_file, settings)
+    else:
+        nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
+    clock.tell(nbytes)
+    remove_input(in_file, before, args)
+
+
+def _compress_plain(
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+) -> int:
+    """Compress a file of bytes; return how many there were, 0 if that is not known."""
+    from ...file_io import pack_fp_to_fp, tell_packed
+    from ..outputs import opened_input, opened_output
+    from ..progress import shown
+
+    with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
+        size = os.fstat(in_fp.fileno()).st_size
+        with shown(in_file, size or None, args.progress):
+            pack_fp_to_fp(
+                in_fp,
+                out_fp,
+                args.chunk_size,
+                metadata,
+                settings,
+                _bloscpack_args(args),
+                _metadata_args(args),
+                nthreads=args.nthreads,
+            )
+        in_size: int = in_fp.tell() if in_fp.seekable() else 0
+    if descriptor_of(out_file) is None:
+        tell_packed(in_size, out_file)
+    return in_size
+
+
+def _compress_npy(
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs
+) -> int:
+    """Compress an array; return the bytes of its file, 0 if that is not known."""
+    from ...npy_io import pack_npy_to_file
+    from ..outputs import sync_for
+    from ..progress import shown
+
+    size = os.path.getsize(in_file) if in_file != STREAM else 0
+    with shown(in_file, size or None, args.progress):
+        pack_npy_to_file(
+            name_of_input(in_file),
+            name_of_output(out_file),
+            "%dB" % args.chunk_size,  # one with a suffix is rounded to whole items
+            settings,
+            _bloscpack_args(args),
+            _metadata_args(args),
+            nthreads=args.nthreads,
+            sync=sync_for(args),
+            preserve=args.preserve and in_file != STREAM,
+        )
+    return size

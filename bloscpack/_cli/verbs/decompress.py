@@ -1,0 +1,276 @@
+"""``blpk decompress``: Bloscpack files back to plain ones."""
+
+from __future__ import annotations
+
+import os
+
+from ... import log
+from ...constants import MAGIC
+from ...exceptions import UsageError
+from .. import file_jobs as jobs
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..options import add_files, add_npy_option
+from ..quick_answers import log_metadata
+from ..stdio import (
+    INPUT_NAME,
+    STREAM,
+    descriptor_of,
+    name_of_input,
+    name_of_output,
+    standard_input,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ...headers import BloscpackHeader
+
+EXAMPLES = """examples:
+  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp other.bin
+  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s - - < folder.tar.blp | tar x
+"""
+
+# The metadata of an array that its .npy file has.
+IN_NPY = frozenset(("dtype", "shape", "order", "container"))
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.add_argument(
+        "-e",
+        "--no-check-extension",
+        action="store_true",
+        help="disable checking input file for extension (*.blp)\n"
+        "(requires use of <out_file>)",
+    )
+    parser.add_argument(
+        "--metadata-to",
+        metavar="<file>",
+        help="write the metadata to a file, as JSON",
+    )
+    add_npy_option(parser, "write the array as a .npy file")
+    add_files(parser, "decompress")
+    parser.epilog = EXAMPLES
+
+
+# What is asked for
+
+
+def run(args: Namespace) -> int:
+    """Decompress the files."""
+    log.verbose("getting ready for decompression")
+    if jobs.is_classic(args):
+        todo = [process_decompression_args(args)]
+    else:
+        todo = jobs.plan(args, lambda name: _plain_name(name, args))
+        if args.output is not None and not args.no_check_extension:
+            jobs.check_extension("input file", todo[0][0], args.suffix)
+    if args.metadata_to is not None and len(todo) > 1:
+        raise Refusal("--metadata-to is for one input", EXIT_USAGE)
+    if args.npy and args.metadata_to is not None:
+        raise Refusal(
+            "--npy puts the metadata of the array into the .npy file; --metadata-to "
+            "can't be given",
+            EXIT_USAGE,
+        )
+    return jobs.run(todo, lambda *files: decompress(args, *files))
+
+
+def process_decompression_args(args: Namespace) -> tuple[str, str]:
+    """Return input file and output file of decompress."""
+    if args.no_check_extension:
+        if args.out_file is None:
+            raise UsageError("--no-check-extension requires use of <out_file>")
+        return args.in_file, args.out_file
+    jobs.check_extension("input file", args.in_file, args.suffix)
+    if args.out_file is not None:
+        return args.in_file, args.out_file
+    return args.in_file, jobs.plain_name(args.in_file, args.suffix)
+
+
+def _plain_name(name: str, args: Namespace) -> str:
+    """Return the name of what one of several inputs is decompressed to."""
+    if not args.no_check_extension or name.endswith(args.suffix):
+        return jobs.plain_name(name, args.suffix)
+    if args.output_dir is None:
+        raise UsageError(
+            "'%s' does not end with '%s': --no-check-extension requires use of "
+            "--output or --output-dir" % (name, args.suffix)
+        )
+    return name
+
+
+# One file
+
+
+def decompress(args: Namespace, in_file: str, out_file: str) -> None:
+    """Decompress a file."""
+    from ..outputs import Clock, check_files, remove_input, state_of
+
+    check_files(in_file, out_file, args)
+    _check_metadata_to(args, in_file, out_file)
+    before = state_of(in_file)
+    if args.rm:
+        _check_nothing_lost(args, in_file)
+    clock = Clock()
+    if args.npy:
+        nbytes = _decompress_npy(args, in_file, out_file)
+    else:
+        nbytes, metadata = _decompress_plain(args, in_file, out_file)
+        _keep_metadata(metadata, args)
+    clock.tell(nbytes)
+    remove_input(in_file, before, args)
+
+
+def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
+    """Decompress to bytes; return how many the header tells, and the metadata."""
+    from ..._crashsafe.snapshot import ATTEMPTS, read_steadily
+    from ...file_io import tell_unpacked, unpack_fp_to_fp
+    from ...pretty import pretty_size
+    from ..outputs import has_journal, is_streamed, opened_output
+    from ..progress import shown
+
+    nbytes: int | None = None
+
+    def read(in_fp: Any, check: Any) -> Any:
+        def begin(header: BloscpackHeader) -> None:
+            nonlocal nbytes
+            nbytes = header.nbytes
+            check(header)
+
+            if bar is not None:
+                bar.expect(nbytes)
+
+        output = opened_output(in_fp, out_file, args)
+        with output as out_fp, shown(in_file, None, args.progress) as bar:
+            found = unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+            _tell_of_more(in_fp, in_file)
+            return found
+
+    streamed = is_streamed(out_file)
+    attempts = 1 if streamed else ATTEMPTS
+    if in_file == STREAM:
+        if has_journal(INPUT_NAME):
+            in_file = name_of_input(STREAM)
+            metadata = read_steadily(in_file, read, attempts)
+        else:
+            metadata = read(standard_input(), lambda header: None)
+        return nbytes or 0, metadata
+    in_size = os.path.getsize(in_file)
+    log.verbose("input file size: %s" % pretty_size(in_size))
+    metadata = read_steadily(in_file, read, attempts)
+    if not streamed:
+        tell_unpacked(in_size, out_file)
+    return nbytes or 0, metadata
+
+
+def _tell_of_more(in_fp: Any, in_file: str) -> None:
+    """Tell of a file that begins behind another one."""
+    if in_fp.read(len(MAGIC)) == MAGIC:
+        log.notice(
+            "behind '%s' begins another packed file, which is not read" % in_file
+        )
+
+
+def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
+    """Decompress a file to an array; return the bytes of its file, 0 if not known."""
+    from ...npy_io import unpack_npy_from_file
+    from ..outputs import sync_for
+    from ..progress import shown
+
+    with shown(in_file, None, args.progress):
+        unpack_npy_from_file(
+            name_of_input(in_file),
+            name_of_output(out_file),
+            nthreads=args.nthreads,
+            sync=sync_for(args),
+            preserve=args.preserve and in_file != STREAM,
+        )
+    try:
+        return os.path.getsize(out_file) if out_file != STREAM else 0
+    except OSError:  # somebody has moved it
+        return 0
+
+
+# The metadata
+
+
+def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
+    """Raise unless the file for metadata is free, and neither input nor output."""
+    from ..outputs import check_free
+
+    name = args.metadata_to
+    if name is None:
+        return
+    same = os.path.realpath(name) in map(os.path.realpath, (in_file, out_file))
+    descriptor = descriptor_of(name)
+    if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
+        raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
+    if name != STREAM:
+        check_free(name, args)
+
+
+def _check_nothing_lost(args: Namespace, in_file: str) -> None:
+    """Raise `Refusal` if there is anything that only the input has."""
+    from ..._crashsafe.snapshot import read_steadily
+    from ..._format.sections import read_beginning, skip_frames
+    from ..._storage.base import Cursor, bytes_left
+
+    def read(fp: Any, check: Any) -> tuple[Any, int]:
+        cursor = Cursor(fp)
+        beginning = read_beginning(cursor)
+        for _ in skip_frames(cursor, beginning.header):
+            pass
+        fp.seek(cursor.position)
+        return beginning.metadata, bytes_left(fp) or 0
+
+    metadata, behind = read_steadily(in_file, read)
+    if behind:
+        raise Refusal(
+            "'%s' has '%d' bytes behind the last chunk, which --rm would lose"
+            % (in_file, behind),
+            EXIT_COULD_NOT,
+        )
+    if args.metadata_to is not None:
+        return
+    if args.npy:
+        from ...serializers import is_array
+
+        # What is no array is refused later.
+        more = set(metadata) - IN_NPY if is_array(metadata) else ()
+        if more:
+            raise Refusal(
+                "'%s' has metadata that a .npy file can't have, and --rm would lose: %s"
+                % (in_file, ", ".join(sorted(more))),
+                EXIT_COULD_NOT,
+            )
+    elif metadata is not None:
+        raise Refusal(
+            "'%s' has metadata, which --rm would lose: --metadata-to FILE keeps them"
+            % in_file,
+            EXIT_COULD_NOT,
+        )
+
+
+def _keep_metadata(metadata: Any, args: Namespace) -> None:
+    """Show the metadata, or write them to the file that is wanted."""
+    if args.metadata_to is None:
+        if metadata:
+            log_metadata(metadata)
+        return
+    import json
+
+    text = json.dumps(metadata, indent=1) + "\n"
+    if descriptor_of(args.metadata_to) == 1:
+        log.put(text)
+        log.flush()  # before the input is removed
+        return
+    from ..._crashsafe.replace import replacing
+    from ..outputs import sync_for
+
+    with replacing(args.metadata_to, sync_for(args)) as fp:
+        fp.write(text.encode("ascii"))

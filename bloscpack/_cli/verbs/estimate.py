@@ -1,0 +1,102 @@
+"""``blpk estimate``: what unpacking a file will take, without unpacking it.
+
+Sizes are exact. Memory is an upper bound for what the threads hold at a time, beside
+the interpreter; the functions say where each part of it comes from.
+"""
+
+from __future__ import annotations
+
+from ..._engine.threads import WINDOW
+from ...abstract_io import effective_nthreads
+from ...log import printable
+from ..describe import describe
+from ..display import say, say_json, size_text, table
+from ..exit_codes import for_each_file
+from ..options import add_table_options
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
+# Blosc needs three more blocks to decompress one, and each thread may keep as many that
+# it has given back.
+BLOCKS_OF_BLOSC = 6
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "show how large files will be when unpacked, exactly, and the most memory\n"
+        "that unpacking them takes beside that of the program itself: into a file,\n"
+        "into a pipe, and into memory as a whole; with the threads that -n sets"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s data.blp           one line\n"
+        "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
+        "  blpk -n 1 estimate *.blp    what a single thread takes"
+    )
+    add_table_options(parser, "files that are to be unpacked")
+
+
+def run(args: Namespace) -> int:
+    """Estimate what the files take."""
+    found: list[dict[str, Any]] = []
+    worst = for_each_file(
+        args.files,
+        lambda path: found.append(estimate(describe(path), args.nthreads)),
+    )
+    if args.json:
+        say_json(found)
+    elif found:
+        rows = [TITLES, *(_row(values, args.bytes) for values in found)]
+        if len(args.files) > 1:
+            rows.append(_total(found, args.bytes))
+        for line in table(rows):
+            say(line)
+    return worst
+
+
+def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
+    """Return what unpacking a file takes that `describe` has described; all bytes."""
+    nthreads = effective_nthreads(nthreads, description["nchunks"])
+    plain = description["largest_chunk"]
+    packed = description["largest_cbytes"]
+    chunk = description["first_chunk"]
+    blocks = BLOCKS_OF_BLOSC * chunk["blocksize"] if chunk else 0
+    # Each thread has one chunk as stored, and what Blosc works with.
+    working = nthreads * (packed + blocks)
+    # A pipe takes chunks in order: those that wait, and the one it took, are plain.
+    waiting = min(description["nchunks"], WINDOW * nthreads + 1) if nthreads > 1 else 1
+    return {
+        "file": description["file"],
+        "nbytes": description["nbytes"],
+        "cbytes": description["cbytes"],
+        "nchunks": description["nchunks"],
+        "walked": description["walked"],
+        "nthreads": nthreads,
+        "memory_to_file": working + nthreads * plain,
+        "memory_to_pipe": working + waiting * plain,
+        "memory_in_memory": working + description["nbytes"],
+    }
+
+
+def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
+    return (
+        size_text(values["nbytes"], exact),
+        str(values["nchunks"]),
+        str(values["nthreads"]),
+        size_text(values["memory_to_file"], exact),
+        size_text(values["memory_to_pipe"], exact),
+        size_text(values["memory_in_memory"], exact),
+        printable(values["file"]),
+    )
+
+
+def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+    nbytes = sum(values["nbytes"] for values in found)
+    nchunks = sum(values["nchunks"] for values in found)
+    name = "total of %d file%s" % (len(found), "s" * (len(found) != 1))
+    return size_text(nbytes, exact), str(nchunks), "", "", "", "", name

@@ -1,0 +1,31 @@
+"""``blpk info``: what a file says of itself, as 0.16 showed it, or as JSON."""
+
+from __future__ import annotations
+
+from ..quick_answers import info
+from ..stdio import check_exists
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.add_argument(
+        "--json", action="store_true", help="print an object with all that is known"
+    )
+    parser.add_argument("file_", metavar="<file>", help="file to show info for")
+
+
+def run(args: Namespace) -> None:
+    """Show what was asked for."""
+    if not args.json:
+        info(args.file_)
+        return
+    from ..describe import describe
+    from ..display import say_json
+
+    check_exists("file", args.file_)
+    say_json(describe(args.file_, strict=False))

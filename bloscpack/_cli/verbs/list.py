@@ -1,0 +1,90 @@
+"""``blpk list``: one line for each file, from what its beginning tells."""
+
+from __future__ import annotations
+
+from ...log import printable
+from ..describe import describe, ratio_of
+from ..display import UNKNOWN, array_text, say, say_json, size_text, table
+from ..exit_codes import for_each_file
+from ..options import add_table_options
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+TITLES = (
+    "plain",
+    "packed",
+    "ratio",
+    "codec",
+    "chunks",
+    "checksum",
+    "array",
+    "name",
+)
+SET_LEFT = (3, 5, 6)
+# What `--json` leaves out of a description: it can be as long as it likes.
+LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "show size, ratio, codec and array of each file, read from its beginning"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s *.blp              a table, with a total\n"
+        "  %(prog)s --bytes *.blp      exact sizes\n"
+        "  %(prog)s --json data.blp    a list of objects, for programs"
+    )
+    add_table_options(parser, "files to be listed, of any layout")
+
+
+def run(args: Namespace) -> int:
+    """List the files."""
+    found: list[dict[str, Any]] = []
+    worst = for_each_file(args.files, lambda path: found.append(describe(path)))
+    if args.json:
+        say_json([_without(description) for description in found])
+    elif found:
+        rows = [TITLES, *(_row(description, args.bytes) for description in found)]
+        if len(args.files) > 1:
+            rows.append(_total(found, args.bytes))
+        for line in table(rows, SET_LEFT):
+            say(line)
+    return worst
+
+
+def _without(description: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in description.items() if k not in LEFT_OUT}
+
+
+def _row(description: dict[str, Any], exact: bool) -> tuple[str, ...]:
+    chunk = description["first_chunk"]
+    return (
+        size_text(description["nbytes"], exact),
+        size_text(description["cbytes"], exact),
+        "%.2f" % description["ratio"],
+        chunk["codec"] if chunk else UNKNOWN,
+        str(description["nchunks"]),
+        description["checksum"],
+        array_text(description["array"]),
+        printable(description["file"]),
+    )
+
+
+def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+    nbytes = sum(description["nbytes"] for description in found)
+    cbytes = sum(description["cbytes"] for description in found)
+    return (
+        size_text(nbytes, exact),
+        size_text(cbytes, exact),
+        "%.2f" % ratio_of(nbytes, cbytes),
+        "",
+        str(sum(description["nchunks"] for description in found)),
+        "",
+        "",
+        "total of %d file%s" % (len(found), "s" * (len(found) != 1)),
+    )

@@ -1,0 +1,177 @@
+"""``blpk metadata``: show the metadata of a file as JSON, or change them in place.
+
+A change is made as a whole or not at all, and nobody else can change the file between
+reading the old metadata and writing the new ones.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ... import log
+from ...exceptions import NoMetadataFound
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..options import parse_json, read_metadata
+from ..stdio import is_input
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...headers import BloscpackHeader
+
+INDENT = 2
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "show the metadata of a file as JSON, or change them in place, in the room\n"
+        "that the file has for them"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s data.blp\n"
+        "  %(prog)s --update 'unit=\"metre\"' --update 'range=[1, 2]' data.blp\n"
+        "  %(prog)s --remove unit data.blp\n"
+        "  %(prog)s --compact a.blp | %(prog)s --set - b.blp"
+    )
+    parser.add_argument(
+        "--compact", action="store_true", help="show them on a single line"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="<file>",
+        dest="set_",
+        help="replace them by the JSON in a file, '-' for standard input",
+    )
+    parser.add_argument(
+        "--update",
+        metavar="<key=json>",
+        action="append",
+        default=[],
+        help="give a key a value, which is JSON: text needs quotes; may be repeated",
+    )
+    parser.add_argument(
+        "--remove",
+        metavar="<key>",
+        action="append",
+        default=[],
+        help="remove a key and its value; may be repeated",
+    )
+    parser.add_argument("file_", metavar="<file>", help="file whose metadata it is")
+
+
+def run(args: Namespace) -> None:
+    """Show or change."""
+    if args.set_ is None and not args.update and not args.remove:
+        log.put(_as_text(_read(args.file_), args.compact) + "\n")
+        return
+    if args.set_ is not None and (args.update or args.remove):
+        raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)
+    if args.compact:
+        raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
+    if is_input(args.file_):
+        raise Refusal("a file to change can't be standard input", EXIT_USAGE)
+    change = _update(args) if args.set_ is None else _replacement(args.set_)
+    from ..._format.append_plan import UNCHANGED
+    from ...append import change_metadata
+
+    def changed(old: Any) -> Any:
+        new = change(old)
+        # Compared as text, because 1 and true are not the same in JSON.
+        if _as_text(new, compact=True) == _as_text(old, compact=True):
+            log.verbose("the metadata are that already")
+            return UNCHANGED
+        return new
+
+    change_metadata(args.file_, changed, sync=args.sync is not False)
+
+
+def _read(path: str) -> Any:
+    from ..._crashsafe.snapshot import read_steadily
+    from ..._format.sections import read_beginning
+    from ..._storage.base import Cursor
+
+    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Any:
+        beginning = read_beginning(Cursor(fp))
+        check(beginning.header)
+        if beginning.metadata_header is None:
+            raise NoMetadataFound("the file has no metadata section")
+        return beginning.metadata
+
+    return read_steadily(path, read)
+
+
+def _as_text(value: Any, compact: bool) -> str:
+    import json
+
+    def dumped(ascii_only: bool) -> str:
+        return json.dumps(
+            value,
+            indent=None if compact else INDENT,
+            separators=(",", ":") if compact else None,
+            sort_keys=True,
+            ensure_ascii=ascii_only,
+        )
+
+    text = dumped(ascii_only=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except UnicodeEncodeError:
+        return dumped(ascii_only=True)
+    return text
+
+
+def _replacement(name: str) -> Callable[[Any], Any]:
+    """Return what replaces any metadata by those in a file."""
+    new = read_metadata(name)
+    if new is None:
+        raise Refusal(
+            "metadata file '%s' is null, which counts as none; {} can be set" % name,
+            EXIT_USAGE,
+        )
+    return lambda old: new
+
+
+def _update(args: Namespace) -> Callable[[Any], Any]:
+    """Return what removes and sets keys, in this order, as the arguments say."""
+    values = dict(map(_parse_update, args.update))
+
+    def change(old: Any) -> Any:
+        if not isinstance(old, dict):
+            raise Refusal(
+                "'%s': the metadata are no JSON object, so they have no keys"
+                % args.file_,
+                EXIT_COULD_NOT,
+            )
+        missing = [key for key in args.remove if key not in old]
+        if missing:
+            raise Refusal(
+                "'%s': the metadata have no key '%s', only: %s"
+                % (args.file_, missing[0], ", ".join(sorted(old)) or "none"),
+                EXIT_COULD_NOT,
+            )
+        kept = {key: old[key] for key in old if key not in args.remove}
+        return {**kept, **values}
+
+    return change
+
+
+def _parse_update(argument: str) -> tuple[str, Any]:
+    key, equals, text = argument.partition("=")
+    if not equals:
+        raise Refusal("--update: expected KEY=JSON, found '%s'" % argument, EXIT_USAGE)
+    hint = "\ntext needs quotes of its own inside those of the shell: '%s=\"%s\"'" % (
+        key,
+        text.strip("\"'"),
+    )
+    try:
+        return key, parse_json(text, "--update %s" % key)
+    except ValueError as error:
+        raise Refusal(
+            "--update %s: '%s' is no valid JSON: %s%s" % (key, text, error, hint),
+            EXIT_USAGE,
+        ) from error

@@ -1,0 +1,123 @@
+"""``blpk recover``: a sound file from what is intact in a damaged one."""
+
+from __future__ import annotations
+
+from ... import log
+from ..._damage.findings import ANOTHER
+from ...log import printable
+from ...recover import recover
+from ..display import say, say_json
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..outputs import check_free, check_no_terminal
+from ..stdio import STREAM, descriptor_of, name_of_output
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ...recover import Recovery
+
+# So many losses are shown.
+LOSSES_SHOWN = 1000
+# Beside all errors.
+NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "write a sound file from all that is intact in a damaged one, which stays as\n"
+        "it is; 0 if nothing is lost, 3 if something is or nobody knows, 1 if nothing\n"
+        "could be saved"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s bad.blp good.blp              lost chunks become zero bytes\n"
+        "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
+        "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
+    )
+    parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
+    parser.add_argument(
+        "target",
+        metavar="<out_file>",
+        help="file to be written, '-' for standard output",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--fill",
+        metavar="<byte>",
+        type=_byte,
+        default=0,
+        help="what lost chunks are filled with, 0 to 255 (default: 0)",
+    )
+    form.add_argument("--drop", action="store_true", help="leave lost chunks out")
+    parser.add_argument("--json", action="store_true", help="print an object")
+
+
+def _byte(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 255:
+        message = "--fill must be a number from 0 to 255, not '%s'" % text
+        raise Refusal(message, EXIT_USAGE)
+    return value
+
+
+def _check_target(args: Namespace) -> None:
+    """Raise `Refusal` where the new file can't go; keep messages out of it."""
+    check_no_terminal(args.target, args)
+    if args.target != STREAM:
+        check_free(args.target, args)
+    if descriptor_of(args.target) == 1:
+        if args.json:
+            raise Refusal(
+                "--json and the new file can't both go to standard output", EXIT_USAGE
+            )
+        log.keep_out_of_output()
+
+
+def run(args: Namespace) -> int:
+    """Recover the file."""
+    _check_target(args)
+    recovery = recover(
+        args.damaged,
+        name_of_output(args.target),
+        fill=args.fill,
+        drop=args.drop,
+        nthreads=args.nthreads,
+        sync=args.sync,
+    )
+    if args.json:
+        say_json({"out_file": args.target, **recovery.as_dict()})
+    elif not (args.quiet and recovery.complete):
+        _tell(recovery, args)
+    return EXIT_OK if recovery.complete else EXIT_DAMAGED
+
+
+def _tell(recovery: Recovery, args: Namespace) -> None:
+    line = log.normal if log.OUTPUT_IS_DATA else say
+    total = recovery.nsaved + recovery.nlost
+    line(
+        "%s: %d of %d chunk%s saved to %s"
+        % (
+            printable(args.damaged),
+            recovery.nsaved,
+            total,
+            "s" * (total != 1),
+            printable(args.target),
+        )
+    )
+    for finding in recovery.report.findings:
+        if finding.severity == "error" or finding.kind in NOTES_SHOWN:
+            line("  " + printable(str(finding)))
+    for loss in recovery.losses[:LOSSES_SHOWN]:
+        line("  lost: %s" % loss)
+    if len(recovery.losses) > LOSSES_SHOWN:
+        line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    if not recovery.certain:
+        line("  note: the numbers of chunks, or how many there were, are not certain")
+    for remark in recovery.remarks:
+        line("  note: %s" % remark)

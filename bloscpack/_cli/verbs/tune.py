@@ -1,0 +1,220 @@
+"""``blpk tune``: which settings suit some data, found by trying them on a sample.
+
+A goal is the speed of an imagined disk: what counts is the time to pack, to write and
+read what comes of it, and to unpack. `trials` does the search, and this shows it.
+"""
+
+from __future__ import annotations
+
+from ... import log
+from ..._format.chunks import own_settings
+from ...constants import MAX_TYPESIZE
+from ...log import printable
+from ..display import parse_size, say, say_json, size_text, table
+from ..exit_codes import EXIT_USAGE, Refusal
+from ..trials import (
+    DEFAULT,
+    FILTERS,
+    TYPESIZES,
+    WORTH,
+    Sample,
+    Search,
+    chunk_text,
+    pareto,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from ..trials import Trial
+
+# The speed of the imagined disk, in bytes a second.
+GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
+SAMPLE = "8M"
+SECONDS = 10.0
+TITLES = ("codec", "level", "type size", "chunk", "filter")
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "try codecs, levels, filters, type and chunk sizes on a sample of a file,\n"
+        "and show the command line for the best. The goals 'speed' and 'balanced'\n"
+        "keep the time low to pack, move over a disk of 2 GB/s or 100 MB/s, and\n"
+        "unpack; 'ratio' the size. Speeds in the table are those of one thread."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s data.npy                  the dtype tells the type size\n"
+        "  %(prog)s --goal ratio data.raw     small above all\n"
+        "  %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw"
+    )
+    _add_search_options(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--all", action="store_true", help="show all that was tried, not only the best"
+    )
+    form.add_argument("--json", action="store_true", help="print an object")
+    parser.add_argument(
+        "file_", metavar="<file>", help="plain file, .npy is understood"
+    )
+
+
+def _add_search_options(parser: Any) -> None:
+    parser.add_argument(
+        "--goal", choices=tuple(GOALS), default="balanced", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--typesize", metavar="<size>", type=int, help="try no other type size"
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="<size>",
+        default=SAMPLE,
+        help="how much of the file to try, from 1M on (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="<n>",
+        type=_seconds,
+        default=SECONDS,
+        help="begin nothing new after that (default: %(default)g)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not seconds >= 0:  # nor is NaN
+        message = "--seconds must be a number from 0 on, not '%s'" % text
+        raise Refusal(message, EXIT_USAGE)
+    return seconds
+
+
+def run(args: Namespace) -> None:
+    """Find settings and show them."""
+    if args.json:
+        log.keep_out_of_output()
+    sample = Sample(args.file_, _sample_size(args.sample))
+    if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
+        raise Refusal("--typesize must be from 1 to %d" % MAX_TYPESIZE, EXIT_USAGE)
+    typesizes: Sequence[int] = TYPESIZES
+    if args.typesize is not None:
+        typesizes = (args.typesize,)
+    elif sample.typesizes:
+        typesizes = sample.typesizes
+    search = Search(sample, typesizes, GOALS[args.goal], args.nthreads, args.seconds)
+    with own_settings:
+        search.run()
+    if args.json:
+        say_json(as_dict(search, args.goal))
+    else:
+        for line in report(search, args.goal, args.all):
+            say(line)
+
+
+def _sample_size(text: str) -> int:
+    try:
+        size = parse_size(text)
+        if size < 1:
+            raise ValueError("it must be at least 1")
+    except ValueError as error:
+        raise Refusal("--sample: '%s': %s" % (text, error), EXIT_USAGE) from error
+    return size
+
+
+# What is said of it
+
+
+def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
+    """Yield the lines that say what was found."""
+    sample, best, trials = search.sample, search.best, search.trials
+    yield "%s: %s, of which %s were tried with %d settings in %.1f s%s" % (
+        printable(sample.path),
+        size_text(sample.nbytes),
+        size_text(search.tried),
+        len(trials),
+        search.seconds,
+        "" if search.complete else "; there was no time for more",
+    )
+    yield ""
+    front = pareto(trials.values())
+    default = trials[DEFAULT.key]
+    rows: list[tuple[str, ...]] = [("", "ratio", "pack M/s", "unpack M/s", *TITLES)]
+    for trial in sorted(trials.values(), key=lambda t: t.ratio, reverse=True):
+        if everything or trial in front or trial in (best, default):
+            marks = (trial is best, ">"), (trial in front, "*"), (trial is default, "d")
+            rows.append(
+                _row(trial, "".join(mark if yes else " " for yes, mark in marks))
+            )
+    yield from table(rows, (0, 4))
+    yield ""
+    yield "> best for '%s'   * no other is better in all   d the default" % goal
+    for setting in search.left_out.values():
+        yield "too slow to be tried in time: %s" % setting
+    if sample.is_packed:
+        yield "this is a Bloscpack file, which is compressed already"
+    yield from _advice(search, goal)
+
+
+def _row(trial: Trial, mark: str) -> tuple[str, ...]:
+    setting = trial.setting
+    return (
+        mark,
+        "%.3f" % trial.ratio,
+        "%.0f" % (trial.pack / 2**20),
+        "%.0f" % (trial.unpack / 2**20),
+        setting.cname,
+        str(setting.clevel),
+        str(setting.typesize),
+        chunk_text(setting.chunk_size),
+        FILTERS[setting.shuffle],
+    )
+
+
+def _advice(search: Search, goal: str) -> Iterator[str]:
+    best, path = search.best, search.sample.path
+    if search.pays:
+        yield printable(best.setting.command(path))
+        return
+    highest = max(trial.ratio for trial in search.trials.values())
+    yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (
+        goal,
+        best.ratio,
+    )
+    if highest >= WORTH:
+        yield "the highest ratio is %.3f: see --goal ratio" % highest
+
+
+def as_dict(search: Search, goal: str) -> dict[str, Any]:
+    """Return everything, as JSON can hold it."""
+    front = pareto(search.trials.values())
+    sample = search.sample
+    trials = [
+        {
+            **vars(trial.setting),
+            "shuffle": FILTERS[trial.setting.shuffle],
+            "ratio": trial.ratio,
+            "pack_bytes_per_s": trial.pack,
+            "unpack_bytes_per_s": trial.unpack,
+            "pareto": trial in front,
+            "best": trial is search.best,
+        }
+        for trial in search.trials.values()
+    ]
+    return {
+        "file": sample.path,
+        "nbytes": sample.nbytes,
+        "sample": search.tried,
+        "goal": goal,
+        "seconds": search.seconds,
+        "complete": search.complete,
+        "pays": search.pays,
+        "command": search.best.setting.command(sample.path) if search.pays else None,
+        "trials": trials,
+    }

@@ -1,0 +1,79 @@
+"""``blpk verify``: whether files are as they should be, and what is not."""
+
+from __future__ import annotations
+
+from ...log import printable
+from ...pretty import pretty_size
+from ...verify import verify
+from ..display import say, say_json
+from ..exit_codes import (
+    EXIT_DAMAGED,
+    EXIT_OK,
+    for_each_file,
+    message_of,
+    report_failure,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from ..._damage.findings import Report
+
+
+def learn(parser: Any) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "check everything in files: header, metadata, offset table, every chunk with\n"
+        "its digest, and what lies in between; 0 if all is well, 3 if not"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s *.blp              a line for each file, and what is wrong\n"
+        "  %(prog)s --json data.blp    a list of objects, for programs"
+    )
+    parser.add_argument(
+        "files", metavar="<file>", nargs="+", help="files to be checked, of any layout"
+    )
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+
+
+def run(args: Namespace) -> int:
+    """Check the files; return the worst exit code."""
+    reports: list[dict[str, Any]] = []
+
+    def act(path: str) -> int:
+        report = verify(path, nthreads=args.nthreads)
+        if args.json:
+            reports.append(report.as_dict())
+        elif not (args.quiet and report.ok):
+            tell(report)
+        return EXIT_OK if report.ok else EXIT_DAMAGED
+
+    def failed(path: str, error: BaseException) -> None:
+        report_failure(path, error)
+        reports.append({"filename": path, "ok": False, "error": message_of(error)})
+
+    worst = for_each_file(args.files, act, failed=failed)
+    if args.json:
+        say_json(reports)
+    return worst
+
+
+def tell(report: Report) -> None:
+    """Show in a line how a file is, and what was found in lines below."""
+    counts = "%d chunks" % report.nchunks
+    if report.nchunks == 1:
+        counts = "1 chunk"
+    if report.nbytes is not None:
+        counts += ", %s" % pretty_size(report.nbytes)
+    state = "ok (%s)" % counts
+    if not report.ok:
+        state = "damaged (%d of %s good)" % (report.nintact, counts)
+    say("%s: %s" % (printable(report.filename or ""), state))
+    for finding in report.findings:
+        say("  " + printable(str(finding)))
+    more = report.nerrors + report.nnotes - len(report.findings)
+    if more:
+        say("  and %d more" % more)

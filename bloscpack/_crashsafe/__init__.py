@@ -1,0 +1,1 @@
+"""All-or-nothing changes: journal, locks, replacement, snapshot reads."""

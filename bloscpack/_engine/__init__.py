@@ -1,0 +1,1 @@
+"""Threads, Blosc's process-wide settings, and memory to fill in place."""

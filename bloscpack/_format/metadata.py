@@ -1,0 +1,194 @@
+"""The metadata section: a value as JSON, compressed or not, with room to grow.
+
+Bytes to value and back, no files (docs/format.rst, Metadata). The section is
+``header | text | room | digest``; the digest covers the stored text alone.
+"""
+
+from __future__ import annotations
+
+from .. import log
+from ..args import MetadataArgs
+from ..checksums import CHECKSUMS_LOOKUP
+from ..constants import METADATA_HEADER_LENGTH
+from ..defaults import DEFAULT_META_CODEC, DEFAULT_META_LEVEL, DEFAULT_METADATA_LIMIT
+from ..exceptions import (
+    ChecksumMismatch,
+    FormatError,
+    MetadataSectionTooSmall,
+    NoChangeInMetadata,
+)
+from ..headers import MetadataHeader
+from ..metacodecs import CODECS_LOOKUP
+from ..pretty import double_pretty_size
+from ..serializers import SERIALIZERS_LOOKUP
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def section_size(header: MetadataHeader) -> int:
+    """Return the bytes that the whole section takes."""
+    digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+    return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
+
+
+def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
+    """Return the whole section for the value `metadata`.
+
+    The codec is used if its result is not longer than the text. Raises
+    `UsageError` if the value can't be stored, `MetadataSectionTooSmall` if the
+    room asked for does not hold it.
+    """
+    args = metadata_args or MetadataArgs()
+    args.check()
+    text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
+    meta_codec, stored = _compressed(text, args)
+    log.debug(
+        "Raw %scompressed metadata of size '%d': %r"
+        % ("un" if meta_codec == "None" else "", len(stored), stored)
+    )
+    header = MetadataHeader(
+        magic_format=args.magic_format,
+        meta_checksum=args.meta_checksum,
+        meta_codec=meta_codec,
+        meta_level=args.meta_level,
+        meta_size=len(text),
+        max_meta_size=args.effective_max_meta_size(len(text)),
+        meta_comp_size=len(stored),
+    )
+    room = header.max_meta_size - len(stored)
+    if room < 0:
+        raise MetadataSectionTooSmall(
+            "metadata section is too small to contain the metadata "
+            "required: %d allocated: %d" % (len(stored), header.max_meta_size)
+        )
+    digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+    encoded = header.encode()
+    log.debug("raw_metadata_header: %r", encoded)
+    log.debug("metadata has %d preallocated empty bytes", room)
+    log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
+    section = b"".join((encoded, stored, bytes(room), digest))
+    log.debug(
+        "metadata section occupies a total of %s" % double_pretty_size(len(section))
+    )
+    return section
+
+
+def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
+    """Return the codec that is used and what it makes of `text`."""
+    if not args.should_compress:
+        return "None", text
+    compressed = args.meta_codec_impl.compress(text, args.meta_level)
+    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)):
+        log.debug("the metadata compress so well that readers would refuse them")
+        return "None", text
+    if len(compressed) > len(text):
+        log.debug(
+            "metadata compression requested, but it was not beneficial, "
+            "deactivating (raw: '%d' vs. compressed: '%d') "
+            % (len(text), len(compressed))
+        )
+        return "None", text
+    return args.meta_codec, compressed
+
+
+def check_header(header: MetadataHeader, limit: int | None = None) -> None:
+    """Raise `FormatError` for a header that no section can have.
+
+    `limit` is how many bytes the metadata may take when decompressed, by default
+    `DEFAULT_METADATA_LIMIT` of the bytes they are stored in.
+    """
+    if header.magic_format not in SERIALIZERS_LOOKUP:
+        expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
+        raise FormatError(
+            "the metadata format must be %s, not %r" % (expected, header.magic_format),
+            section="metadata",
+        )
+    if header.meta_options != "00000000":
+        raise FormatError(
+            "the metadata options must be '00000000', not '%s'" % header.meta_options,
+            section="metadata",
+        )
+    if header.user_codec:
+        raise FormatError(
+            "the metadata need the user codec %r, which is not known"
+            % header.user_codec,
+            section="metadata",
+        )
+    if header.meta_comp_size > header.max_meta_size:
+        raise FormatError(
+            "the metadata take '%d' bytes, but the room for them is '%d'"
+            % (header.meta_comp_size, header.max_meta_size),
+            section="metadata",
+        )
+    limit = DEFAULT_METADATA_LIMIT(header.meta_comp_size) if limit is None else limit
+    nbytes = max(header.meta_size, header.meta_comp_size)
+    if nbytes > limit:
+        raise FormatError(
+            "the metadata decompress to more than '%d' bytes: their header says '%d'"
+            % (limit, nbytes),
+            section="metadata",
+        )
+
+
+def decode(
+    header: MetadataHeader,
+    stored: bytes,
+    digest: bytes,
+    limit: int | None = None,
+) -> Any:
+    """Return the value of the text `stored`, its digest checked first.
+
+    Raises `ChecksumMismatch`, or another `FormatError` if the text is not what
+    the header says or takes more than `limit` bytes, as in `check_header`.
+    """
+    check_header(header, limit)
+    expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+    if digest != expected:
+        raise ChecksumMismatch(
+            "Checksum mismatch detected in metadata expected: %r, received: %r"
+            % (digest, expected),
+            section="metadata",
+        )
+    log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
+    limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
+    text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
+    if len(text) != header.meta_size:
+        raise FormatError(
+            "the metadata have '%d' bytes, but their header says '%d'"
+            % (len(text), header.meta_size),
+            section="metadata",
+        )
+    kind = "uncompressed" if header.meta_codec == "None" else "compressed"
+    log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
+    return SERIALIZERS_LOOKUP[header.magic_format].loads(text)
+
+
+def encode_again(metadata: Any, old_metadata: Any, old_header: MetadataHeader) -> bytes:
+    """Return the section that replaces one with `old_header`, of the same size.
+
+    Raises `NoChangeInMetadata` if the value is the old one, and
+    `MetadataSectionTooSmall` if the room does not hold it.
+    """
+    dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
+    # Python takes 1 for True.
+    if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):
+        raise NoChangeInMetadata(
+            "you requested to update metadata, but this has not changed"
+        )
+    args = MetadataArgs(
+        magic_format=old_header.magic_format,
+        meta_checksum=old_header.meta_checksum,
+        meta_codec=DEFAULT_META_CODEC,
+        meta_level=DEFAULT_META_LEVEL,
+        max_meta_size=old_header.max_meta_size,
+    )
+    try:
+        return encode(metadata, args)
+    except MemoryError as error:
+        raise FormatError(
+            "there is no memory for the room of '%d' bytes of the metadata"
+            % old_header.max_meta_size,
+            section="metadata",
+        ) from error

@@ -1,0 +1,62 @@
+"""The offset table: file positions of the chunks, free entries behind them.
+
+Bytes to numbers and back, no files (docs/format.rst, Offsets). A free entry, and
+every entry of a file that was never finished, is -1.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..constants import OFFSET_LENGTH
+from ..exceptions import FormatError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FREE = -1
+
+
+def encode(offsets: Iterable[int]) -> bytes:
+    """Return the entries as they lie on disk, eight bytes each."""
+    from array import array
+
+    entries = array("q", offsets)
+    if sys.byteorder == "big":
+        entries.byteswap()
+    return entries.tobytes()
+
+
+def decode(table: bytes) -> list[int]:
+    """Return the entries in `table`; raises `FormatError` for half an entry."""
+    if len(table) % OFFSET_LENGTH:
+        raise FormatError(
+            "expected an offset table of a multiple of '%d' bytes, found '%d'"
+            % (OFFSET_LENGTH, len(table)),
+            section="offsets",
+        )
+    from array import array
+
+    entries = array("q")
+    entries.frombytes(table)
+    if sys.byteorder == "big":
+        entries.byteswap()
+    return entries.tolist()
+
+
+def free_entries(count: int) -> bytes:
+    """Return `count` free entries as they lie on disk."""
+    return b"\xff" * (OFFSET_LENGTH * count)
+
+
+def check(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:
+    """Raise `FormatError` unless the table says where the chunks truly are."""
+    for i, (found, expected) in enumerate(zip(offsets, true_offsets, strict=False)):
+        if found != expected:
+            raise FormatError(
+                "the offset table says that chunk %d starts at byte %d, but it "
+                "starts at byte %d" % (i, found, expected),
+                section="offsets",
+                chunk=i,
+            )

@@ -1,0 +1,298 @@
+"""A file from front to back: the sections before the chunks, then chunk by chunk.
+
+Reads through a `Cursor`, so no count is trusted before it has been compared with
+the file. Every error names the section, the chunk and the file position.
+"""
+
+from __future__ import annotations
+
+from .. import log
+from ..checksums import CHECKSUMS_LOOKUP
+from ..constants import (
+    BLOSC_HEADER_LENGTH,
+    BLOSCPACK_HEADER_LENGTH,
+    METADATA_HEADER_LENGTH,
+    OFFSET_LENGTH,
+)
+from ..exceptions import FormatError
+from ..headers import HEADER_LENGTHS, BloscpackHeader, MetadataHeader, decode_header
+from . import offsets as offset_table
+from .chunks import decode_header as decode_chunk_header
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._storage.base import Cursor
+    from ..args import Limits
+    from .chunks import Buffer, ChunkHeader
+
+# The least that a chunk takes: an empty Blosc chunk.
+SMALLEST_CHUNK = BLOSC_HEADER_LENGTH
+
+
+class Beginning:
+    """All that lies in front of the first chunk.
+
+    ``offsets`` has one entry a chunk, None without a table; ``metadata_header`` is
+    None without metadata.
+    """
+
+    def __init__(self, header: BloscpackHeader) -> None:
+        self.header = header
+        self.metadata: Any = None
+        self.metadata_header: MetadataHeader | None = None
+        self.offsets: list[int] | None = None
+
+
+def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
+    """Read the sections in front of the chunks and stop at the first chunk.
+
+    Raises `FormatError`, also for what is beyond the `limits`. See docs/format.rst,
+    Header, Metadata and Offsets.
+    """
+    beginning = Beginning(read_header(cursor))
+    header = beginning.header
+    if limits is not None:
+        _check_limit(limits, header.nbytes or 0, "header", 0)
+    if header.metadata:
+        beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
+    # A file whose length was not known when it was written has no table.
+    if header.offsets and header.nchunks != -1:
+        beginning.offsets = _read_offsets(cursor, header)
+    _check_nchunks(cursor, header)
+    return beginning
+
+
+def read_header(cursor: Cursor) -> BloscpackHeader:
+    """Read the header of a file of any layout."""
+    log.debug("reading bloscpack header")
+    prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
+    log.debug("bloscpack_header_raw: %r", prefix)
+    header = decode_header(prefix)
+    cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
+    log.debug("bloscpack header: %r", header)
+    return header
+
+
+def _check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None:
+    try:
+        limits.check_nbytes(nbytes)
+    except FormatError as error:
+        error.section, error.offset = section, offset
+        raise
+
+
+def read_metadata(
+    cursor: Cursor, limits: Limits | None = None
+) -> tuple[Any, MetadataHeader]:
+    """Read the metadata section."""
+    from . import metadata as metadata_section  # most files have none
+
+    start = cursor.position
+    raw = bytes(
+        cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
+    )
+    log.debug("raw metadata header: %r", raw)
+    try:
+        header = MetadataHeader.decode(raw)
+        if log.enabled(log.DEBUG):
+            log.debug(header.pformat())
+        limit = (
+            None if limits is None else limits.effective_metadata(header.meta_comp_size)
+        )
+        metadata_section.check_header(header, limit)
+        stored = bytes(
+            cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
+        )
+        room = header.max_meta_size - header.meta_comp_size
+        cursor.skip(room, "the room behind the metadata", "metadata")
+        size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+        digest = bytes(
+            cursor.read_exactly(size, "the digest of the metadata", "metadata")
+        )
+        return metadata_section.decode(header, stored, digest, limit), header
+    except FormatError as error:
+        error.section = "metadata"
+        error.offset = start if error.offset is None else error.offset
+        raise
+
+
+def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    used = OFFSET_LENGTH * header.nchunks
+    free = OFFSET_LENGTH * header.max_app_chunks
+    left = cursor.left()
+    if left is not None and left < used + free:
+        raise FormatError(
+            "the file ends too early: expected an offset table of '%d' bytes, "
+            "found '%d'" % (used + free, left),
+            section="offsets",
+            offset=cursor.position,
+        )
+    # A table that is there costs memory too: first see whether its chunks can be.
+    _check_nchunks(cursor, header, used + free)
+    raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
+    log.debug("Read raw offsets: %r", raw)
+    cursor.skip(free, "the free entries of the offset table", "offsets")
+    entries = offset_table.decode(raw)
+    log.debug("Offsets: %r", entries)
+    return entries
+
+
+def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> None:
+    """Raise `FormatError` if the file is too short for its chunks, `ahead` bytes on."""
+    left = cursor.left()
+    left = None if left is None else left - ahead
+    smallest = header.nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
+    if left is not None and left < smallest:
+        raise FormatError(
+            "the file ends too early: expected '%d' chunks, which take at least '%d' "
+            "bytes, found '%d'" % (header.nchunks, smallest, left),
+            section="chunks",
+            offset=cursor.position + ahead,
+        )
+
+
+class Frame:
+    """A chunk and the digest behind it, as its header tells of them.
+
+    ``number`` counts from 0; ``offset`` is where it lies in the file, ``start`` where
+    its plain bytes belong. ``content`` is chunk and digest, if they have been read.
+    """
+
+    __slots__ = ("content", "header", "number", "offset", "start")
+
+    def __init__(
+        self, number: int, offset: int | None, start: int, header: ChunkHeader
+    ) -> None:
+        self.number = number
+        self.offset = offset
+        self.start = start
+        self.header = header
+        self.content: tuple[Buffer, Buffer] | None = None
+
+
+def find_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames, in order; the caller moves the cursor behind each.
+
+    The sizes of the chunks are compared with the header and with the `limits`. Raises
+    `FormatError`.
+    """
+    number = start = 0
+    nbytes = None
+    while number != header.nchunks:
+        if header.nchunks == -1 and _ends(cursor, header, number, nbytes):
+            return
+        try:
+            chunk = _read_chunk_header(cursor, header, number)
+            if limits is not None:
+                _check_limit(limits, start + chunk.nbytes, "chunks", cursor.position)
+        except FormatError as error:
+            error.locate(number, cursor.position)
+            raise
+        yield Frame(number, cursor.position, start, chunk)
+        nbytes = chunk.nbytes
+        number += 1
+        start += nbytes
+
+
+def _ends(
+    cursor: Cursor, header: BloscpackHeader, number: int, nbytes: int | None
+) -> bool:
+    """Return whether a file of unknown length ends here, as chunk `number` would start.
+
+    `nbytes` are the plain bytes of the chunk before. Raises `FormatError` if that can't
+    be the last one, or has to be.
+    """
+    try:
+        if not cursor.peek(1):
+            _check_last(header, nbytes)
+            return True
+        if nbytes is not None:
+            _check_full(header, nbytes)
+    except FormatError as error:
+        error.locate(max(number - 1, 0), None)
+        raise
+    return False
+
+
+def skip_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames, in order, without reading more than their headers."""
+    size = header.checksum_impl.size
+    for frame in find_frames(cursor, header, limits):
+        try:
+            cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
+            cursor.skip(size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        yield frame
+
+
+def read_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames, in order, with their content; the digests are not checked."""
+    size = header.checksum_impl.size
+    for frame in find_frames(cursor, header, limits):
+        try:
+            compressed = cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks")
+            digest = cursor.read_exactly(size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        frame.content = compressed, digest
+        yield frame
+
+
+def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    """Return where the first chunk starts and where each, with its digest, ends."""
+    ends = [cursor.position]
+    ends += (cursor.position for _ in skip_frames(cursor, header))
+    return ends
+
+
+def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> ChunkHeader:
+    """Return the header of the chunk that the cursor stands in front of."""
+    head = cursor.peek(BLOSC_HEADER_LENGTH)
+    if len(head) < BLOSC_HEADER_LENGTH:
+        cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
+    chunk = decode_chunk_header(head)
+    expected = header.expected_nbytes(i)
+    if expected is not None and chunk.nbytes != expected:
+        raise FormatError(
+            "expected a chunk of '%d' plain bytes, found '%d'"
+            % (expected, chunk.nbytes),
+            section="chunks",
+        )
+    return chunk
+
+
+def _check_full(header: BloscpackHeader, nbytes: int) -> None:
+    if header.chunk_size != -1 and nbytes != header.chunk_size:
+        raise FormatError(
+            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
+            % (header.chunk_size, nbytes),
+            section="chunks",
+        )
+
+
+def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
+    found = 0 if nbytes is None else nbytes
+    if header.last_chunk not in (-1, found):
+        raise FormatError(
+            "expected a last chunk of '%d' plain bytes, found '%d'"
+            % (header.last_chunk, found),
+            section="chunks",
+        )
+    if header.chunk_size != -1 and found > header.chunk_size:
+        raise FormatError(
+            "expected a chunk of at most '%d' plain bytes, found '%d'"
+            % (header.chunk_size, found),
+            section="chunks",
+        )

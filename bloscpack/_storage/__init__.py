@@ -1,0 +1,1 @@
+"""Where the bytes are: positional reads that trust no count."""

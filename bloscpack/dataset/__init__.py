@@ -1,1 +1,0 @@
-"""Directories of superchunks: arrays and column tables in many files."""

@@ -1,1 +1,0 @@
-"""The verbs of ``blpk`` beside the four of old: one module each, loaded when called."""
