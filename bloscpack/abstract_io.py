@@ -13,14 +13,14 @@ import abc
 
 from . import log
 from ._compat import sibling_names
+from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each
+from ._format.blosc_header import decode_header
 from ._format.chunks import (
     check_digest,
     compress,
-    decode_header,
     decompress,
     decompress_into,
-    own_settings,
     plain_size,
 )
 from ._format.sections import Frame
@@ -251,11 +251,11 @@ class CompressedSink(Endpoint, abc.ABC):
     def do_checksum(self, compressed: Buffer) -> bytes:
         """Return the digest of a compressed chunk."""
         digest = self.checksum_impl(compressed)
-        tell_digest(self.checksum_impl, digest)
+        log_digest(self.checksum_impl, digest)
         return digest
 
 
-def tell_digest(checksum: Hash, digest: bytes) -> None:
+def log_digest(checksum: Hash, digest: bytes) -> None:
     """Show a digest at the level DEBUG."""
     if log.enabled(log.DEBUG):
         name = checksum.name
@@ -292,7 +292,7 @@ def pack(
     bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
-        _tell_settings(blosc_args, bloscpack_args, metadata, metadata_args)
+        _log_settings(blosc_args, bloscpack_args, metadata, metadata_args)
     if metadata is not None:
         metadata_args.check()
     header = BloscpackHeader(
@@ -321,7 +321,7 @@ def pack(
     sink.finalize()
 
 
-def _tell_settings(
+def _log_settings(
     blosc_args: BloscArgs,
     bloscpack_args: BloscpackArgs,
     metadata: Any,

@@ -13,16 +13,20 @@ from operator import index
 
 from . import log
 from ._compat import sibling_names
-from ._crashsafe.in_place import Claim, borrowed, claimed
-from ._crashsafe.replace import check_distinct, sized
+from ._crashsafe.in_place import borrowed
+from ._crashsafe.locking import LockedFile, open_locked
+from ._crashsafe.replace import check_distinct
+from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.append_plan import new_section, plan_append
-from ._format.chunks import check_digest, compress, decompress, own_settings, plain_size
+from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import read_beginning, walk_chunks
-from ._storage.base import Cursor, named, read_up_to
-from .abstract_io import effective_nthreads, tell_digest
+from ._storage.base import named, read_up_to
+from ._storage.cursor import Cursor
+from ._storage.spool import sized
+from .abstract_io import effective_nthreads, log_digest
 from .args import BloscArgs, check_settings
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
 from .defaults import DEFAULT_TYPESIZE
@@ -79,7 +83,7 @@ def append_fp(
 
 
 def _append(
-    target: Borrowed | Claim,
+    target: Borrowed | LockedFile,
     new_content_fp: Any,
     new_size: int,
     blosc_args: BloscArgs | dict[str, Any] | None,
@@ -106,7 +110,7 @@ def _append(
     size = original_fp.seek(0, os.SEEK_END)
     unchanged = ends[0], plan.write_at if new_size else size
     new_head = encoded + (plan.section or b"")
-    _tell_dropped(target, behind)
+    _log_dropped_bytes(target, behind)
     with target.change(plan.extents(size), new_head, unchanged) as change:
         if plan.section is not None:
             change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
@@ -152,9 +156,13 @@ def _bytes_behind(fp: Any, end: int) -> int:
     return size - end
 
 
-def _tell_dropped(target: Borrowed | Claim, nbytes: int) -> None:
+def _log_dropped_bytes(target: Borrowed | LockedFile, nbytes: int) -> None:
     if nbytes:
-        name = "'%s': " % os.fsdecode(target.path) if isinstance(target, Claim) else ""
+        name = (
+            "'%s': " % os.fsdecode(target.path)
+            if isinstance(target, LockedFile)
+            else ""
+        )
         log.notice(
             "%sdropping '%d' bytes behind the last chunk, which belong to none"
             % (name, nbytes)
@@ -249,7 +257,7 @@ def _write_chunks(
         compressed, digest = chunk
         last = "(last)" if len(offsets) == len(plan.sizes) - 1 else ""
         log.debug("Handle chunk '%d' %s", len(offsets), last)
-        tell_digest(checksum, digest)
+        log_digest(checksum, digest)
         offsets.append(end)
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
@@ -283,8 +291,8 @@ def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
     Whatever happens meanwhile, the file has the old metadata or the new ones (see
     docs/durability.rst). Raises what `rewrite_metadata_fp` raises.
     """
-    with named(path), claimed(path, sync) as claim:
-        _rewrite_metadata(claim, metadata)
+    with named(path), open_locked(path, sync) as locked_file:
+        _rewrite_metadata(locked_file, metadata)
 
 
 def change_metadata(
@@ -295,21 +303,21 @@ def change_metadata(
     Nobody else changes them meanwhile. `change` may raise; UNCHANGED leaves them as
     they are. The rest is as in `rewrite_metadata`.
     """
-    with named(path), claimed(path, sync) as claim:
-        beginning = _read_beginning(claim)
+    with named(path), open_locked(path, sync) as locked_file:
+        beginning = _read_beginning(locked_file)
         if beginning.metadata_header is None:
             raise NoMetadataFound("the file has no metadata section")
         metadata = change(beginning.metadata)
         if metadata is not UNCHANGED:
-            _rewrite_metadata(claim, metadata)
+            _rewrite_metadata(locked_file, metadata)
 
 
-def _read_beginning(target: Borrowed | Claim) -> Beginning:
+def _read_beginning(target: Borrowed | LockedFile) -> Beginning:
     target.fp.seek(0)
     return read_beginning(Cursor(target.fp))
 
 
-def _rewrite_metadata(target: Borrowed | Claim, metadata: Any) -> None:
+def _rewrite_metadata(target: Borrowed | LockedFile, metadata: Any) -> None:
     beginning = _read_beginning(target)
     section = new_section(beginning, beginning.header, 0, metadata)
     if section is None:
@@ -365,15 +373,17 @@ def append_from(
     `accept`, if given, gets the metadata of the file before anything is changed, and
     raises if it does not want to go on. The rest is as in `append`.
     """
-    with named(orig_file), claimed(orig_file, sync) as claim:
+    with named(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
-            accept(_read_beginning(claim).metadata)
-        old_size = claim.size
+            accept(_read_beginning(locked_file).metadata)
+        old_size = locked_file.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
-        _append(claim, new_content_fp, new_size, blosc_args, metadata, nthreads)
-    log.verbose("orig file size after append: %s" % double_pretty_size(claim.size))
-    ratio = (claim.size - old_size) / max(new_size, 1)
+        _append(locked_file, new_content_fp, new_size, blosc_args, metadata, nthreads)
+    log.verbose(
+        "orig file size after append: %s" % double_pretty_size(locked_file.size)
+    )
+    ratio = (locked_file.size - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
 
 

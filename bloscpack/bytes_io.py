@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 
+from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
-from ._format.chunks import decode_header, decompress_into, own_settings
+from ._format.blosc_header import decode_header
+from ._format.chunks import decompress_into
 from ._format.sections import read_beginning, read_frames
-from ._storage.base import MemoryCursor, as_bytes_view
+from ._storage.base import as_bytes_view
+from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource
 from .args import check_settings
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._format.chunks import Buffer
     from ._format.sections import Frame
-    from ._storage.base import Cursor
+    from ._storage.cursor import Cursor
     from .args import Limits
 
 # Below this, joining bytes takes no time that could be measured.
@@ -91,7 +94,7 @@ class PlainBytesSink(PlainSink):
 
     def __init__(self, nbytes: int) -> None:
         self._nbytes = nbytes
-        self._made = BytesUnderConstruction(nbytes)
+        self._user_settings = BytesUnderConstruction(nbytes)
         self._filled = 0
 
     def put(self, compressed: bytes) -> int:
@@ -103,11 +106,11 @@ class PlainBytesSink(PlainSink):
         return nbytes
 
     def room(self, start: int, nbytes: int) -> memoryview:
-        return self._made.view[start : start + nbytes]
+        return self._user_settings.view[start : start + nbytes]
 
     def getvalue(self) -> bytes:
         """Return the bytes, as the last thing done."""
-        return self._made.finish()
+        return self._user_settings.finish()
 
 
 def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:

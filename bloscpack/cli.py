@@ -40,7 +40,7 @@ class Terminated(BaseException):
         self.number = number
 
 
-def _end_in_order() -> None:
+def _handle_termination() -> None:
     """Let SIGTERM and SIGHUP end the program the way that Ctrl-C does."""
     import signal
 
@@ -54,7 +54,7 @@ def _end_in_order() -> None:
             signal.signal(number, terminate)
 
 
-def _ask_again(ignored: Any) -> None:
+def _resend_signal(ignored: Any) -> None:
     """Have a signal come once more whose exception Python could only ignore.
 
     It ignores what is raised while an object is removed, or as an import ends.
@@ -87,7 +87,7 @@ def process_nthread_arg(args: Namespace) -> None:
     log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
 
 
-def _done_unparsed(arguments: list[str]) -> bool:
+def _answer_quickly(arguments: list[str]) -> bool:
     """Do what takes less time than to parse it: ``--version`` and ``info FILE``."""
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
     if arguments != ["--version"] and not (
@@ -114,7 +114,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     _prepare_log(args)
     name = VERBS_OF_LETTERS.get(args.subcommand, args.subcommand)
     if alone and name != "info":
-        _end_in_order()  # it would only delay `info`, which leaves nothing behind
+        _handle_termination()  # it would only delay `info`, which leaves nothing behind
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
@@ -178,10 +178,10 @@ def main(argv: list[str] | None = None) -> None:
     code = EXIT_OK
     alone = argv is None
     if alone and os.name == "posix":
-        sys.unraisablehook = _ask_again
+        sys.unraisablehook = _resend_signal
     try:
         arguments = sys.argv[1:] if argv is None else argv
-        if not _done_unparsed(arguments):
+        if not _answer_quickly(arguments):
             code = _run(arguments, alone=alone)
         log.flush()
     except BrokenPipeError:

@@ -12,29 +12,25 @@ import os
 
 from . import log
 from ._compat import deprecated_alias, sibling_names
-from ._crashsafe.replace import check_distinct, replacing, size_of
-from ._crashsafe.snapshot import attempts_for, read_steadily
+from ._crashsafe.replace import check_distinct, replacing
+from ._crashsafe.snapshot import attempts_for, read_snapshot
+from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
 from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
-from ._format.chunks import decompress, own_settings, plain_size
+from ._format.chunks import decompress, plain_size
 from ._format.sections import read_metadata, skip_frames
-from ._storage.base import (
-    Cursor,
-    FileRange,
-    as_bytes_view,
-    bytes_left,
-    read_up_to,
-    write_all,
-    writes_at_end,
-)
+from ._storage.base import as_bytes_view, bytes_left, read_up_to, write_all
+from ._storage.cursor import Cursor
+from ._storage.local import FileRange, writes_at_end
+from ._storage.spool import size_of
 from .abstract_io import (
     CompressedSink,
     PlainSink,
     PlainSource,
+    log_digest,
     pack,
-    tell_digest,
     unpack,
 )
 from .args import (
@@ -208,7 +204,7 @@ class CompressedFPSink(CompressedSink):
     def put_digested(
         self, i: int, compressed: bytes, digest: bytes
     ) -> Callable[[], None] | None:
-        tell_digest(self.checksum_impl, digest)
+        log_digest(self.checksum_impl, digest)
         return self._put(compressed, digest)
 
     def _put(self, compressed: bytes, digest: bytes) -> Callable[[], None] | None:
@@ -375,7 +371,7 @@ class PlainFPSink(PlainSink):
 # The functions on files and bytes
 
 
-def tell_packed(in_size: int, out_file: Path) -> None:
+def log_packed(in_size: int, out_file: Path) -> None:
     """Show what packing `in_size` bytes has come to."""
     out_size = _size_to_tell(out_file)
     if out_size is not None:
@@ -383,7 +379,7 @@ def tell_packed(in_size: int, out_file: Path) -> None:
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
 
 
-def tell_unpacked(in_size: int, out_file: Path) -> None:
+def log_unpacked(in_size: int, out_file: Path) -> None:
     """Show what unpacking `in_size` bytes has come to."""
     out_size = _size_to_tell(out_file)
     if out_size is not None:
@@ -436,7 +432,7 @@ def pack_file_to_file(
             nthreads=nthreads,
         )
         in_size = in_fp.tell() if in_fp.seekable() else 0
-    tell_packed(in_size, out_file)
+    log_packed(in_size, out_file)
 
 
 def pack_fp_to_fp(
@@ -496,8 +492,8 @@ def unpack_file_from_file(
                 in_fp, out_fp, check, nthreads=nthreads, limits=limits
             )
 
-    metadata = read_steadily(in_file, read, attempts_for(out_file))
-    tell_unpacked(in_size, out_file)
+    metadata = read_snapshot(in_file, read, attempts_for(out_file))
+    log_unpacked(in_size, out_file)
     return metadata
 
 
@@ -579,7 +575,7 @@ def pack_bytes_to_file(
             nthreads,
             new=True,
         )
-    tell_packed(in_size, out_file)
+    log_packed(in_size, out_file)
 
 
 def pack_bytes_to_bytes(
@@ -657,7 +653,7 @@ def unpack_bytes_from_file(
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads)
 
-    return read_steadily(compressed_file, read)
+    return read_snapshot(compressed_file, read)
 
 
 def unpack_bytes_from_bytes(

@@ -11,6 +11,13 @@ import struct
 from collections import OrderedDict
 
 from ._compat import sibling_names
+from ._format.blosc_header import (
+    BLOSC_FLAG_BITSHUFFLE,
+    BLOSC_FLAG_MEMCPY,
+    BLOSC_FLAG_SHUFFLE,
+    BLOSC_FLAG_SPLIT,
+    BLOSC_HEADER,
+)
 from .abstract_objects import MutableMappingObject
 from .checksums import (
     CHECKSUMS,
@@ -52,18 +59,11 @@ HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
 HEADER_V2_V3 = struct.Struct("<4sBBBBiiqq")
 METADATA_HEADER = struct.Struct("<8sBBBBIII8s")
-BLOSC_HEADER = struct.Struct("<BBBBIII")
 
 HEADER_LENGTHS = {0: HEADER_V0.size, 1: HEADER_V1.size, 2: 32, 3: 32}
 
 OPTION_OFFSETS = 1
 OPTION_METADATA = 2
-
-BLOSC_FLAG_SHUFFLE = 1
-BLOSC_FLAG_MEMCPY = 2
-BLOSC_FLAG_BITSHUFFLE = 4
-BLOSC_FLAG_RESERVED = 8
-BLOSC_FLAG_SPLIT = 16
 
 
 def check_range(name: str, value: Any, min_: int, max_: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ._compat import sibling_names
-from ._format.chunks import decompress, own_settings
+from ._engine.blosc_settings import own_settings
+from ._format.chunks import decompress
 from .abstract_io import CompressedSink, CompressedSource, PlainSink, PlainSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

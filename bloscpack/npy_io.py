@@ -17,10 +17,13 @@ import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
-from ._crashsafe.replace import check_distinct, replacing, size_of, sized
-from ._crashsafe.snapshot import attempts_for, read_steadily
-from ._format.array_metadata import Description, encode_dtype
-from ._storage.base import opened, read_up_to, write_all
+from ._crashsafe.replace import check_distinct, replacing
+from ._crashsafe.snapshot import attempts_for, read_snapshot
+from ._format.array_metadata import Description
+from ._format.dtypes import encode_dtype
+from ._storage.base import read_up_to, write_all
+from ._storage.local import opened
+from ._storage.spool import size_of, sized
 from .append import append_from
 from .args import BloscArgs
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
@@ -31,8 +34,8 @@ from .file_io import (
     PlainFPSink,
     PlainFPSource,
     likely_nbytes,
-    tell_packed,
-    tell_unpacked,
+    log_packed,
+    log_unpacked,
     unpack_checked,
 )
 from .numpy_io import pack_items
@@ -259,7 +262,7 @@ def pack_npy_to_file(
             )
             if size is None and in_fp.read(1):
                 raise _more_behind(array)
-    tell_packed(array.nbytes, out_file)
+    log_packed(array.nbytes, out_file)
 
 
 # array file → .npy
@@ -329,8 +332,8 @@ def unpack_npy_from_file(
             sink = NpySink(out_fp, description, header, reserved=reserved)
             unpack_checked(source, sink, check, nthreads)
 
-    read_steadily(in_file, read, attempts_for(npy_file))
-    tell_unpacked(in_size, npy_file)
+    read_snapshot(in_file, read, attempts_for(npy_file))
+    log_unpacked(in_size, npy_file)
 
 
 # .npy → behind an array file

@@ -11,10 +11,12 @@ import numpy
 
 from ._compat import deprecated_alias, sibling_names
 from ._crashsafe.replace import replacing
-from ._crashsafe.snapshot import read_steadily
+from ._crashsafe.snapshot import read_snapshot
+from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
-from ._format.chunks import decode_header, decompress_into, own_settings
+from ._format.blosc_header import decode_header
+from ._format.chunks import decompress_into
 from .abstract_io import PlainSink, PlainSource, pack, unpack
 from .args import (
     BloscArgs,
@@ -305,7 +307,7 @@ def unpack_ndarray_from_file(
         check(source.bloscpack_header)
         return unpack_ndarray(source, nthreads=nthreads)
 
-    return read_steadily(filename, read)
+    return read_snapshot(filename, read)
 
 
 def unpack_ndarray_from_bytes(

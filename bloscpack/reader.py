@@ -10,10 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
+from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
-from ._format.chunks import check_digest, decode_header, decompress, own_settings
+from ._format.blosc_header import decode_header
+from ._format.chunks import check_digest, decompress
 from ._format.sections import SMALLEST_CHUNK, read_beginning, skip_frames
-from ._storage.base import Cursor, FileRange, read_up_to
+from ._storage.base import read_up_to
+from ._storage.cursor import Cursor
+from ._storage.local import FileRange
 from .abstract_io import effective_nthreads
 from .constants import BLOSC_HEADER_LENGTH
 from .exceptions import FormatError, UsageError

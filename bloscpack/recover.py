@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 
-from ._crashsafe.replace import check_distinct, replacing, sized
-from ._crashsafe.snapshot import attempts_for, read_steadily
+from ._crashsafe.replace import check_distinct, replacing
+from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._damage.examiner import Content
 from ._damage.inspection import Inspection
 from ._damage.rebuild import Loss, Recovery, plan_recovery
+from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
-from ._format.chunks import check_digest, compress, own_settings
+from ._format.chunks import check_digest, compress
+from ._storage.spool import sized
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
@@ -87,7 +89,7 @@ def _write(
                 if part.chain is not None:
                     yield part.chain.offsets[i], part.chain.stop_of(i)
                 else:
-                    yield plan.cut.expected(i) or 0
+                    yield plan.geometry.expected(i) or 0
 
     def work(task: tuple[int, int] | int) -> tuple[bytes, bytes]:
         if isinstance(task, tuple):
@@ -147,6 +149,6 @@ def recover(
             check(None)
             return found
 
-    recovery = read_steadily(damaged, read, attempts_for(out_file))
+    recovery = read_snapshot(damaged, read, attempts_for(out_file))
     recovery.report.filename = os.fsdecode(damaged)
     return recovery

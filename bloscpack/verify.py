@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from ._crashsafe.replace import sized
-from ._crashsafe.snapshot import read_steadily
+from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
 from ._damage.examiner import Content
 from ._damage.findings import Finding, Report
 from ._damage.inspection import Inspection
-from ._format.chunks import own_settings
+from ._engine.blosc_settings import own_settings
+from ._storage.spool import sized
 from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -54,6 +54,6 @@ def verify(path: Path, *, nthreads: int | None = None) -> Report:
     def read(fp: Any, check: Any) -> Report:
         return verify_fp(fp, nthreads=nthreads)
 
-    report = read_steadily(path, read)
+    report = read_snapshot(path, read)
     report.filename = os.fsdecode(path)
     return report

@@ -13,6 +13,7 @@ import random
 import numpy
 
 import bloscpack as bp
+from bloscpack._engine import blosc_settings
 from bloscpack._format import chunks
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError
@@ -36,7 +37,7 @@ def frames_of(data):
     frames = []
     for compressed, digest in source:
         stop = source.chunk_offset + len(compressed) + len(digest)
-        with chunks.own_settings:
+        with blosc_settings.own_settings:
             plain = chunks.decompress(compressed)
         frames.append((source.chunk_offset, stop, plain))
     return frames

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 import bloscpack
-from bloscpack._crashsafe.in_place import claimed
+from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
 from bloscpack.recover import recover
@@ -199,8 +199,8 @@ class TakenBack(Operation):
         extents = [(0, 32), (100, 200), (half, size)]
         with (
             contextlib.suppress(FailedOnPurpose),
-            claimed(folder / TARGET) as claim,
-            claim.change(extents, bytes(32), (200, half)) as change,
+            open_locked(folder / TARGET) as locked_file,
+            locked_file.change(extents, bytes(32), (200, half)) as change,
         ):
             change.overwrite(half, b"longer than it was" * 100)
             change.overwrite(100, b"x" * 100)

@@ -10,16 +10,16 @@ import pytest
 from support import BLP
 
 import bloscpack as bp
-from bloscpack._format import chunks
+from bloscpack._engine import blosc_settings
+from bloscpack._engine.blosc_settings import own_settings
+from bloscpack._format import blosc_header
+from bloscpack._format.blosc_header import decode_header, smallest_ctbytes
 from bloscpack._format.chunks import (
     check_digest,
     compress,
-    decode_header,
     decompress,
     decompress_into,
     in_block_order,
-    own_settings,
-    smallest_ctbytes,
 )
 from bloscpack.args import BloscArgs
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
@@ -136,7 +136,7 @@ def test_decode_header_refuses(message, changes):
 def test_bounds_are_those_of_the_format():
     text = (Path(__file__).parents[1] / "docs" / "format.rst").read_text("utf-8")
     rule = " ".join(text.partition("* **C2**")[2].partition("* **C3**")[0].split())
-    blosclz, *most = (chunks.MAX_RATIOS[codec] for codec in range(5))
+    blosclz, *most = (blosc_header.MAX_RATIOS[codec] for codec in range(5))
     assert blosclz == most[0]
     assert rule.endswith(
         ": %d for blosclz and lz4, %d for snappy, %d for zlib, %d for zstd."
@@ -381,7 +381,7 @@ def test_settings_in_a_child_of_fork(settings):
 
 def test_systems_without_fork(monkeypatch):
     monkeypatch.delattr(os, "register_at_fork", raising=False)
-    other = chunks._OwnSettings()
+    other = blosc_settings._OwnSettings()
     before = current_settings()
     with other:
         assert (True, 1) == current_settings()[:2]

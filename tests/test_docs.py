@@ -259,12 +259,8 @@ def fields_of(section):
 
 
 def test_header_fields_of_example_are_what_the_code_decodes():
-    from bloscpack.headers import (
-        BLOSC_HEADER,
-        HEADER_V2_V3,
-        METADATA_HEADER,
-        decode_blosc_header,
-    )
+    from bloscpack._format.blosc_header import BLOSC_HEADER
+    from bloscpack.headers import HEADER_V2_V3, METADATA_HEADER, decode_blosc_header
 
     data = example_dump()
     assert list(fields_of("header").values()) == list(HEADER_V2_V3.unpack_from(data))

@@ -111,9 +111,9 @@ class Trial:
         self.old = operation.see(self.folder)
         operation.run(self.folder, self.inputs)
         self.new = operation.see(self.folder)
-        self.put_back()
+        self.restore_bytes()
 
-    def put_back(self):
+    def restore_bytes(self):
         """Make everything as it was, with the same files."""
         for path in self.folder.iterdir():
             if not (self.before / path.name).exists():
@@ -123,7 +123,7 @@ class Trial:
 
     def run(self, disk):
         """Return what it raised, None if nothing."""
-        self.put_back()
+        self.restore_bytes()
         try:
             with replaced_disk(disk):
                 self.operation.run(self.folder, self.inputs)
@@ -225,7 +225,7 @@ def test_no_room(trial):
     size = (trial.folder / TARGET).stat().st_size
     # Less than what is there would not even let it be put back.
     for limit in range(old_size, size, max(1, size // 50)):
-        trial.put_back()
+        trial.restore_bytes()
         with largest_file(limit), pytest.raises(OSError, match="too large") as raised:
             trial.operation.run(trial.folder, trial.inputs)
         assert errno.EFBIG == raised.value.errno
@@ -253,7 +253,7 @@ def constant_alarms():
 @every_operation
 def test_interrupted_system_calls(trial):
     for _ in range(3):
-        trial.put_back()
+        trial.restore_bytes()
         with constant_alarms():
             trial.operation.run(trial.folder, trial.inputs)
         assert trial.new == trial.operation.see(trial.folder)

@@ -13,7 +13,8 @@ from watched import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log
-from bloscpack._format.chunks import compress, own_settings
+from bloscpack._engine.blosc_settings import own_settings
+from bloscpack._format.chunks import compress
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks

@@ -186,7 +186,7 @@ def test_what_it_notices_of_chunks(tmp_path, monkeypatch):
 
 def test_what_it_notices_of_dtypes(tmp_path, monkeypatch):
     assert "float64" == dtypes.run(b'"<f8"', tmp_path)
-    monkeypatch.setattr(dtypes.arrays, "encode_dtype", lambda dtype: "<f4")
+    monkeypatch.setattr(dtypes.dtypes, "encode_dtype", lambda dtype: "<f4")
     with pytest.raises(Broken, match="comes back as"):
         dtypes.run(b'"<f8"', tmp_path)
 

@@ -15,7 +15,7 @@ from support import BLP, ShortReads, golden_files, golden_input, manifest, sha25
 import bloscpack as bp
 from bloscpack import cli, log
 from bloscpack._format.sections import read_beginning
-from bloscpack._storage.base import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.append import _rewrite_metadata_fp, append_fp
 from bloscpack.exceptions import FormatError, NotReadable
 from bloscpack.file_io import CompressedFPSource, PlainFPSink

@@ -16,7 +16,9 @@ from watched import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import in_place as inplace
-from bloscpack._crashsafe.in_place import Borrowed, claimed
+from bloscpack._crashsafe import locking, ownership
+from bloscpack._crashsafe.in_place import Borrowed
+from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
 from bloscpack.append import append, append_fp, rewrite_metadata
 from bloscpack.cli import main
@@ -149,13 +151,13 @@ def path(tmp_path):
     return path
 
 
-def journaled(claim, start=4, stop=8):
+def journaled(locked_file, start=4, stop=8):
     """Return a change that may write over the head and from `start` to `stop`."""
-    return claim.change([(0, 2), (start, stop)], b"ab", (2, start))
+    return locked_file.change([(0, 2), (start, stop)], b"ab", (2, start))
 
 
 def change_journaled_and_fail(path, error):
-    with claimed(path) as claim, journaled(claim, 4, 10) as change:
+    with open_locked(path) as locked_file, journaled(locked_file, 4, 10) as change:
         change.overwrite(4, b"much longer than it was")
         raise error
 
@@ -165,9 +167,9 @@ def names_in(folder):
 
 
 def test_journal_is_there_during_the_change_only(path):
-    with claimed(path) as claim:
+    with open_locked(path) as locked_file:
         assert [TARGET] == names_in(path.parent)
-        with journaled(claim) as change:
+        with journaled(locked_file) as change:
             assert [TARGET, JOURNAL] == names_in(path.parent)
             assert OLD == path.read_bytes()
             change.overwrite(4, b"wxyz")
@@ -186,9 +188,9 @@ def test_journal_is_gone_after_a_failure(path, error):
 
 
 def test_several_changes_under_one_claim(path):
-    with claimed(path) as claim:
+    with open_locked(path) as locked_file:
         for new in (b"cc", b"dd"):
-            with claim.change([(0, 2)], new, (2, 10)) as change:
+            with locked_file.change([(0, 2)], new, (2, 10)) as change:
                 change.overwrite(0, new)
     assert b"dd23456789" == path.read_bytes()
 
@@ -196,7 +198,10 @@ def test_several_changes_under_one_claim(path):
 def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
     """A clock that stands still between two changes must not hide the second."""
     before = path.stat()
-    with claimed(path) as claim, claim.change([(0, 2)], b"ab", (2, 10)) as change:
+    with (
+        open_locked(path) as locked_file,
+        locked_file.change([(0, 2)], b"ab", (2, 10)) as change,
+    ):
         change.overwrite(0, b"ab")
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert before.st_mtime_ns < path.stat().st_mtime_ns
@@ -205,7 +210,7 @@ def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
 def test_who_may_read_the_file_may_read_the_journal(path, mode):
     path.chmod(mode)
-    with claimed(path) as claim, journaled(claim):
+    with open_locked(path) as locked_file, journaled(locked_file):
         assert mode == (path.parent / JOURNAL).stat().st_mode & 0o777
 
 
@@ -250,7 +255,7 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
         uid = mine.st_uid + (foreign != "group")
         gid = mine.st_gid if foreign == "user" else max([12345, *os.getgroups()]) + 1
         status = os.stat_result([mode, 0, 0, 1, uid, gid, 0, 0, 0, 0])
-        inplace.take_over("mine", status)
+        ownership.copy_ownership("mine", status)
         assert (mine.st_uid, mine.st_gid) == (os.stat("mine").st_uid, mine.st_gid)
     assert oct(expected) == oct(os.stat("mine").st_mode & 0o7777)
 
@@ -266,7 +271,7 @@ def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
             with open("mine", "xb"):
                 pass
             status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
-            inplace.take_over("mine", status)
+            ownership.copy_ownership("mine", status)
     finally:
         os.setgroups(groups)
     status = os.stat("mine")
@@ -318,8 +323,8 @@ def test_what_is_synced(tmp_path, operation, files, folders):
 
 def interrupt(path, then=None):
     """Leave a file half changed, as a process does that is killed."""
-    with claimed(path) as claim:
-        change = journaled(claim, 4, 10)
+    with open_locked(path) as locked_file:
+        change = journaled(locked_file, 4, 10)
         change.__enter__()
         change.overwrite(4, b"longer than it was")
         change.overwrite(0, b"a")
@@ -330,13 +335,13 @@ def test_the_next_claim_puts_it_back_and_says_so(path):
     interrupt(path)
     with (
         pytest.warns(RuntimeWarning, match="put back") as caught,
-        claimed(path) as claim,
+        open_locked(path) as locked_file,
     ):
-        assert (OLD, [TARGET]) == (claim.fp.read(), names_in(path.parent))
+        assert (OLD, [TARGET]) == (locked_file.fp.read(), names_in(path.parent))
     assert 1 == len(caught)
     assert "'%s'" % path in str(caught[0].message)
     assert OLD == path.read_bytes()
-    with claimed(path):  # and only once
+    with open_locked(path):  # and only once
         pass
 
 
@@ -354,14 +359,17 @@ def test_a_failure_to_put_back_keeps_the_journal(path, monkeypatch):
     def failing(*given):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(inplace, "put_back", failing)
+    monkeypatch.setattr(locking, "restore_bytes", failing)
     for _ in range(2):
-        with pytest.raises(OSError, match="Input/output"), claimed(path):
+        with pytest.raises(OSError, match="Input/output"), open_locked(path):
             pytest.fail("it is not as it was")
         assert [TARGET, JOURNAL] == names_in(path.parent)
     monkeypatch.undo()
-    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
-        assert OLD == claim.fp.read()
+    with (
+        pytest.warns(RuntimeWarning, match="put back"),
+        open_locked(path) as locked_file,
+    ):
+        assert OLD == locked_file.fp.read()
 
 
 def test_a_failure_to_sync_is_taken_back(path):
@@ -377,8 +385,8 @@ def test_a_failure_to_sync_is_taken_back(path):
     with (
         replaced_disk(Failing()),
         pytest.raises(OSError, match="Input/output"),
-        claimed(path) as claim,
-        journaled(claim) as change,
+        open_locked(path) as locked_file,
+        journaled(locked_file) as change,
     ):
         change.overwrite(4, b"wxyz")
     assert OLD == path.read_bytes()
@@ -386,7 +394,7 @@ def test_a_failure_to_sync_is_taken_back(path):
 
 
 def test_a_full_disk_names_the_file(path):
-    with pytest.raises(OSError, match="No space") as raised, claimed(path):
+    with pytest.raises(OSError, match="No space") as raised, open_locked(path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert str(path) == raised.value.filename
 
@@ -394,33 +402,33 @@ def test_a_full_disk_names_the_file(path):
 @pytest.mark.parametrize("mode", ["r+b", "rb"])
 def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
     """The journal appears after it was looked for, and before the lock was had."""
-    real_lock = inplace._lock
+    real_lock = locking._lock
 
     def late_lock(fp, name):
-        monkeypatch.setattr(inplace, "_lock", real_lock)
+        monkeypatch.setattr(locking, "_lock", real_lock)
         interrupt(path)
         real_lock(fp, name)
 
-    monkeypatch.setattr(inplace, "_lock", late_lock)
+    monkeypatch.setattr(locking, "_lock", late_lock)
     with (
         pytest.warns(RuntimeWarning, match="put back"),
-        claimed(path, mode=mode) as claim,
+        open_locked(path, mode=mode) as locked_file,
     ):
-        assert OLD == claim.fp.read()
+        assert OLD == locked_file.fp.read()
 
 
 def test_a_file_that_was_replaced_while_another_waited(path, monkeypatch):
-    real_lock = inplace._lock
+    real_lock = locking._lock
 
     def late_lock(fp, name):
-        monkeypatch.setattr(inplace, "_lock", real_lock)
+        monkeypatch.setattr(locking, "_lock", real_lock)
         with replacing(path) as new:
             new.write(b"another")
         real_lock(fp, name)
 
-    monkeypatch.setattr(inplace, "_lock", late_lock)
-    with claimed(path) as claim:
-        assert b"another" == claim.fp.read()
+    monkeypatch.setattr(locking, "_lock", late_lock)
+    with open_locked(path) as locked_file:
+        assert b"another" == locked_file.fp.read()
 
 
 # One writer at a time
@@ -430,7 +438,7 @@ def refused(path):
     """Assert that nobody can change the file, and that it is as it was."""
     before = path.read_bytes()
     started = [
-        lambda: claimed(path).__enter__(),
+        lambda: open_locked(path).__enter__(),
         lambda: replacing(path).__enter__(),
         lambda: append(path, __file__),
         lambda: rewrite_metadata(path, {}),
@@ -446,16 +454,16 @@ def refused(path):
 
 @needs_locks
 def test_second_writer_is_refused_at_once(path):
-    with claimed(path):
+    with open_locked(path):
         refused(path)
         assert [TARGET] == names_in(path.parent)
-    with claimed(path):
+    with open_locked(path):
         pass
 
 
 @needs_locks
 def test_second_writer_does_not_touch_the_journal_of_the_first(path):
-    with claimed(path) as claim, journaled(claim) as change:
+    with open_locked(path) as locked_file, journaled(locked_file) as change:
         change.overwrite(4, b"wxyz")
         refused(path)
         assert [TARGET, JOURNAL] == names_in(path.parent)
@@ -468,12 +476,12 @@ def test_second_thread_is_refused(path):
 
     def second():
         try:
-            with claimed(path):
+            with open_locked(path):
                 pytest.fail("there is another writer")
         except StorageError as error:
             errors.append(error)
 
-    with claimed(path):
+    with open_locked(path):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
@@ -484,18 +492,18 @@ def test_second_thread_is_refused(path):
 def test_the_other_name_of_a_link_is_locked_too(path):
     link = path.with_name("link")
     link.symlink_to(path)
-    with claimed(link), pytest.raises(StorageError, match="another writer"):
-        claimed(path).__enter__()
+    with open_locked(link), pytest.raises(StorageError, match="another writer"):
+        open_locked(path).__enter__()
     hard = path.with_name("hard")
     os.link(path, hard)
-    with claimed(hard), pytest.raises(StorageError, match="another writer"):
-        claimed(path).__enter__()
+    with open_locked(hard), pytest.raises(StorageError, match="another writer"):
+        open_locked(path).__enter__()
 
 
 HOLDER = """
 import sys
-from bloscpack._crashsafe.in_place import claimed
-with claimed(sys.argv[1]) as claim, claim.change([(0, 2)], b'ab', (2, 10)) as change:
+from bloscpack._crashsafe.locking import open_locked
+with open_locked(sys.argv[1]) as locked_file, locked_file.change([(0, 2)], b'ab', (2, 10)) as change:
     change.overwrite(0, b'a')
     print('ready', flush=True)
     sys.stdin.read()
@@ -514,16 +522,19 @@ def test_lock_of_another_process(path):
         refused(path)
         holder.kill()
     # The lock is gone with the process; what it has left is put back.
-    with pytest.warns(RuntimeWarning, match="put back"), claimed(path) as claim:
-        assert OLD == claim.fp.read()
+    with (
+        pytest.warns(RuntimeWarning, match="put back"),
+        open_locked(path) as locked_file,
+    ):
+        assert OLD == locked_file.fp.read()
     assert [TARGET] == names_in(path.parent)
 
 
 def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
-    monkeypatch.setattr(inplace, "_lock", lambda fp, path: None)
-    second = claimed(path)
+    monkeypatch.setattr(locking, "_lock", lambda fp, path: None)
+    second = open_locked(path)
     journaled_second = journaled(second.__enter__())
-    with claimed(path) as first, journaled(first) as change:
+    with open_locked(path) as first, journaled(first) as change:
         change.overwrite(4, b"wxyz")
         with pytest.raises(FileExistsError) as raised:
             journaled_second.__enter__()
@@ -532,9 +543,9 @@ def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
     assert b"0123wxyz89" == path.read_bytes()
 
 
-def copied(claim):
+def copied(locked_file):
     """Return a change of which nothing stays."""
-    return claim.change([(0, 10)], b"", (10, 10))
+    return locked_file.change([(0, 10)], b"", (10, 10))
 
 
 def interrupted_at(line, work):
@@ -569,7 +580,7 @@ def test_interruption_at_every_line(path, kind):
     changes = {"journaled": journaled, "copied": copied}
 
     def change_it():
-        with claimed(path) as claim, changes[kind](claim) as change:
+        with open_locked(path) as locked_file, changes[kind](locked_file) as change:
             change.overwrite(4, b"wxyz")
             change.overwrite(0, b"ab")
 
@@ -607,14 +618,14 @@ def test_interruption_at_every_line_of_a_change_in_memory(nbytes):
 @needs_locks
 def test_a_forked_process_does_not_keep_the_claim(path):
     read_end, write_end = os.pipe()
-    with claimed(path):
+    with open_locked(path):
         child = os.fork()
         if not child:
             os.close(write_end)
             os.read(read_end, 1)
             os._exit(0)
     try:
-        with claimed(path):
+        with open_locked(path):
             pass
     finally:
         os.close(write_end)
@@ -625,7 +636,7 @@ def test_a_forked_process_does_not_keep_the_claim(path):
 @needs_locks
 def test_command_is_refused_too(path, capsys):
     arguments = ["-f", "compress", __file__, str(path)]
-    with claimed(path), pytest.raises(SystemExit) as raised:
+    with open_locked(path), pytest.raises(SystemExit) as raised:
         main(arguments)
     assert 1 == raised.value.code
     expected = "'%s': another writer is changing this file" % path
@@ -638,5 +649,5 @@ def test_command_is_refused_too(path, capsys):
 def test_names_of_files_that_are_not_there(tmp_path):
     for name in ("missing", "missing/file", "x" * 300):
         with pytest.raises(OSError, match=name[:7]) as raised:
-            claimed(tmp_path / name).__enter__()
+            open_locked(tmp_path / name).__enter__()
         assert str(tmp_path / name) == os.fspath(raised.value.filename)

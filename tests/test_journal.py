@@ -26,7 +26,7 @@ from watched import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import journal
-from bloscpack._crashsafe.in_place import claimed
+from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.exceptions import FormatError, StorageError
 
@@ -626,7 +626,9 @@ def test_unfinished_journal_is_ignored_and_then_removed(tmp_path):
         (checker.folder / JOURNAL).write_bytes(content)
         assert new == checker.operation.see(checker.folder)
         assert (checker.folder / JOURNAL).exists()
-        with claimed(checker.folder / TARGET):  # nothing is said: nothing was changed
+        with open_locked(
+            checker.folder / TARGET
+        ):  # nothing is said: nothing was changed
             assert not (checker.folder / JOURNAL).exists()
 
 
@@ -649,8 +651,10 @@ def rewrite_on_the_way(name):
     expected = bloscpack.unpack_bytes_from_file(name)
     size = os.path.getsize(name)
     with (
-        claimed(name) as claim,
-        claim.change([(0, 32), (size - 9, size)], bytes(32), (32, size - 9)) as change,
+        open_locked(name) as locked_file,
+        locked_file.change(
+            [(0, 32), (size - 9, size)], bytes(32), (32, size - 9)
+        ) as change,
     ):
         change.overwrite(0, bytes(32))
         change.overwrite(size - 9, bytes(9))

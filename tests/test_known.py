@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bloscpack._damage.evidence import Known
+from bloscpack._damage.evidence import Evidence
 from bloscpack._damage.scan import Chain
 
 
@@ -26,8 +26,8 @@ def chain(extents, last_size=50, start=7):
 
 
 def alike(told, extents, last_size=50, last=20, least=0, stop=10**6):
-    known = Known(table_of(told), 100, None, 100, 10**6, 50, last)
-    return [*known.alike(chain(extents, last_size), least, stop)]
+    evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, last)
+    return [*evidence.alike(chain(extents, last_size), least, stop)]
 
 
 EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
@@ -61,7 +61,7 @@ def test_places_that_are_alike(expected, extents, options):
 
 def places(told, extents):
     """Return where one list is in the other, without its last item."""
-    n = min(len(extents), Known.compared)
+    n = min(len(extents), Evidence.compared)
     ends = len(told) - len(extents)
     return [i for i in range(ends) if told[i : i + n] == extents[:n]]
 
@@ -70,19 +70,19 @@ def places(told, extents):
 def test_long_tables(kinds):
     pick = random.Random(kinds)
     told = [pick.randrange(100, 100 + kinds) for _ in range(500)]
-    known = Known(table_of(told), 100, None, 100, 10**6, 50, 20)
+    evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, 20)
     for length in range(1, 20):
         at = pick.randrange(470)
         found = told[at : at + length]
         for extents in (found, [*found[:-1], 99]):
-            assert places(told, extents) == [*known.alike(chain(extents), 0, 500)]
-    assert places(told, [100]) == [*known.of_extent(100)]
+            assert places(told, extents) == [*evidence.alike(chain(extents), 0, 500)]
+    assert places(told, [100]) == [*evidence.of_extent(100)]
 
 
 def test_no_table():
-    known = Known((), 100, None, 100, 1000)
-    assert not known.matches(chain([30]), 10)
-    assert [] == [*known.of_extent(30)]
+    evidence = Evidence((), 100, None, 100, 1000)
+    assert not evidence.matches(chain([30]), 10)
+    assert [] == [*evidence.of_extent(30)]
 
 
 class Watched(list):
@@ -105,10 +105,10 @@ def test_many_chains_and_equal_extents(found):
     looked_at = []
     for count in (1000, 2000):
         table = Watched(table_of([30] * count))
-        known = Known(table, 100, None, 100, 10**6, 50, 20)
+        evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
         for i in range(count):
-            expected = len(found) > Known.compared
+            expected = len(found) > Evidence.compared
             other = [*found[:-1], 40 + i]
-            assert expected == known.matches(chain(other, start=i), count)
+            assert expected == evidence.matches(chain(other, start=i), count)
         looked_at.append(table.looked_at)
     assert looked_at[1] < 2.2 * looked_at[0]

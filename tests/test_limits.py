@@ -109,7 +109,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import numpy, blosc, bloscpack as bp
-from bloscpack import abstract_io, append, commands, file_io, memory_io
+from bloscpack import abstract_io, append, file_io, memory_io
 with open("/proc/self/statm") as fp:
     used = int(fp.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20,) * 2)

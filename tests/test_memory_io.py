@@ -2,7 +2,8 @@
 
 import pytest
 
-from bloscpack._format.chunks import compress, own_settings
+from bloscpack._engine.blosc_settings import own_settings
+from bloscpack._format.chunks import compress
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.exceptions import ChecksumMismatch, StorageError

@@ -13,7 +13,8 @@ import pytest
 
 import bloscpack
 from bloscpack import numpy_io
-from bloscpack._format.array_metadata import Description, decode_dtype, encode_dtype
+from bloscpack._format.array_metadata import Description
+from bloscpack._format.dtypes import decode_dtype, encode_dtype
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.exceptions import (
     ChunkSizeTypeSizeMismatch,

@@ -12,7 +12,7 @@ import pytest
 
 from bloscpack import StorageError, pack_bytes_to_file
 from bloscpack._cli.outputs import check_free, remove_input, state_of, sync_for
-from bloscpack._crashsafe.in_place import claimed
+from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
 from bloscpack._storage.disk import disk
 
@@ -40,7 +40,7 @@ def test_an_input_is_removed_if_that_is_wanted(path):
 def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
     def remove(name, *, remove=disk.remove):
         with pytest.raises(StorageError, match="another writer"):
-            claimed(name).__enter__()
+            open_locked(name).__enter__()
         remove(name)
 
     monkeypatch.setattr(disk, "remove", remove)
@@ -50,7 +50,7 @@ def test_nobody_can_change_an_input_while_it_is_removed(path, monkeypatch):
 
 def test_an_input_that_another_writer_has_is_not_removed(path):
     before = state_of(path)
-    with claimed(path), pytest.raises(StorageError, match="another writer"):
+    with open_locked(path), pytest.raises(StorageError, match="another writer"):
         remove_input(path, before, REMOVE)
     assert before == state_of(path)
 
@@ -65,12 +65,12 @@ def replace(path):
         fp.write(b"some bytes")
 
 
-def lay_journal(path):
+def apply_journal(path):
     with open(path + ".journal", "wb") as fp:
         fp.write(b"not what a journal is")
 
 
-@pytest.mark.parametrize("change", [append, replace, lay_journal])
+@pytest.mark.parametrize("change", [append, replace, apply_journal])
 def test_an_input_that_was_changed_is_not_removed(path, change):
     before = state_of(path)
     change(path)

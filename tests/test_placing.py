@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack._damage.evidence import Known
+from bloscpack._damage.evidence import Evidence
 from bloscpack._damage.numbering import place
 from bloscpack._damage.scan import Chain
 
@@ -26,9 +26,11 @@ def chain(first, stop, moved=0, link=None):
 
 
 def placed(chains, table=(), nchunks=None, size=SIZE, first=100, full=None):
-    twice = bool(table) and nchunks == len(table)
-    known = Known(table, first, nchunks, 100, size, full, 20 if full else None, twice)
-    places = place(chains, known)
+    count_confirmed = bool(table) and nchunks == len(table)
+    evidence = Evidence(
+        table, first, nchunks, 100, size, full, 20 if full else None, count_confirmed
+    )
+    places = place(chains, evidence)
     return places.numbers, places.nchunks, places.certain
 
 

@@ -14,15 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import bloscpack as bp
+from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._engine.threads import for_each
 from bloscpack._format import metadata as metadata_section
-from bloscpack._format.chunks import (
-    compress,
-    decode_header,
-    decompress,
-    decompress_into,
-    own_settings,
-)
+from bloscpack._format.blosc_header import decode_header
+from bloscpack._format.chunks import compress, decompress, decompress_into
 from bloscpack._format.offsets import decode as decode_offsets
 from bloscpack._format.offsets import encode as encode_offsets
 from bloscpack.abstract_io import pack, unpack

@@ -7,15 +7,9 @@ import os
 
 import pytest
 
-from bloscpack._storage.base import (
-    PIECE,
-    Cursor,
-    FileRange,
-    MemoryCursor,
-    as_bytes_view,
-    bytes_left,
-    opened,
-)
+from bloscpack._storage.base import PIECE, as_bytes_view, bytes_left
+from bloscpack._storage.cursor import Cursor, MemoryCursor
+from bloscpack._storage.local import FileRange, opened
 from bloscpack.exceptions import FormatError, StorageError
 
 DATA = bytes(range(100))

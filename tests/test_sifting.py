@@ -11,9 +11,9 @@ import blosc
 import pytest
 
 from bloscpack._damage import scan as salvage
-from bloscpack._damage.evidence import Known
+from bloscpack._damage.evidence import Evidence
 from bloscpack._damage.nested import sift
-from bloscpack._damage.scan import Broken, Chain
+from bloscpack._damage.scan import Chain, DamagedChunk
 from bloscpack.headers import BloscpackHeader
 from bloscpack.verify import verify_fp
 
@@ -30,17 +30,17 @@ def chain(start, *sizes, extent=100):
 
 def sifted(chains, damaged, fills=True, table=(), digest_size=4, size=1000):
     """Return where the chains start that stay; `damaged` are (start, stop, nbytes)."""
-    known = Known(table, 100, None, 100, size, 50, 20)
+    evidence = Evidence(table, 100, None, 100, size, 50, 20)
 
     def trail(start, stop):
         found = []
         for first, end, nbytes in damaged:
             if first == start < stop:
-                found.append(Broken(first, end, None, nbytes))
+                found.append(DamagedChunk(first, end, None, nbytes))
                 start = end
         return found
 
-    kept = sift(chains, known, digest_size, trail, lambda broken: fills)
+    kept = sift(chains, evidence, digest_size, trail, lambda damaged: fills)
     return [(made.start, made.link) for made in kept]
 
 
@@ -157,13 +157,13 @@ def test_many_parts_of_damaged_chunks():
     def trail(start, stop):
         found = []
         while start < stop:
-            found.append(Broken(start, start + 100, None, 50))
+            found.append(DamagedChunk(start, start + 100, None, 50))
             start += 100
         walked.extend(found)
         return found
 
-    def fills(broken):
-        asked.append(broken)
+    def fills(damaged):
+        asked.append(damaged)
         return True
 
     parts = [
@@ -171,8 +171,8 @@ def test_many_parts_of_damaged_chunks():
     ]
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
-    known = Known(table, 100, None, 100, 10**6, 50, 20)
-    kept = sift([chain(100, 50), *parts, last], known, 4, trail, fills)
+    evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
+    kept = sift([chain(100, 50), *parts, last], evidence, 4, trail, fills)
     assert [(100, 0), (last.start, count)] == [(made.start, made.link) for made in kept]
     assert count == len(walked)
     assert 2 * count >= len(asked)

@@ -32,7 +32,12 @@ from watched import WatchedDisk, replaced_disk
 import bloscpack
 from bloscpack._crashsafe import journal
 from bloscpack._crashsafe import snapshot as steady
-from bloscpack._crashsafe.snapshot import BEGINNINGS, Patched, Snapshot, read_steadily
+from bloscpack._crashsafe.snapshot import (
+    BEGINNINGS,
+    RolledBackView,
+    Snapshot,
+    read_snapshot,
+)
 from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
@@ -81,7 +86,7 @@ class Reading:
 
         journal.load, steady.Snapshot = load, snapshot
         try:
-            return read_steadily(self.path, self.read)
+            return read_snapshot(self.path, self.read)
         finally:
             journal.load, steady.Snapshot = real_load, Snapshot
 
@@ -216,7 +221,7 @@ def test_a_long_append_keeps_nobody_waiting(tmp_path):
     stages.lay_down(during[5])
     steps = iter(during[6:])
     restless = Restless(lambda: stages.go_on(next(steps)))
-    found = read_steadily(stages.folder / TARGET, restless.read)
+    found = read_snapshot(stages.folder / TARGET, restless.read)
     assert stages.found[0] == found
     assert 1 == restless.attempts
 
@@ -247,7 +252,7 @@ def test_a_file_that_never_rests(path, late, attempts, expected):
     Append(checksum="None").prepare(path.parent)
     restless = Restless(touching(path), late)
     with pytest.raises(StorageError, match="changed each time") as raised:
-        read_steadily(path, restless.read, attempts)
+        read_snapshot(path, restless.read, attempts)
     assert expected == restless.attempts
     assert str(path) == raised.value.filename
 
@@ -262,17 +267,17 @@ def test_reading_without_a_check(path):
             touch()
         return contents[-1]
 
-    assert path.read_bytes() == read_steadily(path, read)
+    assert path.read_bytes() == read_snapshot(path, read)
     assert 3 == len(contents)
     contents[:] = []
     with pytest.raises(StorageError, match="changed each time"):
-        read_steadily(path, read, 2)
+        read_snapshot(path, read, 2)
     assert 2 == len(contents)
 
 
 def test_digests_prove_what_was_read_while_the_file_changed(path):
     restless = Restless(touching(path), late=True)
-    assert (b"plain" * 1000, {"n": [0] * 9}) == read_steadily(path, restless.read)
+    assert (b"plain" * 1000, {"n": [0] * 9}) == read_snapshot(path, restless.read)
     assert 1 == restless.attempts
 
 
@@ -282,7 +287,7 @@ def test_damage_is_told_at_once(path):
     path.write_bytes(content)
     restless = Restless(lambda: None)
     with pytest.raises(FormatError) as raised:
-        read_steadily(path, restless.read)
+        read_snapshot(path, restless.read)
     assert 1 == restless.attempts
     assert str(path) == raised.value.filename
 
@@ -292,9 +297,9 @@ def test_file_that_is_removed_meanwhile(path, checksum):
     Append(checksum=checksum).prepare(path.parent)
     expected = bloscpack.unpack_bytes_from_file(path)
     restless = Restless(path.unlink)
-    assert expected == read_steadily(path, restless.read)
+    assert expected == read_snapshot(path, restless.read)
     with pytest.raises(FileNotFoundError):
-        read_steadily(path, restless.read)
+        read_snapshot(path, restless.read)
 
 
 def test_pipe(tmp_path, path):
@@ -392,7 +397,7 @@ def patched(tmp_path):
     with path.open("rb") as fp:
         kept = journal.load(str(tmp_path / "journal"))
         kept.check_belongs_to(fp)
-        yield Patched(fp, kept)
+        yield RolledBackView(fp, kept)
 
 
 def test_patched_reads_what_was(patched):

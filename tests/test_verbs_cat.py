@@ -12,7 +12,7 @@ from verb_support import assert_help_fits, run_verb
 import bloscpack
 from bloscpack import BloscpackArgs, FormatError, UsageError, log
 from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
-from bloscpack._storage.base import FileRange
+from bloscpack._storage.local import FileRange
 
 PLAIN = bytes(np.random.default_rng(1).integers(0, 99, 20_000, dtype="u1"))
 CHUNK_SIZE = 1000

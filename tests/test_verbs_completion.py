@@ -16,7 +16,7 @@ from bloscpack._cli.verbs import completion as verb
 def blpk(*arguments):
     """Run the verb with its arguments."""
     parser = argparse.ArgumentParser(prog="blpk completion")
-    verb.learn(parser)
+    verb.add_arguments(parser)
     return verb.run(parser.parse_args(arguments))
 
 

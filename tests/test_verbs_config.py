@@ -27,7 +27,7 @@ def nothing_set(tmp_path, monkeypatch):
 def blpk(*arguments):
     """Run the verb with its arguments."""
     parser = argparse.ArgumentParser(prog="blpk config")
-    verb.learn(parser)
+    verb.add_arguments(parser)
     return verb.run(parser.parse_args(arguments))
 
 
@@ -85,7 +85,7 @@ def test_help_names_every_setting():
     parser = argparse.ArgumentParser(
         prog="blpk config", formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    verb.learn(parser)
+    verb.add_arguments(parser)
     text = parser.format_help()
     assert 25 > text.count("\n")
     for name in settings.CHECKS:

@@ -14,7 +14,7 @@ import bloscpack
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
 from bloscpack._cli.options import process_metadata_args
 from bloscpack._cli.verbs import metadata as verb
-from bloscpack._crashsafe.in_place import claimed
+from bloscpack._crashsafe.locking import open_locked
 from bloscpack.args import MetadataArgs
 from bloscpack.exceptions import (
     DoesNotFit,
@@ -31,7 +31,7 @@ PLAIN = bytes(range(256)) * 100
 def blpk(*arguments, sync=None):
     """Run the verb with its arguments."""
     parser = argparse.ArgumentParser(prog="blpk metadata")
-    verb.learn(parser)
+    verb.add_arguments(parser)
     args = parser.parse_args(list(map(str, arguments)))
     args.sync = sync
     return verb.run(args)
@@ -290,6 +290,6 @@ def test_damaged_metadata(packed):
 def test_one_writer_at_a_time(packed):
     pytest.importorskip("fcntl")
     path = packed({"a": 1})
-    with claimed(path), pytest.raises(StorageError, match="another writer"):
+    with open_locked(path), pytest.raises(StorageError, match="another writer"):
         blpk("--update", "a=2", path)
     assert {"a": 1} == content(path)

@@ -14,6 +14,7 @@ from support import BLP, ShortReads, golden_files
 import bloscpack as bp
 from bloscpack import headers
 from bloscpack._damage.findings import FINDINGS_KEPT, Findings
+from bloscpack._format import blosc_header
 from bloscpack.exceptions import NotReadable, UsageError
 from bloscpack.verify import verify, verify_fp
 
@@ -454,7 +455,7 @@ def test_no_more_findings_are_kept_than_anyone_will_read():
 
 
 def test_nothing_but_beginnings_of_chunks():
-    head = headers.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
+    head = blosc_header.BLOSC_HEADER.pack(2, 1, 2, 8, 2**18, 2**18, 2**18 + 16)
     data = packed(offsets=False)[:32] + head * 50_000
     report = report_on(data, nthreads=1)
     # Each is a copy of what follows, as long as nobody asks for digests.

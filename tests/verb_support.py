@@ -14,7 +14,7 @@ def parser_of(name):
     parser = argparse.ArgumentParser(
         prog="blpk " + name, formatter_class=BloscPackCustomFormatter
     )
-    verb.learn(parser)
+    verb.add_arguments(parser)
     return parser, verb.run
 
 

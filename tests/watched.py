@@ -11,8 +11,8 @@ import io
 import os
 import sys
 
-from bloscpack._storage.base import FileRange
 from bloscpack._storage.disk import Disk
+from bloscpack._storage.local import FileRange
 
 
 class WatchedFile(io.FileIO):

@@ -11,18 +11,18 @@ import os
 from functools import partial
 from itertools import pairwise
 
-from .._crashsafe.snapshot import read_steadily
-from .._format.chunks import decode_header
-from .._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
-from .._storage.base import Cursor
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING
-from ..exceptions import FormatError
-from ..headers import (
+from .._crashsafe.snapshot import read_snapshot
+from .._format.blosc_header import (
     BLOSC_FLAG_BITSHUFFLE,
     BLOSC_FLAG_MEMCPY,
     BLOSC_FLAG_SHUFFLE,
     BLOSC_HEADER,
+    decode_header,
 )
+from .._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
+from .._storage.cursor import Cursor
+from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING
+from ..exceptions import FormatError
 from ..serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._format.chunks import ChunkHeader
+    from .._format.blosc_header import ChunkHeader
     from .._format.sections import Beginning
     from .._storage.base import Path
     from ..headers import BloscpackHeader, MetadataHeader
@@ -51,7 +51,7 @@ def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
     tells, only if it is to be `strict`: old releases have written such files.
     """
     read = partial(_describe, strict=strict)
-    return {"file": os.fsdecode(path), **read_steadily(path, read)}
+    return {"file": os.fsdecode(path), **read_snapshot(path, read)}
 
 
 def _describe(

@@ -14,9 +14,10 @@ from time import perf_counter
 
 from .. import log
 from .._crashsafe import journal
-from .._crashsafe.in_place import claimed
-from .._crashsafe.replace import check_distinct, is_stream, open_stream, replacing
+from .._crashsafe.locking import open_locked
+from .._crashsafe.replace import check_distinct, replacing
 from .._storage.disk import disk
+from .._storage.stream import is_stream, open_stream
 from ..exceptions import StorageError, UsageError
 from ..pretty import pretty_size
 from .exit_codes import EXIT_USAGE, Refusal
@@ -76,7 +77,7 @@ def is_streamed(out_file: str) -> bool:
     return out_file == STREAM or is_stream(out_file)
 
 
-def tell_of_journal(in_file: str) -> None:
+def log_journal(in_file: str) -> None:
     """Say that an input taken as it is lies half changed, if it does."""
     if has_journal(in_file):
         log.notice(
@@ -161,7 +162,7 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
         return
     if not has_journal(in_file):
         # What another writer added after the comparison would be lost.
-        with claimed(in_file, mode="rb"):
+        with open_locked(in_file, mode="rb"):
             if state_of(in_file) == before:
                 disk.remove(in_file)
                 return
@@ -176,7 +177,7 @@ class Clock:
     def __init__(self) -> None:
         self._begin = perf_counter()
 
-    def tell(self, nbytes: int) -> None:
+    def log(self, nbytes: int) -> None:
         """Show the time, and the speed in plain bytes."""
         seconds = perf_counter() - self._begin
         speed = pretty_size(round(nbytes / max(seconds, 1e-9)))

@@ -51,23 +51,23 @@ def _wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-class _Usual(int):
+class _DefaultNumber(int):
     """A number that nobody has asked for."""
 
 
 class Verb(argparse.ArgumentParser):
-    """The parser of a verb, made when it is first looked at: by `learn`."""
+    """The parser of a verb, made when it is first looked at: by `add_arguments`."""
 
-    def __init__(self, learn: Callable[[Any], None], **kwargs: Any) -> None:
-        self._unmade = learn, kwargs
+    def __init__(self, add_arguments: Callable[[Any], None], **kwargs: Any) -> None:
+        self._unmade = add_arguments, kwargs
 
     def __getattr__(self, name: str) -> Any:
         # Called only for what is not there, as everything is before it is made.
         if "_unmade" not in self.__dict__:
             raise AttributeError(name)
-        learn, kwargs = self.__dict__.pop("_unmade")
+        add_arguments, kwargs = self.__dict__.pop("_unmade")
         super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
-        learn(self)
+        add_arguments(self)
         return getattr(self, name)
 
 
@@ -99,7 +99,7 @@ VERBS: dict[str, tuple[str | None, str]] = {
     "completion": (None, "print a completion script for a shell"),
 }
 # Those without defaults that a user may set.
-UNSETTLED_VERBS = ("info", "list", "metadata", "config", "completion")
+VERBS_WITHOUT_SETTINGS = ("info", "list", "metadata", "config", "completion")
 # What the like is called elsewhere.
 OTHER_NAMES = {
     "check": "verify",
@@ -117,23 +117,23 @@ FILE_VERBS = ("compress", "decompress")
 VERBS_OF_LETTERS = {letter: verb for verb, (letter, _) in VERBS.items() if letter}
 
 
-def _learner(verb: str, settled: bool) -> Callable[[Any], None]:
+def _arguments_adder(verb: str, with_user_defaults: bool) -> Callable[[Any], None]:
     """Return what teaches a verb its options, perhaps with the user's defaults."""
 
-    def learn(parser: Any) -> None:
+    def add_arguments(parser: Any) -> None:
         from importlib import import_module
 
-        import_module(".verbs." + verb, __package__).learn(parser)
-        if not settled or verb in UNSETTLED_VERBS:
+        import_module(".verbs." + verb, __package__).add_arguments(parser)
+        if not with_user_defaults or verb in VERBS_WITHOUT_SETTINGS:
             return
         from .settings import as_arguments
 
         found = as_arguments(verb)
         if "nthreads" in found:
-            found["usual_nthreads"] = found.pop("nthreads")
+            found["default_nthreads"] = found.pop("nthreads")
         parser.set_defaults(**found)
 
-    return learn
+    return add_arguments
 
 
 class _Parser(argparse.ArgumentParser):
@@ -155,7 +155,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the arguments, understood. Leaves the program where they are wrong."""
-    parser = create_parser(settled=True)
+    parser = create_parser(with_user_defaults=True)
     arguments, names = _without_names(arguments)
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
@@ -163,7 +163,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             _refuse(parser, rest)
         parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
-    _settle(args)
+    _apply_user_defaults(args)
     # argparse takes names behind an option for unknown arguments.
     if rest and (not hasattr(args, "more") or any(_is_option(arg) for arg in rest)):
         _refuse(parser, rest)
@@ -194,12 +194,12 @@ def _without_names(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:end], arguments[end + 1 :]
 
 
-def _settle(args: argparse.Namespace) -> None:
+def _apply_user_defaults(args: argparse.Namespace) -> None:
     """Give arguments that nobody has given the values that the user has set."""
     given = vars(args)
     # A default of the verb would win over what stands in front of it.
-    wanted = given.pop("usual_nthreads", None)
-    if isinstance(args.nthreads, _Usual):
+    wanted = given.pop("default_nthreads", None)
+    if isinstance(args.nthreads, _DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
     for name, value in given.items():
         if hasattr(value, "as_argument"):
@@ -219,8 +219,8 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and argument != "-"
 
 
-def create_parser(*, settled: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the command line; `settled`: with the user's defaults."""
+def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the command line; `with_user_defaults`: with the user's defaults."""
     parser = _Parser(
         prog="blpk",
         formatter_class=BloscPackCustomFormatter,
@@ -242,10 +242,12 @@ def create_parser(*, settled: bool = False) -> argparse.ArgumentParser:
         title="subcommands", metavar="", dest="subcommand", parser_class=Verb
     )
     for name, (letter, help_) in VERBS.items():
-        learn = _learner(name, settled)
-        subparsers.add_parser(name, help=help_, learn=learn)
+        add_arguments = _arguments_adder(name, with_user_defaults)
+        subparsers.add_parser(name, help=help_, add_arguments=add_arguments)
         if letter:
-            subparsers.add_parser(letter, help="alias for '%s'" % name, learn=learn)
+            subparsers.add_parser(
+                letter, help="alias for '%s'" % name, add_arguments=add_arguments
+            )
     return parser
 
 
@@ -274,7 +276,7 @@ def _add_global_options(group: Any) -> None:
         "--nthreads",
         metavar="[1, %d]" % MAX_THREADS,
         type=int,
-        default=_Usual(min(available_cpus(), MAX_THREADS)),
+        default=_DefaultNumber(min(available_cpus(), MAX_THREADS)),
         help="set number of threads, (default: %(default)s (ncores))",
     )
     syncing = group.add_mutually_exclusive_group()

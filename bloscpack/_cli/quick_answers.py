@@ -106,11 +106,11 @@ def _blosc_versions() -> tuple[str, str]:
 
 def info(file_: str) -> None:
     """Show what the sections in front of the chunks and the first chunk say."""
-    from .._crashsafe.snapshot import read_steadily
+    from .._crashsafe.snapshot import read_snapshot
 
     log.need_output()
     check_exists("file", file_)
-    beginning, head = read_steadily(file_, _read_info)
+    beginning, head = read_snapshot(file_, _read_info)
     _log_beginning(beginning)
     if head:
         _log_chunk_header(head)
@@ -119,7 +119,7 @@ def info(file_: str) -> None:
 def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
     """Return what lies in front of the chunks, and the header of the first chunk."""
     from .._format.sections import read_beginning
-    from .._storage.base import Cursor
+    from .._storage.cursor import Cursor
 
     cursor = Cursor(fp)
     beginning = read_beginning(cursor)
@@ -130,7 +130,7 @@ def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
 
 def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
     """Return the header of the first chunk, checked; nothing if there is no chunk."""
-    from .._format.chunks import decode_header
+    from .._format.blosc_header import decode_header
 
     head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
     if header.nchunks == 0 or (header.nchunks == -1 and not head):

@@ -191,7 +191,7 @@ def _parse(fp: Any, name: str) -> dict[str, Any]:
 # What is in force
 
 
-class Made:
+class UserSetting:
     """A setting that somebody has made, and where; `place` is for errors."""
 
     def __init__(self, name: str, value: Any, source: str, place: str) -> None:
@@ -216,16 +216,16 @@ class Made:
         return _in_bytes(value) if self.name == "chunk_size" else value
 
 
-def _made(names: Iterable[str]) -> Iterator[Made]:
+def _user_settings(names: Iterable[str]) -> Iterator[UserSetting]:
     name_of_file = path()
     content = _read_file(name_of_file)
     for name in names:
         variable = variable_for(name)
         if os.environ.get(variable):
-            yield Made(name, os.environ[variable], variable, variable)
+            yield UserSetting(name, os.environ[variable], variable, variable)
         elif name in content:
             place = "'%s': %s" % (name_of_file, name)
-            yield Made(name, content[name], name_of_file, place)
+            yield UserSetting(name, content[name], name_of_file, place)
 
 
 def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
@@ -234,7 +234,7 @@ def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
     The source is the variable or the name of the file. Raises `Refusal` for a value
     that can't be, an unknown setting, or a file that can't be understood.
     """
-    return {made.name: (made.checked(), made.source) for made in _made(names)}
+    return {made.name: (made.checked(), made.source) for made in _user_settings(names)}
 
 
 def in_force() -> dict[str, tuple[Any, str]]:
@@ -250,7 +250,7 @@ def in_force() -> dict[str, tuple[Any, str]]:
     return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
 
 
-def as_arguments(verb: str) -> dict[str, Made]:
+def as_arguments(verb: str) -> dict[str, UserSetting]:
     """Return the settings for `verb` under the names that parsed arguments have."""
-    found = _made(OF_VERBS.get(verb, ()))
+    found = _user_settings(OF_VERBS.get(verb, ()))
     return {ATTRIBUTES.get(made.name, made.name): made for made in found}

@@ -65,7 +65,7 @@ def descriptor_of(out_file: str) -> int | None:
         return 1
     if not os.path.exists(out_file):
         return None
-    from .._crashsafe.replace import standard_stream
+    from .._storage.stream import standard_stream
 
     return standard_stream(os.stat(out_file))
 

@@ -8,21 +8,21 @@ change it meanwhile. An old file is only given up for one that is safely on the 
 from __future__ import annotations
 
 import errno
-import io
 import os
-import stat
 from contextlib import contextmanager, nullcontext, suppress
 
-from .._storage.base import bytes_left
 from .._storage.disk import disk
+from .._storage.stream import is_stream, open_stream, standard_stream
 from ..exceptions import StorageError, UsageError
 from . import journal
-from .in_place import NO_ROOM, claimed, take_over
+from .in_place import NO_ROOM
+from .locking import open_locked
+from .ownership import copy_ownership
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, BinaryIO
+    from typing import BinaryIO
 
     from .._storage.base import Path
 
@@ -75,8 +75,8 @@ def replacing(
                 "it has a journal, and can't be read to be put right",
                 name,
             )
-        claim = claimed(name, mode="rb") if readable else nullcontext()
-        with claim, _new_file(name, status, sync is not False, like) as fp:
+        locked_file = open_locked(name, mode="rb") if readable else nullcontext()
+        with locked_file, _new_file(name, status, sync is not False, like) as fp:
             yield fp
         return
     descriptor = standard_stream(status)
@@ -109,15 +109,6 @@ def _check_no_journal(name: str) -> None:
         )
 
 
-def is_stream(path: Path) -> bool:
-    """Return whether `path` exists, but can't be replaced: a pipe, standard output."""
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return False
-    return not stat.S_ISREG(status.st_mode) or standard_stream(status) is not None
-
-
 @contextmanager
 def _new_file(
     name: str,
@@ -138,7 +129,7 @@ def _new_file(
             yield fp
             fp.flush()
             if replaced is not None:
-                take_over(temporary, replaced)
+                copy_ownership(temporary, replaced)
             elif like is not None:
                 os.chmod(temporary, like.st_mode & 0o777)
             if like is not None:
@@ -173,84 +164,3 @@ def _give_free_name(temporary: str, target: str) -> None:
         disk.rename(temporary, target)
     else:
         disk.remove(temporary)
-
-
-class _Named(io.FileIO):
-    """A target whose errors in writing name it, like those in opening."""
-
-    def __init__(self, target: Path | int, shown: str) -> None:
-        super().__init__(target, "w")
-        self._shown = shown
-
-    def write(self, data: Any) -> int:
-        """Write bytes; return how many it took."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            error.filename = self._shown
-            raise
-
-
-class Stream(io.BufferedWriter):
-    """A target that is written from front to back, whatever it may be."""
-
-    def seekable(self) -> bool:
-        """Return False: what others wrote there must not be sought over."""
-        return False
-
-
-def open_stream(target: Path | int, shown: str) -> Stream:
-    """Open what is there, a path or a descriptor, to write to it as it is.
-
-    Errors call it `shown`.
-    """
-    return Stream(_Named(target, shown))
-
-
-def standard_stream(status: os.stat_result) -> int | None:
-    """Return the descriptor of standard output or error, if that is the target.
-
-    It may be a regular file, that the shell has opened and goes on to write to.
-    """
-    for descriptor in (1, 2):
-        try:
-            if os.path.samestat(status, os.fstat(descriptor)):
-                return descriptor
-        except OSError:
-            continue  # closed
-    return None
-
-
-def size_of(fp: BinaryIO) -> int | None:
-    """Return the bytes left in an open file, None where only reading it will tell.
-
-    Pipes have no size, and files that the system makes up as they are read say 0.
-    """
-    status = os.fstat(fp.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    if status.st_size == 0 and fp.peek(1):  # type: ignore[attr-defined]
-        return None
-    return max(0, status.st_size - fp.tell())
-
-
-@contextmanager
-def sized(fp: Any) -> Iterator[tuple[Any, int]]:
-    """Give a file object that can seek, and the bytes left in it.
-
-    What can't seek, like a pipe, is read to its end first, and a copy of that given;
-    so are files that the system makes up as they are read, which say that they are
-    empty.
-    """
-    size = bytes_left(fp)
-    if size or (size == 0 and not (hasattr(fp, "peek") and fp.peek(1))):
-        yield fp, size
-        return
-    import shutil
-    import tempfile
-
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(fp, spool)
-        size = spool.tell()
-        spool.seek(0)
-        yield spool, size

@@ -13,7 +13,7 @@ import os
 import stat
 
 from .. import log
-from .._storage.base import opened
+from .._storage.local import opened
 from ..exceptions import FormatError, StorageError
 from . import journal
 
@@ -34,17 +34,17 @@ BEGINNINGS = 100
 
 def attempts_for(output: Path) -> int:
     """Return how often a file may be read that is written to `output` meanwhile."""
-    from .replace import is_stream
+    from .._storage.stream import is_stream
 
     # What a stream has been given can't be taken back.
     return 1 if is_stream(output) else ATTEMPTS
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """The file is no longer what it was when it was opened."""
 
 
-class Patched(io.RawIOBase):
+class RolledBackView(io.RawIOBase):
     """A file as its journal says that it was."""
 
     def __init__(self, fp: Any, kept: journal.Journal) -> None:
@@ -100,14 +100,14 @@ class Snapshot:
         #: Whether digests tell what belongs together.
         self.digested = False
 
-    def lay_journal(self) -> None:
+    def apply_journal(self) -> None:
         """Let ``fp`` read what was before the change that is under way, if one is."""
         kept = journal.load(self._journal_name) if self._regular else None
         if kept is None:
             return
         kept.check_belongs_to(self._real_fp)
         log.verbose("a change is under way: reading what was before")
-        self.fp = io.BufferedReader(Patched(self._real_fp, kept))
+        self.fp = io.BufferedReader(RolledBackView(self._real_fp, kept))
         # As long as the journal is there, it makes up for whatever is written.
         self._patched = True
         self._state = (), self._state[1]
@@ -138,7 +138,7 @@ class Snapshot:
         return not os.path.samestat(status, os.fstat(self._real_fp.fileno()))
 
     def check(self, header: BloscpackHeader | None) -> None:
-        """Accept what has been read; raises `Changed` if it may be mixed.
+        """Accept what has been read; raises `FileChanged` if it may be mixed.
 
         To be called once all that lies in front of the chunks has been read, and at
         the end by what is going to leave something behind; without a header, if that
@@ -147,11 +147,11 @@ class Snapshot:
         if not self.digested:
             self.digested = header is not None and bool(header.checksum_impl.size)
             if not self.is_current():
-                raise Changed
+                raise FileChanged
             self.begun = True
 
 
-def read_steadily(
+def read_snapshot(
     path: Path,
     read: Callable[[Any, Callable[[BloscpackHeader | None], None]], Result],
     attempts: int = ATTEMPTS,
@@ -169,12 +169,12 @@ def read_steadily(
         with opened(path) as fp:
             snapshot = Snapshot(path, fp)
             try:
-                snapshot.lay_journal()
+                snapshot.apply_journal()
                 result = read(snapshot.fp, snapshot.check)
                 snapshot.begun = True
                 if snapshot.digested or snapshot.is_current():
                     return result
-            except Changed:
+            except FileChanged:
                 pass
             except (FormatError, StorageError):
                 if snapshot.is_current():

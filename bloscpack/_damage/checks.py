@@ -12,7 +12,7 @@ from .._format.offsets import FREE
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
 from .findings import ANOTHER, Report
-from .geometry import Cut
+from .geometry import ChunkGeometry
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .._format.array_metadata import Description
     from .inspection import Inspection
-    from .scan import Broken, Chain
+    from .scan import Chain, DamagedChunk
 
 
 def report_on(inspection: Inspection) -> Report:
@@ -34,7 +34,7 @@ def report_on(inspection: Inspection) -> Report:
         inspection.findings,
         nchunks=inspection.places.nchunks,
         nintact=sum(map(len, chains)),
-        nbytes=checker.cut.nbytes,
+        nbytes=checker.geometry.nbytes,
         cbytes=inspection.content.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,
@@ -47,7 +47,7 @@ class Checker:
     def __init__(self, inspection: Inspection) -> None:
         self.inspection = inspection
         self.findings = inspection.findings
-        self.cut = Cut(inspection)
+        self.geometry = ChunkGeometry(inspection)
         self._table = inspection.table
 
     def check(self) -> None:
@@ -60,15 +60,15 @@ class Checker:
             known_from = chains and places.numbers[0] == 0
             end = chains[0].start if known_from else inspection.base
         number = 0
-        broken, told = inspection.broken, 0
+        damaged, told = inspection.damaged, 0
         for first, chain in zip(places.numbers, chains, strict=True):
             here = told
-            while told < len(broken) and broken[told].start < chain.start:
+            while told < len(damaged) and damaged[told].start < chain.start:
                 told += 1
-            self._check_gap(number, first, end, chain.start, broken[here:told])
+            self._check_gap(number, first, end, chain.start, damaged[here:told])
             self._check_chain(first, chain)
             number, end = first + len(chain), chain.stop
-        self._check_end(number, end, broken[told:])
+        self._check_end(number, end, damaged[told:])
         self._check_rest()
 
     def _check_sections(self) -> None:
@@ -115,20 +115,25 @@ class Checker:
                 )
 
     def _touched(self, first: int, stop: int) -> dict[str, Any]:
-        span = self.cut.span(first, stop)
-        return {"chunk": first, "span": span, "rows": self.cut.rows(span)}
+        span = self.geometry.span(first, stop)
+        return {"chunk": first, "span": span, "rows": self.geometry.rows(span)}
 
     # Where there are no good chunks
 
     def _check_gap(
-        self, first: int, stop: int, start: int, end: int, broken: Sequence[Broken]
+        self,
+        first: int,
+        stop: int,
+        start: int,
+        end: int,
+        damaged: Sequence[DamagedChunk],
     ) -> None:
         """Tell of the chunks from `first` up to `stop`, lost from `start` to `end`."""
         nothing_lost = first >= stop
-        for place in broken:
+        for place in damaged:
             if first >= stop:
                 break
-            self._tell_broken(first, place, end)
+            self._report_damaged_chunk(first, place, end)
             first += 1
         if first < stop:
             several = "chunks %d to %d are" % (first, stop - 1)
@@ -150,7 +155,7 @@ class Checker:
                 extent=(start, end),
             )
 
-    def _tell_broken(self, number: int, place: Broken, end: int) -> None:
+    def _report_damaged_chunk(self, number: int, place: DamagedChunk, end: int) -> None:
         stop = min(end if place.stop is None else place.stop, max(end, place.start))
         self.findings.add(
             "chunks",
@@ -161,7 +166,9 @@ class Checker:
             **self._touched(number, number + 1),
         )
 
-    def _check_end(self, number: int, end: int, broken: Sequence[Broken]) -> None:
+    def _check_end(
+        self, number: int, end: int, damaged: Sequence[DamagedChunk]
+    ) -> None:
         """Tell of what lies behind the last good chunk, which ends at `end`."""
         inspection = self.inspection
         size, nchunks = inspection.content.size, inspection.places.nchunks
@@ -176,8 +183,8 @@ class Checker:
                 extent=(end, size),
                 span=(0, header.last_chunk),
             )
-        if number < nchunks or inspection.known.nchunks is None:
-            self._check_gap(number, nchunks, end, size, broken)
+        if number < nchunks or inspection.evidence.nchunks is None:
+            self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
             if self.inspection.content.read(end, len(MAGIC)) == MAGIC:
@@ -206,7 +213,7 @@ class Checker:
         header = self.inspection.header
         if header is None or header.format_version < 2:
             return
-        nchunks = self.cut.nchunks
+        nchunks = self.geometry.nchunks
         for last in (False, True):
             expected = header.last_chunk if last else header.chunk_size
             stop = len(chain) if last else min(len(chain), nchunks - 1 - first)
@@ -217,9 +224,9 @@ class Checker:
             if expected == -1 or sizes.count(expected) == len(sizes):
                 continue
             wrong = [i for i, size in enumerate(sizes, start) if size != expected]
-            self._tell_sizes(first, chain, wrong, expected)
+            self._report_sizes(first, chain, wrong, expected)
 
-    def _tell_sizes(
+    def _report_sizes(
         self, first: int, chain: Chain, wrong: list[int], expected: int
     ) -> None:
         i = wrong[0]
@@ -228,7 +235,7 @@ class Checker:
         if len(wrong) > 1:
             message += "; '%d' more are not as expected" % (len(wrong) - 1)
         kind = "size"
-        description = self.cut.description
+        description = self.geometry.description
         itemsize = description.dtype.itemsize if description else 0
         if itemsize and found == expected - expected % itemsize != expected:
             kind = "lossy-writer"
@@ -253,14 +260,14 @@ class Checker:
         if entries == found:
             return
         if entries.count(FREE) == len(entries):
-            self._tell_entry(
+            self._report_entry(
                 first, "unfilled", "the writer did not finish: it left the table empty"
             )
             return
         moved = {place - entry for place, entry in zip(found, entries, strict=True)}
         if len(moved) == 1 and len(entries) > 1:
             (distance,) = moved
-            self._tell_entry(
+            self._report_entry(
                 first,
                 "moved",
                 "the chunks from %d to %d start '%d' bytes %s where the offset table "
@@ -275,14 +282,14 @@ class Checker:
             return
         for i, (place, entry) in enumerate(zip(found, entries, strict=True), first):
             if place != entry:
-                self._tell_entry(
+                self._report_entry(
                     i,
                     "offset",
                     "the offset table says that chunk %d starts at byte %d, but it "
                     "starts at byte %d" % (i, entry, place),
                 )
 
-    def _tell_entry(self, i: int, kind: str, message: str) -> None:
+    def _report_entry(self, i: int, kind: str, message: str) -> None:
         at = self.inspection.table_at + OFFSET_LENGTH * i
         self.findings.add(
             "offsets",
@@ -321,12 +328,12 @@ class Checker:
                 "the bytes between them, or told by the header alone",
                 **self._guessed(),
             )
-        description, nbytes = self.cut.description, self.cut.nbytes
+        description, nbytes = self.geometry.description, self.geometry.nbytes
         whole = sum(map(len, survey.chains)) == places.nchunks
         if whole and description is not None:
             nbytes = sum(sum(chain.sizes) for chain in survey.chains)
         if description is not None and nbytes not in (None, description.nbytes):
-            self._tell_array(description, nbytes or 0)
+            self._report_array(description, nbytes or 0)
 
     def _guessed(self) -> dict[str, Any]:
         """Return where the first chunk is whose number is guessed."""
@@ -337,7 +344,7 @@ class Checker:
         number = places.numbers[places.unsure]
         return {"offset": start, **self._touched(number, number + 1)}
 
-    def _tell_array(self, description: Description, nbytes: int) -> None:
+    def _report_array(self, description: Description, nbytes: int) -> None:
         message = (
             "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
             "'%d'" % (description.shape, description.dtype, description.nbytes, nbytes)

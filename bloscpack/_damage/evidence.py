@@ -27,14 +27,14 @@ FEW = 16
 LARGEST_DIGEST = max(checksum.size for checksum in CHECKSUMS)
 
 
-class Known:
+class Evidence:
     """What a file says of its chunks: positions and sizes in bytes.
 
     ``table`` are the offsets; ``first`` is where the first chunk should be, ``nchunks``
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
-    chunks may have, None if any. ``twice`` says that two places tell ``nchunks``;
-    ``torn`` that the file ends within a chunk; ``disbelieved`` that the header says
+    chunks may have, None if any. ``count_confirmed`` says that two places tell ``nchunks``;
+    ``ends_mid_chunk`` that the file ends within a chunk; ``disbelieved`` that the header says
     more chunks than there can be; ``counted`` that ``nchunks`` and the sizes make the
     array that the metadata describe.
     """
@@ -51,7 +51,7 @@ class Known:
         size: int,
         full: int | None = None,
         last: int | None = None,
-        twice: bool = False,
+        count_confirmed: bool = False,
     ) -> None:
         self.table = table
         self.first = first
@@ -60,8 +60,8 @@ class Known:
         self.size = size
         self.full = full
         self.last = last
-        self.twice = twice
-        self.torn = False
+        self.count_confirmed = count_confirmed
+        self.ends_mid_chunk = False
         self.counted = False
         self.disbelieved = False
         self._order: list[int] | None = None
@@ -161,7 +161,7 @@ class Known:
 
     def is_distinct(self, chain: Chain) -> bool:
         """Return whether the table, told twice, has but one place for a chain."""
-        if not self.twice:
+        if not self.count_confirmed:
             return False
         if chain.sizes[-1] == self.last != self.full:
             return True

@@ -10,23 +10,24 @@ import struct
 from _thread import allocate_lock
 
 from .._engine.threads import Workspace
-from .._format.chunks import (
+from .._format.blosc_header import (
     BLOCK_START_LENGTH,
-    check_digest,
+    BLOSC_FLAG_MEMCPY,
+    BLOSC_HEADER,
     decode_header,
-    decompress_into,
 )
-from .._storage.base import FileRange, bytes_left, read_up_to
+from .._format.chunks import check_digest, decompress_into
+from .._storage.base import bytes_left, read_up_to
+from .._storage.local import FileRange
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError, NotReadable
-from ..headers import BLOSC_FLAG_MEMCPY, BLOSC_HEADER
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
 
-    from .._format.chunks import ChunkHeader
+    from .._format.blosc_header import ChunkHeader
     from ..checksums import Hash
 
     # Where a chunk starts, where it and its digest end, and its header.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .inspection import Inspection
 
 
-class Cut:
+class ChunkGeometry:
     """How the plain bytes are cut into chunks, and what array they are.
 
     ``full`` and ``last`` are the plain sizes of the chunks, None where chunks differ

@@ -16,7 +16,7 @@ from ..checksums import CHECKSUMS
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..serializers import is_array
-from .evidence import Known
+from .evidence import Evidence
 from .findings import ERROR
 from .lenient_sections import Sections
 from .nested import sift
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from .examiner import Content
-    from .scan import Broken, Chain
+    from .scan import Chain, DamagedChunk
 
 # A number of chunks is believed, without a table, up to so many, or so many for each
 # that is found: 2**62 chunks would keep `recover` busy.
@@ -58,7 +58,7 @@ class Inspection(Sections):
     """A file taken apart; enter `chunks.own_settings` first.
 
     ``announced`` is where header and metadata say that the first chunk should be,
-    ``survey`` has the chunks, ``places`` their numbers, and ``broken`` tells where one
+    ``survey`` has the chunks, ``places`` their numbers, and ``damaged`` tells where one
     should be and is not.
 
     Raises `NotReadable` for what is no Bloscpack file.
@@ -71,19 +71,19 @@ class Inspection(Sections):
         self.survey = self._search()
         self.checksum = self.survey.checksum
         if self.header is not None:
-            self._tell_of_checksum(self.header)
+            self._report_checksum(self.header)
         if self.unreadable is not None and not self.survey.chains:
             raise self.unreadable
         self._mend()
         self.description = self._describe()
-        self.known = self._known()
-        self.known.counted = self._is_counted()
+        self.evidence = self._gather_evidence()
+        self.evidence.counted = self._is_counted()
         self._sift()
-        self.known.torn = self._is_torn()
-        self.places = place(self.survey.chains, self.known)
-        if self.known.nchunks is None and self._lacks_plain_bytes():
+        self.evidence.ends_mid_chunk = self._is_torn()
+        self.places = place(self.survey.chains, self.evidence)
+        if self.evidence.nchunks is None and self._lacks_plain_bytes():
             self.places.certain = False
-        self.broken = self._broken()
+        self.damaged = self._broken()
 
     def _search(self) -> Survey:
         """Find all chunks, with or without digests, whatever the header says."""
@@ -172,7 +172,7 @@ class Inspection(Sections):
             return without
         return with_digests
 
-    def _tell_of_checksum(self, header: BloscpackHeader) -> None:
+    def _report_checksum(self, header: BloscpackHeader) -> None:
         found, stated = self.checksum, header.checksum_impl
         offset = 6 if header.format_version >= 2 else 4
         if found is not stated:
@@ -240,26 +240,26 @@ class Inspection(Sections):
 
     def _sift(self) -> None:
         """Leave the chunks that are no part of others, and note what is damaged."""
-        survey, known = self.survey, self.known
+        survey, evidence = self.survey, self.evidence
         survey.chains = sift(
-            survey.chains, known, self.checksum.size, survey.trail, survey.fills
+            survey.chains, evidence, self.checksum.size, survey.trail, survey.fills
         )
 
-    def _broken(self) -> list[Broken]:
+    def _broken(self) -> list[DamagedChunk]:
         """Return where a chunk should be and none is, with what is wrong there."""
         survey = self.survey
-        broken: list[Broken] = []
+        damaged: list[DamagedChunk] = []
         end = self.first
         for chain in [*survey.chains, None]:
             stop = self.content.size if chain is None else chain.start
             if end is not None and end < stop:
                 for place in survey.trail(end, stop):
-                    if len(broken) == BROKEN_KEPT:
-                        return broken
+                    if len(damaged) == BROKEN_KEPT:
+                        return damaged
                     survey.explain(place)
-                    broken.append(place)
+                    damaged.append(place)
             end = chain.stop if chain is not None else None
-        return broken
+        return damaged
 
     def _agrees(self, header: BloscpackHeader) -> bool:
         """Return whether the chunks do not say that the header is another one's."""
@@ -271,16 +271,18 @@ class Inspection(Sections):
         sizes = header.chunk_size, header.last_chunk
         return -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
 
-    def _known(self) -> Known:
+    def _gather_evidence(self) -> Evidence:
         header, survey = self.header, self.survey
         nchunks = None
         if header is not None and header.nchunks != -1 and self._agrees(header):
             nchunks = header.nchunks
-        twice = nchunks is not None and nchunks == len(self.table)
-        twice = twice and bool(self.table) and self.table[-1] != FREE
+        count_confirmed = nchunks is not None and nchunks == len(self.table)
+        count_confirmed = (
+            count_confirmed and bool(self.table) and self.table[-1] != FREE
+        )
         # Where the table ends tells how many entries it has.
         starts = [chain.start for chain in survey.chains[:1]]
-        twice = twice and (
+        count_confirmed = count_confirmed and (
             self.has_table or self.first in starts or self.has_free_entries
         )
         if self.table and self.first is not None:
@@ -289,17 +291,17 @@ class Inspection(Sections):
         believed = BELIEVED_ALWAYS + BELIEVED_PER_CHUNK * found
         disbelieved = nchunks is not None and nchunks > max(believed, len(self.table))
         base = self.base or BLOSCPACK_HEADER_LENGTH
-        known = Known(
+        evidence = Evidence(
             self.table,
             self.first,
             None if disbelieved else nchunks,
             base,
             self.content.size,
             *self._plain_sizes(),
-            twice,
+            count_confirmed,
         )
-        known.disbelieved = disbelieved
-        return known
+        evidence.disbelieved = disbelieved
+        return evidence
 
     def _describe(self) -> Description | None:
         """Return what array the metadata describe, None if none."""
@@ -366,7 +368,9 @@ class Inspection(Sections):
             return full, last
         # A damaged first chunk may still confirm it, or the table.
         first = survey.trail(self.first, self.first + 1) if self.first else ()
-        if any(broken.nbytes == full for broken in first) or self._has_none_of(chains):
+        if any(damaged.nbytes == full for damaged in first) or self._has_none_of(
+            chains
+        ):
             return full, last
         if last is not None and all(chain.sizes[-1] != last for chain in chains):
             last = chains[-1].sizes[-1]

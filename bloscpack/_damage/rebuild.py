@@ -18,7 +18,7 @@ from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
 from .findings import ANOTHER, ERROR
-from .geometry import Cut
+from .geometry import ChunkGeometry
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class Part:
 class Plan:
     """The new file: header, metadata section and chunks, and what to tell about it."""
 
-    def __init__(self, recovery: Recovery, cut: Cut) -> None:
+    def __init__(self, recovery: Recovery, geometry: ChunkGeometry) -> None:
         self.recovery = recovery
-        self.cut = cut
+        self.geometry = geometry
         self.parts: list[Part] = []
         self.section = b""
         self.header = BloscpackHeader()
@@ -144,24 +144,24 @@ class Plan:
 def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     """Return what to write; raises `FormatError` if there is nothing to be saved."""
     report = report_on(inspection)
-    plan = Plan(Recovery(report, inspection.places.certain), Cut(inspection))
-    recovery, cut = plan.recovery, plan.cut
-    parts = list(_parts(inspection, cut.nchunks))
+    plan = Plan(Recovery(report, inspection.places.certain), ChunkGeometry(inspection))
+    recovery, geometry = plan.recovery, plan.geometry
+    parts = list(_parts(inspection, geometry.nchunks))
     plan.parts = [part for part in parts if part.chain is not None]
     recovery.nsaved = sum(map(len, plan.parts))
     # Metadata that are wrong are no reason not to write a file without chunks.
-    damaged = cut.nchunks or any(
+    damaged = geometry.nchunks or any(
         f.section != "metadata" and f.severity == ERROR for f in report.findings
     )
     if not recovery.nsaved and damaged:
         raise FormatError("no chunk could be saved", section="chunks")
     lost = [part for part in parts if part.chain is None]
     for part in lost:
-        span = cut.span(part.first, part.first + len(part))
+        span = geometry.span(part.first, part.first + len(part))
         numbers = part.first, part.first + len(part)
-        recovery.losses.append(Loss(numbers, span, cut.rows(span)))
+        recovery.losses.append(Loss(numbers, span, geometry.rows(span)))
         recovery.nlost += len(part)
-    if not drop and _can_fill(lost, cut, recovery):
+    if not drop and _can_fill(lost, geometry, recovery):
         plan.parts = _bounded(parts, plan, inspection.content.size)
     written = {part.first for part in plan.parts}
     left_out = [
@@ -188,16 +188,20 @@ def _parts(inspection: Inspection, nchunks: int) -> Iterator[Part]:
         yield Part(None, number, nchunks, number)
 
 
-def _can_fill(lost: list[Part], cut: Cut, recovery: Recovery) -> bool:
+def _can_fill(lost: list[Part], geometry: ChunkGeometry, recovery: Recovery) -> bool:
     """Return whether the plain size of every lost chunk is known."""
     for part in lost:
-        if part.stop == cut.nchunks and cut.last is None and cut.full is not None:
+        if (
+            part.stop == geometry.nchunks
+            and geometry.last is None
+            and geometry.full is not None
+        ):
             recovery.remarks.append(
                 "the size of the last chunk is not known: '%d' bytes are filled in"
-                % cut.full
+                % geometry.full
             )
-            cut.last = cut.full
-        if any(cut.expected(i) is None for i in (part.start, part.stop - 1)):
+            geometry.last = geometry.full
+        if any(geometry.expected(i) is None for i in (part.start, part.stop - 1)):
             recovery.remarks.append(
                 "the sizes of lost chunks are not known: nothing is filled in for them"
             )
@@ -212,17 +216,17 @@ def _bounded(parts: list[Part], plan: Plan, size: int) -> list[Part]:
     What a file of `size` bytes has lost can't be much more than what it holds. A header
     that lies may say so; then the end, behind the last chunk saved, goes first.
     """
-    cut, recovery = plan.cut, plan.recovery
+    geometry, recovery = plan.geometry, plan.recovery
     most = max(FILLED_ALWAYS, FILLED_PER_BYTE * size)
-    filled = sum(_nbytes(part, cut) for part in parts if part.chain is None)
+    filled = sum(_nbytes(part, geometry) for part in parts if part.chain is None)
     last = parts[-1] if parts else None
     if filled > most and last is not None and last.chain is None:
         recovery.remarks.append(
             "chunks are said to be missing at the end, '%d' plain bytes, which is more "
-            "than is believed: nothing is filled in for them" % _nbytes(last, cut)
+            "than is believed: nothing is filled in for them" % _nbytes(last, geometry)
         )
         recovery.certain = False
-        filled -= _nbytes(last, cut)
+        filled -= _nbytes(last, geometry)
         parts = parts[:-1]
     if filled > most:
         recovery.remarks.append(
@@ -234,14 +238,16 @@ def _bounded(parts: list[Part], plan: Plan, size: int) -> list[Part]:
     return parts
 
 
-def _nbytes(part: Part, cut: Cut) -> int:
+def _nbytes(part: Part, geometry: ChunkGeometry) -> int:
     """Return the plain bytes that a lost part had."""
-    return (len(part) - 1) * (cut.full or 0) + (cut.expected(part.stop - 1) or 0)
+    return (len(part) - 1) * (geometry.full or 0) + (
+        geometry.expected(part.stop - 1) or 0
+    )
 
 
 def _plan_sizes(plan: Plan) -> None:
     """Set chunk size and last chunk of the new file, and its number of bytes."""
-    cut = plan.cut
+    geometry = plan.geometry
     sizes: dict[int, int] = {}
     last, nbytes = 0, 0
     for part in plan.parts:
@@ -251,8 +257,8 @@ def _plan_sizes(plan: Plan) -> None:
                 sizes[size] = sizes.get(size, 0) + count
             last, nbytes = found[-1], nbytes + sum(found)
         else:
-            last = cut.expected(part.stop - 1) or 0
-            full = cut.full or 0
+            last = geometry.expected(part.stop - 1) or 0
+            full = geometry.full or 0
             sizes[last] = sizes.get(last, 0) + 1
             if len(part) > 1:
                 sizes[full] = sizes.get(full, 0) + len(part) - 1
@@ -274,7 +280,7 @@ def _plan_sizes(plan: Plan) -> None:
 def _plan_metadata(plan: Plan, inspection: Inspection, left_out: list[Loss]) -> None:
     """Set the metadata section of the new file."""
     recovery, header = plan.recovery, inspection.metadata_header
-    cut = plan.cut
+    geometry = plan.geometry
     if header is None:
         if inspection.metadata_lost:
             recovery.metadata = "lost"
@@ -285,9 +291,9 @@ def _plan_metadata(plan: Plan, inspection: Inspection, left_out: list[Loss]) -> 
             recovery.remarks.append("there may have been metadata: none were found")
         return
     recovery.metadata = "kept"
-    description, metadata = cut.description, inspection.metadata
+    description, metadata = geometry.description, inspection.metadata
     if is_array(metadata):
-        shape = None if description is None else _new_shape(plan, cut, left_out)
+        shape = None if description is None else _new_shape(plan, geometry, left_out)
         if shape is None or description is None:
             recovery.metadata = "changed"
             recovery.remarks.append(
@@ -309,25 +315,27 @@ def _plan_metadata(plan: Plan, inspection: Inspection, left_out: list[Loss]) -> 
     plan.section = b"".join((header.encode(), stored, room, digest))
 
 
-def _new_shape(plan: Plan, cut: Cut, left_out: list[Loss]) -> list[int] | None:
+def _new_shape(
+    plan: Plan, geometry: ChunkGeometry, left_out: list[Loss]
+) -> list[int] | None:
     """Return the shape that the array will have, None if what is left is none."""
-    description, nbytes = cut.description, plan.recovery.nbytes
+    description, nbytes = geometry.description, plan.recovery.nbytes
     assert description is not None
     shape = list(description.shape)
     if nbytes == description.nbytes:
         return shape
-    if not left_out or not cut.row:
+    if not left_out or not geometry.row:
         return None
     spans = [loss.span for loss in left_out]
     whole = all(
         span is not None
-        and span[0] % cut.row == 0
-        and (span[1] % cut.row == 0 or span[1] == description.nbytes)
+        and span[0] % geometry.row == 0
+        and (span[1] % geometry.row == 0 or span[1] == description.nbytes)
         for span in spans
     )
-    if not whole or nbytes is None or nbytes % cut.row:
+    if not whole or nbytes is None or nbytes % geometry.row:
         return None
-    return [nbytes // cut.row, *shape[1:]]
+    return [nbytes // geometry.row, *shape[1:]]
 
 
 def _encoded(metadata: Any, inspection: Inspection) -> bytes:

@@ -14,8 +14,11 @@ import struct
 from array import array
 
 from .._engine.threads import for_each
-from .._format.chunks import (
+from .._format.blosc_header import (
     BLOCK_START_LENGTH,
+    BLOSC_FLAG_MEMCPY,
+    BLOSC_FLAG_RESERVED,
+    BLOSC_HEADER,
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
     decode_header,
@@ -24,14 +27,13 @@ from ..abstract_io import QUICK_CHUNK, RUN
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
-from ..headers import BLOSC_FLAG_MEMCPY, BLOSC_FLAG_RESERVED, BLOSC_HEADER
 from .examiner import Examiner
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .._format.chunks import ChunkHeader
+    from .._format.blosc_header import ChunkHeader
     from ..checksums import Hash
     from .examiner import Content, Piece
 
@@ -96,7 +98,7 @@ class Chain:
         return rest
 
 
-class Broken:
+class DamagedChunk:
     """A place where a chunk should be, and what was found there instead.
 
     ``stop`` and ``nbytes`` are what its header says, None if that is none.
@@ -258,36 +260,36 @@ class Survey:
             return None
         return offset, offset + header.ctbytes + self.checksum.size, header
 
-    def trail(self, start: int, stop: int) -> list[Broken]:
+    def trail(self, start: int, stop: int) -> list[DamagedChunk]:
         """Return where damaged chunks lie from `start` on, as their headers tell.
 
         The last of them ends at `stop` or behind it, or nobody knows where.
         """
-        trail: list[Broken] = []
+        trail: list[DamagedChunk] = []
         while start < stop:
             try:
                 header = self.examiner.header_at(start)
             except FormatError as error:
-                trail.append(Broken(start, None, error))
+                trail.append(DamagedChunk(start, None, error))
                 break
             end = start + header.ctbytes + self.checksum.size
-            trail.append(Broken(start, end, None, header.nbytes))
+            trail.append(DamagedChunk(start, end, None, header.nbytes))
             start = end
         return trail
 
-    def explain(self, broken: Broken) -> None:
+    def explain(self, damaged: DamagedChunk) -> None:
         """Find out what is wrong with a damaged chunk, unless that is known."""
-        if broken.error is None and broken.stop is not None:
-            header = self.examiner.header_at(broken.start)
-            if self._allowed(broken.start, header):
-                piece = broken.start, broken.stop, header
-                broken.error = self.examiner.check(piece)
+        if damaged.error is None and damaged.stop is not None:
+            header = self.examiner.header_at(damaged.start)
+            if self._allowed(damaged.start, header):
+                piece = damaged.start, damaged.stop, header
+                damaged.error = self.examiner.check(piece)
 
-    def fills(self, broken: Broken) -> bool:
+    def fills(self, damaged: DamagedChunk) -> bool:
         """Return whether a damaged chunk ends where its header says, by its blocks."""
-        header = self.examiner.header_at(broken.start)
-        return self._allowed(broken.start, header) and self.examiner.fills(
-            broken.start, header
+        header = self.examiner.header_at(damaged.start)
+        return self._allowed(damaged.start, header) and self.examiner.fills(
+            damaged.start, header
         )
 
     def _allowed(self, offset: int, header: ChunkHeader) -> bool:

@@ -120,7 +120,7 @@ class BytesWriter:
     """
 
     def __init__(self, capacity: int) -> None:
-        self._made = BytesUnderConstruction(capacity)
+        self._user_settings = BytesUnderConstruction(capacity)
         self._capacity = capacity
         self._position = 0
         self._size = 0
@@ -139,14 +139,14 @@ class BytesWriter:
         end = self._position + nbytes
         if end > self._capacity:
             self._capacity = end
-            self._made.resize(end)
+            self._user_settings.resize(end)
 
     def write(self, data: Buffer) -> int:
         """Write all of `data`."""
         end = self._position + len(data)
         if end > self._capacity:
             self.reserve(len(data) + end // 8)
-        self._made.put(self._position, data)
+        self._user_settings.put(self._position, data)
         self._position = end
         self._size = max(self._size, end)
         return len(data)
@@ -163,12 +163,12 @@ class BytesWriter:
         def write() -> None:
             position = start
             for piece in pieces:
-                self._made.put(position, piece)
+                self._user_settings.put(position, piece)
                 position += len(piece)
 
         return write
 
     def getvalue(self) -> bytes:
         """Return what was written, as the last thing done."""
-        self._made.resize(self._size)
-        return self._made.finish()
+        self._user_settings.resize(self._size)
+        return self._user_settings.finish()

@@ -7,203 +7,24 @@ set Blosc to, because all calls happen between `own_settings`.
 
 from __future__ import annotations
 
-import os
 import struct
-from _thread import allocate_lock
 
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
+from .._engine.blosc_settings import own_settings
+from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
     FormatError,
     NotReadable,
 )
-from ..headers import (
-    BLOSC_FLAG_MEMCPY,
-    BLOSC_FLAG_RESERVED,
-    BLOSC_HEADER,
-)
+from .blosc_header import BLOSC_FLAG_MEMCPY, BLOSC_HEADER, ChunkHeader, decode_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..args import BloscArgs
     from ..checksums import Hash
 
     Buffer = bytes | bytearray | memoryview
-
-BLOSC_VERSION_FORMAT = 2
-BLOSC_VERSION_CODEC = 1
-# The most plain bytes that one byte of each codec's streams can stand for, by its
-# number: lengths of 255 a byte; 64 in three bytes; 258 in two bits; 128 KiB in four.
-MAX_RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 2**15}
-# One four-byte block start in the chunk for every block.
-BLOCK_START_LENGTH = 4
-
-
-class _OwnSettings:
-    """Blosc as Bloscpack needs it, for as long as any thread is inside.
-
-    One thread of Blosc's own unless asked for more, the GIL released and automatic
-    block sizes; released, Blosc also leaves the environment variables BLOSC_* aside.
-    These settings belong to the process, so the first to enter remembers them and the
-    last puts them back.
-    """
-
-    # Loaded by the first to enter: for a small chunk, even `import` takes its time.
-    blosc: Any = None
-    ctypes: Any = None
-
-    def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._inside = 0
-        self._saved: tuple[bool, int, int] | None = None
-        #: Whether Blosc may lay blocks down in the order in which they are done.
-        self.disordered = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._reset)
-
-    def __enter__(self) -> None:
-        if self.blosc is None:
-            import ctypes
-
-            import blosc
-
-            self.ctypes, self.blosc = ctypes, blosc
-        blosc = self.blosc
-        with self._lock:
-            if self._inside == 0:
-                blocksize = blosc.get_blocksize()
-                self._saved = (
-                    blosc.set_releasegil(True),
-                    blosc.set_nthreads(1),
-                    blocksize,
-                )
-                if blocksize:
-                    blosc.set_blocksize(0)
-            elif self.disordered:
-                blosc.set_nthreads(1)  # meant for the other, who was alone
-            self._inside += 1
-
-    def __exit__(self, *exc_info: object) -> None:
-        with self._lock:
-            # A child of fork may leave what its parent has entered.
-            self._inside = max(self._inside - 1, 0)
-            if self._inside == 0:
-                self._restore()
-
-    def use_threads_of_blosc(self, nthreads: int) -> None:
-        """Let Blosc share a chunk among threads, if nobody else is inside."""
-        with self._lock:
-            if self._inside == 1:
-                self.disordered = True
-                self.blosc.set_nthreads(nthreads)
-
-    def _restore(self) -> None:
-        self.disordered = False
-        if self._saved is not None:
-            releasegil, nthreads, blocksize = self._saved
-            self._saved = None
-            self.blosc.set_releasegil(releasegil)
-            self.blosc.set_nthreads(nthreads)
-            if blocksize:
-                self.blosc.set_blocksize(blocksize)
-
-    def _reset(self) -> None:
-        # A child of fork has none of the threads that were inside.
-        self._lock = allocate_lock()
-        self._inside = 0
-        self._restore()
-
-
-own_settings = _OwnSettings()
-
-
-class ChunkHeader:
-    """The header of a chunk, checked: plain and compressed size in bytes.
-
-    ``raw`` is what it was decoded from.
-    """
-
-    __slots__ = ("ctbytes", "nbytes", "raw")
-
-    def __init__(self, nbytes: int, ctbytes: int, raw: bytes) -> None:
-        self.nbytes = nbytes
-        self.ctbytes = ctbytes
-        self.raw = raw
-
-    @property
-    def codec(self) -> str:
-        """The name of the codec that is needed to decompress."""
-        return CNAME_MAPPING[self.raw[2] >> 5]
-
-
-def decode_header(head: Buffer) -> ChunkHeader:
-    """Return the chunk header in the first 16 bytes of `head`.
-
-    Every field is checked against what Blosc 1 can write; raises `FormatError`.
-    """
-    if len(head) < BLOSC_HEADER_LENGTH:
-        raise FormatError(
-            "expected a Blosc chunk header of '%d' bytes, found '%d'"
-            % (BLOSC_HEADER_LENGTH, len(head)),
-            section="chunks",
-        )
-    raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    fields = BLOSC_HEADER.unpack(raw)
-    problem = _problem_with(*fields)
-    if problem is not None:
-        raise FormatError(
-            "not a Blosc chunk: expected %s to be %s, found %d" % problem,
-            section="chunks",
-        )
-    _, _, _, _, nbytes, _, ctbytes = fields
-    return ChunkHeader(nbytes, ctbytes, raw)
-
-
-def _problem_with(
-    version: int,
-    versionlz: int,
-    flags: int,
-    typesize: int,
-    nbytes: int,
-    blocksize: int,
-    ctbytes: int,
-) -> tuple[str, object, int] | None:
-    """Return the first field that can't be: its name, what was expected, what it is."""
-    codec = flags >> 5
-    if version != BLOSC_VERSION_FORMAT:
-        return "version", BLOSC_VERSION_FORMAT, version
-    if versionlz != BLOSC_VERSION_CODEC:
-        return "codec version", BLOSC_VERSION_CODEC, versionlz
-    if flags & BLOSC_FLAG_RESERVED:
-        return "reserved flag", 0, 1
-    if codec not in CNAME_MAPPING:
-        return "codec number", "0 to %d" % max(CNAME_MAPPING), codec
-    if typesize == 0:
-        return "typesize", "1 to 255", 0
-    if nbytes > MAX_BUFFERSIZE:
-        return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
-    if not 1 <= blocksize <= (nbytes or 1):
-        return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
-    # A copy of the plain bytes has no block starts.
-    largest = nbytes + BLOSC_HEADER_LENGTH
-    copied = flags & BLOSC_FLAG_MEMCPY
-    smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
-    if not smallest <= ctbytes <= largest:
-        return "ctbytes", "%d to %d" % (smallest, largest), ctbytes
-    # Before memory is asked for: no codec can make so much of so little.
-    most = MAX_RATIOS[codec] * ctbytes
-    if nbytes > most:
-        return "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
-    return None
-
-
-def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
-    """Return the least bytes that a chunk of `nbytes` in such blocks can take."""
-    nblocks = -(-nbytes // blocksize)
-    return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
 
 
 def plain_size(compressed: Buffer) -> int:

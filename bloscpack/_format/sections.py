@@ -17,16 +17,17 @@ from ..constants import (
 from ..exceptions import FormatError
 from ..headers import HEADER_LENGTHS, BloscpackHeader, MetadataHeader, decode_header
 from . import offsets as offset_table
-from .chunks import decode_header as decode_chunk_header
+from .blosc_header import decode_header as decode_chunk_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .._storage.base import Cursor
+    from .._storage.cursor import Cursor
     from ..args import Limits
-    from .chunks import Buffer, ChunkHeader
+    from .blosc_header import ChunkHeader
+    from .chunks import Buffer
 
 # The least that a chunk takes: an empty Blosc chunk.
 SMALLEST_CHUNK = BLOSC_HEADER_LENGTH

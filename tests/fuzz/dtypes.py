@@ -14,6 +14,7 @@ from fuzz.outcomes import Allowed, Broken, check_error, outcome
 
 from bloscpack import exceptions, npy_io
 from bloscpack._format import array_metadata as arrays
+from bloscpack._format import dtypes
 
 # In the spellings of all releases, some of them wrong.
 SEEDS = (
@@ -55,7 +56,7 @@ def run(data: bytes, folder: Path) -> object:
 def run_stored(stored: object) -> object:
     """Decode a dtype; what can be encoded again is the same when it comes back."""
     draw = zlib.crc32(repr(stored).encode())
-    dtype = outcome(arrays.decode_dtype, stored)
+    dtype = outcome(dtypes.decode_dtype, stored)
     metadata = {"container": "numpy", "dtype": stored, "order": "CF"[draw % 2]}
     shape = SHAPES[draw % len(SHAPES)]
     description = outcome(arrays.Description, {**metadata, "shape": shape})
@@ -63,7 +64,7 @@ def run_stored(stored: object) -> object:
         if not isinstance(description, Exception):
             raise Broken("no dtype, but an array of %.200r" % description.dtype)
         return dtype
-    if arrays.holds_objects(dtype):
+    if dtypes.holds_objects(dtype):
         raise Broken("objects: %.200r" % dtype)
     if not isinstance(description, Exception) and description.nbytes < 2**20:
         array = outcome(description.allocate)
@@ -73,7 +74,7 @@ def run_stored(stored: object) -> object:
     if dtype.names is not None and not (dtype.names and all(dtype.names)):
         return dtype  # a list of padding alone stands for the type, see rule A2
     try:
-        again = arrays.decode_dtype(arrays.encode_dtype(dtype))
+        again = dtypes.decode_dtype(dtypes.encode_dtype(dtype))
     except exceptions.UsageError:
         return dtype  # fields that overlap
     if outline(again) != outline(dtype):
@@ -108,7 +109,7 @@ def run_header(text: bytes) -> None:
     except Allowed:
         pass  # objects, or a dtype that can't be stored
     else:
-        if arrays.holds_objects(array.dtype):
+        if dtypes.holds_objects(array.dtype):
             raise Broken("objects: %.200r" % array.dtype)
 
 

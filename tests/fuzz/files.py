@@ -27,7 +27,8 @@ from bloscpack import (
     verify,
 )
 from bloscpack._cli import quick_answers as commands
-from bloscpack._format import chunks
+from bloscpack._format import blosc_header, chunks  # noqa: F401
+from bloscpack._format import sections as frames  # noqa: F401
 
 TESTS = Path(__file__).resolve().parent.parent
 NotReadable = exceptions.NotReadable
@@ -187,7 +188,7 @@ def run_records(data: bytes) -> None:
         headers.MetadataHeader.decode,
         headers.decode_header,
         headers.decode_blosc_header,
-        chunks.decode_header,
+        blosc_header.decode_header,
     ):
         for piece in (data, data[:32], data[32:64]):
             outcome(decode, piece)

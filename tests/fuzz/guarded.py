@@ -18,7 +18,8 @@ import blosc
 from fuzz import parts
 from fuzz.outcomes import Broken, outcome
 
-from bloscpack._format import chunks
+from bloscpack._engine import blosc_settings
+from bloscpack._format import blosc_header, chunks
 
 # The largest chunk, compressed or not, that is tried.
 ROOM = 2**17
@@ -59,7 +60,7 @@ def memory() -> tuple[Guarded, Guarded]:
 
 def run(data: bytes, folder: Path) -> object:
     """Decompress the chunk `data`; return its plain bytes, or the error."""
-    header = outcome(chunks.decode_header, data)
+    header = outcome(blosc_header.decode_header, data)
     if isinstance(header, Exception):
         return header
     if max(header.nbytes, len(data)) > ROOM:
@@ -72,10 +73,10 @@ def run(data: bytes, folder: Path) -> object:
     for fill in (b"\0", b"\xff"):
         plain = place(target, header.nbytes)
         plain[:] = fill * header.nbytes
-        with chunks.own_settings:
+        with blosc_settings.own_settings:
             done = outcome(chunks.decompress_into, compressed, plain)
         results.append(done if isinstance(done, Exception) else bytes(plain))
-    with chunks.own_settings:
+    with blosc_settings.own_settings:
         results.append(outcome(chunks.decompress, bytes(data)))
     if compressed != data:
         raise Broken("the chunk itself was changed")

@@ -23,7 +23,7 @@ from bloscpack import append, exceptions, file_io
 from bloscpack._crashsafe import journal
 from bloscpack._format import append_plan as plan
 from bloscpack._format import sections as frames
-from bloscpack._storage import base as ranges
+from bloscpack._storage import cursor
 
 PLAIN = bytes(range(256)) * 10
 NEW = b"new bytes" * 50
@@ -40,9 +40,9 @@ def states() -> tuple[bytes, bytes, bytes]:
     """Return the file before and after an append, and the journal of that."""
     before = file_io.pack_bytes_to_bytes(PLAIN, 1000, metadata={"a": 1})
     fp = io.BytesIO(before)
-    cursor = ranges.Cursor(fp)
-    beginning = frames.read_beginning(cursor)
-    ends = frames.walk_chunks(cursor, beginning.header)
+    reader = cursor.Cursor(fp)
+    beginning = frames.read_beginning(reader)
+    ends = frames.walk_chunks(reader, beginning.header)
     planned = plan.plan_append(beginning, ends, len(NEW))
     append.append_fp(fp, io.BytesIO(NEW), len(NEW), nthreads=1)
     return before, fp.getvalue(), _journal(before, planned, ends[0])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
     parser.add_argument(
@@ -63,8 +63,8 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
 
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
     """Append the content of a file to a compressed file."""
-    from ..._crashsafe.replace import sized
     from ..._format.append_plan import UNCHANGED
+    from ..._storage.spool import sized
     from ...append import append, append_from
     from ..progress import shown
 
@@ -95,15 +95,15 @@ def _check_no_npy(original_file: str, new_file: str) -> None:
     with open(new_file, "rb") as fp:
         if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
             return
-    from ..._crashsafe.snapshot import read_steadily
+    from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning
-    from ..._storage.base import Cursor
+    from ..._storage.cursor import Cursor
     from ...serializers import is_array
 
     def read(fp: Any, check: Any) -> Any:
         return read_beginning(Cursor(fp)).metadata
 
-    if is_array(read_steadily(original_file, read)):
+    if is_array(read_snapshot(original_file, read)):
         raise Refusal(
             "'%s' is a .npy file: --npy appends its rows, --force its bytes" % new_file,
             EXIT_USAGE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from ... import log
-from ..._crashsafe.snapshot import read_steadily
+from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
 from ...reader import Reader
 from ..display import parse_size
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...headers import BloscpackHeader
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write plain bytes to standard output, decompressing only the chunks that\n"
@@ -82,7 +82,7 @@ def run(args: Namespace) -> None:
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(selected, deliver, nthreads=args.nthreads)
 
-    read_steadily(args.file_, read, attempts=1)
+    read_snapshot(args.file_, read, attempts=1)
     log.flush()
 
 

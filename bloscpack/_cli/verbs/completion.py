@@ -17,7 +17,7 @@ FILES = ("<metadata>", "<out>")
 FOLDERS = ("<folder>",)
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "print a script that lets a shell complete verbs, options and file names"

@@ -43,7 +43,7 @@ EXAMPLES = """examples:
 # Options
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
     group = parser.add_argument_group(title="bloscpack settings")
@@ -205,13 +205,13 @@ def compress(
         Clock,
         check_files,
         check_no_terminal,
+        log_journal,
         remove_input,
         state_of,
-        tell_of_journal,
     )
 
     check_files(in_file, out_file, args)
-    tell_of_journal(in_file)
+    log_journal(in_file)
     check_no_terminal(out_file, args)
     before = state_of(in_file)
     clock = Clock()
@@ -219,7 +219,7 @@ def compress(
         nbytes = _compress_npy(args, in_file, out_file, settings)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
-    clock.tell(nbytes)
+    clock.log(nbytes)
     remove_input(in_file, before, args)
 
 
@@ -227,7 +227,7 @@ def _compress_plain(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
 ) -> int:
     """Compress a file of bytes; return how many there were, 0 if that is not known."""
-    from ...file_io import pack_fp_to_fp, tell_packed
+    from ...file_io import log_packed, pack_fp_to_fp
     from ..outputs import opened_input, opened_output
     from ..progress import shown
 
@@ -246,7 +246,7 @@ def _compress_plain(
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
-        tell_packed(in_size, out_file)
+        log_packed(in_size, out_file)
     return in_size
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     variables = [settings.variable_for(name) for name in settings.CHECKS]
     parser.description = (

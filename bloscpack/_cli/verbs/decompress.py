@@ -38,7 +38,7 @@ EXAMPLES = """examples:
 IN_NPY = frozenset(("dtype", "shape", "order", "container"))
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.add_argument(
         "-e",
@@ -122,14 +122,14 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     else:
         nbytes, metadata = _decompress_plain(args, in_file, out_file)
         _keep_metadata(metadata, args)
-    clock.tell(nbytes)
+    clock.log(nbytes)
     remove_input(in_file, before, args)
 
 
 def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
     """Decompress to bytes; return how many the header tells, and the metadata."""
-    from ..._crashsafe.snapshot import ATTEMPTS, read_steadily
-    from ...file_io import tell_unpacked, unpack_fp_to_fp
+    from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
+    from ...file_io import log_unpacked, unpack_fp_to_fp
     from ...pretty import pretty_size
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
@@ -156,15 +156,15 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     if in_file == STREAM:
         if has_journal(INPUT_NAME):
             in_file = name_of_input(STREAM)
-            metadata = read_steadily(in_file, read, attempts)
+            metadata = read_snapshot(in_file, read, attempts)
         else:
             metadata = read(standard_input(), lambda header: None)
         return nbytes or 0, metadata
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
-    metadata = read_steadily(in_file, read, attempts)
+    metadata = read_snapshot(in_file, read, attempts)
     if not streamed:
-        tell_unpacked(in_size, out_file)
+        log_unpacked(in_size, out_file)
     return nbytes or 0, metadata
 
 
@@ -216,9 +216,10 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
 
 def _check_nothing_lost(args: Namespace, in_file: str) -> None:
     """Raise `Refusal` if there is anything that only the input has."""
-    from ..._crashsafe.snapshot import read_steadily
+    from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
-    from ..._storage.base import Cursor, bytes_left
+    from ..._storage.base import bytes_left
+    from ..._storage.cursor import Cursor
 
     def read(fp: Any, check: Any) -> tuple[Any, int]:
         cursor = Cursor(fp)
@@ -228,7 +229,7 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
         fp.seek(cursor.position)
         return beginning.metadata, bytes_left(fp) or 0
 
-    metadata, behind = read_steadily(in_file, read)
+    metadata, behind = read_snapshot(in_file, read)
     if behind:
         raise Refusal(
             "'%s' has '%d' bytes behind the last chunk, which --rm would lose"

@@ -25,7 +25,7 @@ TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "n
 BLOCKS_OF_BLOSC = 6
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show how large files will be when unpacked, exactly, and the most memory\n"

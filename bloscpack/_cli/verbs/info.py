@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.add_argument(
         "--json", action="store_true", help="print an object with all that is known"

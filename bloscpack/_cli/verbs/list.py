@@ -28,7 +28,7 @@ SET_LEFT = (3, 5, 6)
 LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show size, ratio, codec and array of each file, read from its beginning"

@@ -37,7 +37,7 @@ RANGES_SHOWN = 20
 OTHERS_SHOWN = 10
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "draw a file: how well each stretch compresses, and which chunks are damaged.\n"
@@ -118,11 +118,11 @@ class Chunks:
 
 def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file, each checked; damage does not raise."""
-    from ..._crashsafe.replace import sized
-    from ..._crashsafe.snapshot import read_steadily
+    from ..._crashsafe.snapshot import read_snapshot
     from ..._damage.examiner import Content
     from ..._damage.inspection import Inspection
-    from ..._format.chunks import own_settings
+    from ..._engine.blosc_settings import own_settings
+    from ..._storage.spool import sized
     from ...abstract_io import effective_nthreads
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
@@ -135,7 +135,7 @@ def survey(path: str, args: Namespace) -> Chunks:
         return chunks
 
     with own_settings:
-        return read_steadily(path, read)
+        return read_snapshot(path, read)
 
 
 def _chunks_of(inspection: Inspection) -> Chunks:
@@ -162,10 +162,10 @@ def _chunks_of(inspection: Inspection) -> Chunks:
 
 def survey_quickly(path: str) -> Chunks:
     """Return all chunks of a file, by their headers; raises `FormatError`."""
-    from ..._crashsafe.replace import sized
-    from ..._crashsafe.snapshot import read_steadily
+    from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
-    from ..._storage.base import Cursor
+    from ..._storage.cursor import Cursor
+    from ..._storage.spool import sized
 
     def read(
         fp: Any, check: Callable[[BloscpackHeader], None]
@@ -178,7 +178,7 @@ def survey_quickly(path: str) -> Chunks:
         check(header)
         return sizes
 
-    sizes = read_steadily(path, read)
+    sizes = read_snapshot(path, read)
     chunks = Chunks(len(sizes))
     for number, (nbytes, cbytes) in enumerate(sizes):
         chunks.put(number, nbytes, cbytes)

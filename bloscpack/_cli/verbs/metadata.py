@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INDENT = 2
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show the metadata of a file as JSON, or change them in place, in the room\n"
@@ -91,9 +91,9 @@ def run(args: Namespace) -> None:
 
 
 def _read(path: str) -> Any:
-    from ..._crashsafe.snapshot import read_steadily
+    from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning
-    from ..._storage.base import Cursor
+    from ..._storage.cursor import Cursor
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Any:
         beginning = read_beginning(Cursor(fp))
@@ -102,7 +102,7 @@ def _read(path: str) -> Any:
             raise NoMetadataFound("the file has no metadata section")
         return beginning.metadata
 
-    return read_steadily(path, read)
+    return read_snapshot(path, read)
 
 
 def _as_text(value: Any, compact: bool) -> str:

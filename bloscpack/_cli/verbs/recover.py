@@ -24,7 +24,7 @@ LOSSES_SHOWN = 1000
 NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write a sound file from all that is intact in a damaged one, which stays as\n"

@@ -7,7 +7,7 @@ read what comes of it, and to unpack. `trials` does the search, and this shows i
 from __future__ import annotations
 
 from ... import log
-from ..._format.chunks import own_settings
+from ..._engine.blosc_settings import own_settings
 from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..display import parse_size, say, say_json, size_text, table
@@ -38,7 +38,7 @@ SECONDS = 10.0
 TITLES = ("codec", "level", "type size", "chunk", "filter")
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "try codecs, levels, filters, type and chunk sizes on a sample of a file,\n"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..._damage.findings import Report
 
 
-def learn(parser: Any) -> None:
+def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
