@@ -12,7 +12,10 @@ from pathlib import Path
 
 from golden import content
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+DOCS = ROOT / "docs"
+GOLDEN = TESTS / "golden"
 BLP = GOLDEN / "blp"
 
 

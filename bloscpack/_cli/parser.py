@@ -220,7 +220,7 @@ def _is_option(argument: str) -> bool:
 
 
 def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the command line; `with_user_defaults`: with the user's defaults."""
+    """Return the parser of the command line, perhaps with the user's defaults."""
     parser = _Parser(
         prog="blpk",
         formatter_class=BloscPackCustomFormatter,

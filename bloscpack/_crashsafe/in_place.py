@@ -1,7 +1,6 @@
 """Changing a file in place: all changes are made, or none.
 
-`open_locked` opens a file for one writer at a time and first puts back what a change that
-was interrupted has left. A `Change` keeps the bytes that it writes over until the last
+A `Change` keeps the bytes that it writes over until the last
 write has been done: in the journal where the file has a name, so that neither the end
 of the process nor of the machine does any harm; in memory for a mere file object.
 """

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crash import Checker, lay_down, process_states
-from operations import (
+from crash.operations import (
     JOURNAL,
     LOOSE,
     TARGET,
@@ -27,7 +26,8 @@ from operations import (
     pack,
     refill,
 )
-from watched import WatchedDisk, replaced_disk
+from crash.states import Checker, lay_down, process_states
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import journal

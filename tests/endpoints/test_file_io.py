@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from watched import WatchedDisk, replaced_disk
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
 from bloscpack import file_io, log

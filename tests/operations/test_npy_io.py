@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from watched import WatchedDisk, replaced_disk
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack import npy_io

@@ -11,8 +11,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from crash import Checker, process_states
-from operations import (
+from crash.operations import (
     JOURNAL,
     TARGET,
     Append,
@@ -22,7 +21,8 @@ from operations import (
     quietly,
     refill,
 )
-from watched import WatchedDisk, replaced_disk
+from crash.states import Checker, process_states
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import journal

@@ -1,7 +1,7 @@
 """Writers that are killed again and again, beside readers that never stop.
 
-``python tests/soak.py [ROUNDS [SEED]]``: in each round a process appends to a file, or
-compresses over it, and is killed at a random moment, or is asked to end. What is found
+``python tests/crash/soak.py [ROUNDS [SEED]]``: in each round a process appends to a
+file, or compresses over it, and is killed at a random moment, or is asked to end. What is found
 then must be the state that the process had reported last, or the next one. Two readers
 unpack the file all the time; each state that they see must be complete, and none older
 than the one before. Needs ``fork``.
@@ -23,6 +23,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from support import heed_signals
 
 import bloscpack

@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 import pytest
-from watched import WatchedDisk, replaced_disk
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack.append import append, append_fp, rewrite_metadata_fp

@@ -13,8 +13,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from crash import OPERATIONS, Checker, check_operation, machine_states, process_states
-from operations import TARGET, Append, Compress, Operation, numbers, pack
+from crash.operations import TARGET, Append, Compress, Operation, numbers, pack
+from crash.states import (
+    OPERATIONS,
+    Checker,
+    check_operation,
+    machine_states,
+    process_states,
+)
+from support import ROOT
 
 from bloscpack.append import append
 
@@ -156,7 +163,7 @@ def run(command):
     if command[0] == "blpk":
         script = "import sys; from bloscpack.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", script, *command[1:]]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command,
         env=environment,

@@ -17,10 +17,10 @@ import json
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy
 import pytest
+from support import TESTS
 
 import bloscpack
 from bloscpack import append, exceptions, file_io, memory_io, numpy_io
@@ -28,7 +28,7 @@ from bloscpack.abstract_io import pack, unpack
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.headers import BloscpackHeader, MetadataHeader
 
-GOLDEN = json.loads((Path(__file__).parent / "golden/interface.json").read_text())
+GOLDEN = json.loads((TESTS / "golden" / "interface.json").read_text())
 
 
 def module_of(name):

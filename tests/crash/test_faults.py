@@ -14,9 +14,9 @@ import signal
 import sys
 
 import pytest
-from crash import OPERATIONS
-from operations import JOURNAL, TARGET, refill
-from watched import WatchedDisk, replaced_disk
+from crash.operations import JOURNAL, TARGET, refill
+from crash.states import OPERATIONS
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 try:
     import resource

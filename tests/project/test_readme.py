@@ -4,14 +4,14 @@ import doctest
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support import ROOT
 
 import bloscpack
 
-README = Path(__file__).parent.parent / "README.rst"
+README = ROOT / "README.rst"
 
 
 @pytest.fixture(autouse=True)

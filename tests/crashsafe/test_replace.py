@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-from watched import WatchedDisk, replaced_disk
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 from bloscpack._crashsafe.replace import check_distinct, replacing
 from bloscpack._storage.base import write_all

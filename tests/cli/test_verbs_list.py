@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from verb_support import assert_help_fits, run_verb
+from cli.verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError

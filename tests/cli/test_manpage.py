@@ -6,15 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support import DOCS
 
 from bloscpack._cli import exit_codes as outcomes
 from bloscpack._cli import manpage, settings
 from bloscpack._cli.parser import VERBS, create_parser
 
-PAGE = Path(__file__).parents[1] / "docs" / "blpk.1"
+PAGE = DOCS / "blpk.1"
 
 
 @pytest.fixture

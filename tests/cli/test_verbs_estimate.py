@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from cli.verb_support import assert_help_fits, run_verb
 from support import BLP
-from verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs

@@ -9,7 +9,7 @@ import struct
 
 import numpy
 import pytest
-from damage import frames_of, recovered, recovered_and_verified, text
+from damage.cases import frames_of, recovered, recovered_and_verified, text
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp

@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 from invalid import make
+from support import TESTS
 
 import bloscpack as bp
 from bloscpack import cli, log
@@ -20,7 +20,6 @@ from bloscpack._cli import quick_answers as commands
 from bloscpack.append import append_fp, rewrite_metadata_fp
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
 
-TESTS = Path(__file__).parent
 INVALID = TESTS / "invalid"
 MANIFEST = json.loads((INVALID / "MANIFEST.json").read_text("ascii"))
 

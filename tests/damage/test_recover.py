@@ -12,7 +12,7 @@ import sys
 
 import numpy
 import pytest
-from damage import (
+from damage.cases import (
     Case,
     changed,
     failures,

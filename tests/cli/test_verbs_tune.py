@@ -6,7 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
-from verb_support import assert_help_fits, parser_of, run_verb
+from cli.verb_support import assert_help_fits, parser_of, run_verb
 
 import bloscpack
 from bloscpack import log

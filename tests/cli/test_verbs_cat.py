@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from verb_support import assert_help_fits, run_verb
+from cli.verb_support import assert_help_fits, run_verb
 
 import bloscpack
 from bloscpack import BloscpackArgs, FormatError, UsageError, log

@@ -12,13 +12,12 @@ import shutil
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
+from support import ROOT
 
 import bloscpack
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "bloscpack"
 PAGES = sorted(DOCS.glob("*.rst"))

@@ -6,8 +6,8 @@ does it as a machine does whose disk has got only a part of what was never synce
 any order. `check_all` lays each state down and looks at it as the next reader and the
 next writer do: what they find must be exactly old or exactly new.
 
-The long form: ``python tests/crash.py [SUBSETS [OPERATION ...]]``, with more subsets,
-and with random operations, whose names are numbers.
+The long form: ``python tests/crash/states.py [SUBSETS [OPERATION ...]]``, with more
+subsets, and with random operations, whose names are numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from operations import (
+from crash.operations import (
     JOURNAL,
     LOOSE,
     TARGET,
@@ -37,7 +37,7 @@ from operations import (
     quietly,
     refill,
 )
-from watched import WatchedDisk, replaced_disk
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 SECTOR = 512
 

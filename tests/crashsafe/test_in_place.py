@@ -11,8 +11,8 @@ import sys
 import threading
 
 import pytest
-from operations import JOURNAL, TARGET, Append, Compress
-from watched import WatchedDisk, replaced_disk
+from crash.operations import JOURNAL, TARGET, Append, Compress
+from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import in_place as inplace
@@ -503,7 +503,8 @@ def test_the_other_name_of_a_link_is_locked_too(path):
 HOLDER = """
 import sys
 from bloscpack._crashsafe.locking import open_locked
-with open_locked(sys.argv[1]) as locked_file, locked_file.change([(0, 2)], b'ab', (2, 10)) as change:
+target = open_locked(sys.argv[1])
+with target as locked, locked.change([(0, 2)], b"ab", (2, 10)) as change:
     change.overwrite(0, b'a')
     print('ready', flush=True)
     sys.stdin.read()

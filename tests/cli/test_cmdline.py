@@ -16,7 +16,7 @@ import bloscpack
 pytest.importorskip("cram")
 
 ROOT = Path(bloscpack.__file__).parents[1]
-TRANSCRIPTS = sorted(Path(__file__).parents[1].glob("test_cmdline/*.t"))
+TRANSCRIPTS = sorted(ROOT.glob("test_cmdline/*.t"))
 
 BLPK = """\
 #!/bin/sh

@@ -3,11 +3,10 @@
 import os
 import struct
 import threading
-from pathlib import Path
 
 import blosc
 import pytest
-from support import BLP
+from support import BLP, DOCS
 
 import bloscpack as bp
 from bloscpack._engine import blosc_settings
@@ -134,7 +133,7 @@ def test_decode_header_refuses(message, changes):
 
 
 def test_bounds_are_those_of_the_format():
-    text = (Path(__file__).parents[1] / "docs" / "format.rst").read_text("utf-8")
+    text = (DOCS / "format.rst").read_text("utf-8")
     rule = " ".join(text.partition("* **C2**")[2].partition("* **C3**")[0].split())
     blosclz, *most = (blosc_header.MAX_RATIOS[codec] for codec in range(5))
     assert blosclz == most[0]

@@ -9,8 +9,11 @@ import sys
 import time
 import traceback
 from collections import Counter
+from pathlib import Path
 
-from damage import Case, failures, frames_of
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from damage.cases import Case, failures, frames_of
 
 
 def main(seconds=60, seed=0):
