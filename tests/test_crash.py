@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from crash import OPERATIONS, Checker, check_operation, machine_states, process_states
 from operations import TARGET, Append, Compress, Operation, numbers, pack
+from support import environment
 
 from bloscpack.append import append
 
@@ -156,10 +157,9 @@ def run(command):
     if command[0] == "blpk":
         script = "import sys; from bloscpack.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", script, *command[1:]]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(
         command,
-        env=environment,
+        env=environment(),
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 from operations import JOURNAL, TARGET, Append, Compress
+from support import environment
 from watched import WatchedDisk, replaced_disk
 
 import bloscpack
@@ -506,6 +507,7 @@ with claimed(sys.argv[1]) as claim, claim.change([(0, 2)], b'ab', (2, 10)) as ch
 def test_lock_of_another_process(path):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path],
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

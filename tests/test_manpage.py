@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import environment
 
 from bloscpack import manpage, outcomes, settings
 from bloscpack.parser import VERBS, create_parser
@@ -23,7 +23,7 @@ def page(tmp_path):
     return path
 
 
-def run(*command, **environment):
+def run(*command, **changes):
     program = shutil.which(command[0])
     if program is None:
         pytest.skip("%s is not installed" % command[0])
@@ -33,7 +33,7 @@ def run(*command, **environment):
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **environment},
+        env=environment(**changes),
     )
 
 
