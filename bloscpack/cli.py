@@ -111,19 +111,20 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     from ._cli.parser import VERBS_OF_LETTERS, parse
 
     args = parse(arguments)
-    _prepare_log(args)
     name = VERBS_OF_LETTERS.get(args.subcommand, args.subcommand)
+    log.make_output_optional(name in WRITERS)
+    _prepare_log(args)
     if alone and name != "info":
         _handle_termination()  # it would only delay `info`, which leaves nothing behind
-    log.debug("command line argument parsing complete")
-    log.debug("command line arguments are: ")
-    for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, value))
     if hasattr(args, "out_file"):
         from ._cli.file_jobs import output_is_data
 
         if output_is_data(args):
             log.keep_out_of_output()
+    log.debug("command line argument parsing complete")
+    log.debug("command line arguments are: ")
+    for argument, value in sorted(vars(args).items()):
+        log.debug("    %s: %s" % (argument, value))
     process_nthread_arg(args)
     if name not in WRITERS:
         log.need_output()
@@ -157,19 +158,13 @@ def _name_standard_input(args: Namespace) -> None:
         args.files = [name_of_input(name) for name in args.files]
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    """Show what went wrong, and leave."""
-    try:
-        log.flush()
-    except (OSError, log.OutputLost):
-        _abandon_output()
-    log.error(message, code)
-    raise AssertionError  # pragma: no cover - log.error has left
+def _code_without_output(code: int) -> int:
+    """Return the exit code where standard output failed; `code` is that of the verb.
 
-
-def _abandon_output() -> None:
-    """Let go what standard output has not taken."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    A verb that needs the output ends at the failure, so its code counts for nothing:
+    with buffering it may have gone on for a while.
+    """
+    return max(code if log.OUTPUT_IS_OPTIONAL else EXIT_OK, EXIT_COULD_NOT)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -181,21 +176,28 @@ def main(argv: list[str] | None = None) -> None:
         sys.unraisablehook = _resend_signal
     try:
         arguments = sys.argv[1:] if argv is None else argv
-        if not _answer_quickly(arguments):
-            code = _run(arguments, alone=alone)
+        try:
+            if not _answer_quickly(arguments):
+                code = _run(arguments, alone=alone)
+        except (BloscpackError, OSError, MemoryError, log.OutputLost):
+            # Without buffering, output lost before the error would have come first.
+            if not log.OUTPUT_IS_OPTIONAL:
+                log.flush()
+            raise
         log.flush()
     except BrokenPipeError:
-        # Whoever read what was written has seen enough.
-        _abandon_output()
-        sys.exit(EXIT_COULD_NOT)
+        # The reader of the output does not want any more.
+        code = _code_without_output(code)
     except log.OutputLost as error:
-        _fail(str(error), EXIT_COULD_NOT)
+        log.error(str(error), _code_without_output(code))
     except Terminated as error:
-        _fail("terminated", SIGNAL_BASE + error.number)
+        log.error("terminated", SIGNAL_BASE + error.number)
     except (BloscpackError, OSError, MemoryError) as error:
-        _fail(message_of(error), exit_code(error))
+        log.error(message_of(error), exit_code(error))
     except KeyboardInterrupt:
-        _fail("interrupted", EXIT_INTERRUPTED)
+        log.error("interrupted", EXIT_INTERRUPTED)
+    finally:
+        log.finish()
     if code:
         sys.exit(code)
 

@@ -3,15 +3,21 @@
 Silent at the level NORMAL, which only the command changes. `normal`, `verbose`
 and `debug` write to standard output, `error` to standard error; empty lines are
 dropped and every line starts with the prefix.
+
+A standard stream that fails once is given up: its file descriptor becomes that of the
+null device. Otherwise the interpreter would write its buffer once more as it exits, and
+exit with code 120. With and without buffering, a failure therefore has the same result.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 NORMAL = "NORMAL"
 VERBOSE = "VERBOSE"
@@ -25,6 +31,11 @@ QUIET = False
 # Is called, if there is one, with the plain bytes of every chunk that has been done.
 PROGRESS: Callable[[int], object] | None = None
 PREFIX = "bloscpack.py"
+# True where the files that a command writes matter more than its messages: a failure
+# of standard output is then kept in LOST, and does not stop the command.
+OUTPUT_IS_OPTIONAL = False
+# The first failure of standard output. All that is written there later is dropped.
+LOST: Exception | None = None
 # The prefix of the command, which speaks to a person.
 COMMAND = "blpk"
 
@@ -52,11 +63,19 @@ def set_prefix(prefix: str) -> None:
 def keep_out_of_output() -> None:
     """Say everything on standard error from now on: standard output is for data.
 
-    Raises `OutputLost` if it is closed.
+    Messages written so far come before the data. Raises `OutputLost` if standard
+    output is closed, and as `flush` does.
     """
     global OUTPUT_IS_DATA
     need_output()
+    flush()
     OUTPUT_IS_DATA = True
+
+
+def make_output_optional(optional: bool) -> None:
+    """Keep a failure of standard output from stopping the command, or let it."""
+    global OUTPUT_IS_OPTIONAL
+    OUTPUT_IS_OPTIONAL = optional
 
 
 def be_quiet() -> None:
@@ -71,7 +90,9 @@ def enabled(level: str) -> bool:
 
 
 def need_output() -> None:
-    """Raise `OutputLost` if standard output was closed before the program started."""
+    """Raise if standard output was closed before the program started, or has failed."""
+    if LOST is not None:
+        raise LOST
     if sys.stdout is None:
         raise OutputLost("standard output is closed")
 
@@ -83,23 +104,83 @@ def lost(error: OSError) -> Exception:
     return OutputLost("standard output: %s" % error.strerror)
 
 
-def put(text: str) -> None:
-    """Write text to standard output as it is; raises `OutputLost`."""
-    need_output()
+def _give_up(stream: Any) -> None:
+    """Connect a stream that has failed to the null device, with what it still holds."""
     try:
-        sys.stdout.write(text)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+    except OSError:  # it has no file descriptor, or there is no null device
+        return
+
+
+def _call_output(method: str, *args: str) -> None:
+    """Call a method of standard output; raises BrokenPipeError or `OutputLost`."""
+    global LOST
+    try:
+        getattr(sys.stdout, method)(*args)
     except OSError as error:
-        raise lost(error) from error
+        LOST = lost(error)
+        _give_up(sys.stdout)
+        raise LOST from error
+
+
+def put(text: str) -> None:
+    """Write text to standard output as it is.
+
+    Raises BrokenPipeError or `OutputLost`, unless standard output is optional.
+    """
+    global LOST
+    try:
+        need_output()
+        _call_output("write", text)
+    except (BrokenPipeError, OutputLost) as error:
+        LOST = error
+        if not OUTPUT_IS_OPTIONAL:
+            raise
 
 
 def flush() -> None:
-    """Write out what has been said so far; raises `OutputLost`."""
-    if sys.stdout is None:
-        return
+    """Write out what has been said so far.
+
+    Raises BrokenPipeError or `OutputLost` if any of it, now or earlier, was lost.
+    """
+    if LOST is not None:
+        raise LOST
+    if sys.stdout is not None:
+        _call_output("flush")
+
+
+def _failure() -> Exception | None:
+    """Flush; return the exception instead of raising it."""
     try:
-        sys.stdout.flush()
-    except OSError as error:
-        raise lost(error) from error
+        flush()
+    except (BrokenPipeError, OutputLost) as error:
+        return error
+    return None
+
+
+def _flush_before_message() -> None:
+    """Write out what has been said so far, before a message on standard error."""
+    failure = _failure()
+    if failure is not None and not OUTPUT_IS_OPTIONAL:
+        raise failure
+
+
+def put_error(text: str) -> None:
+    """Write text to standard error; where that takes nothing, drop it."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            _give_up(sys.stderr)
+
+
+def finish() -> None:
+    """Write out both standard streams; drop what they do not take."""
+    _failure()
+    put_error("")
 
 
 def printable(text: str) -> str:
@@ -122,12 +203,8 @@ def _write(stream: object, message: str) -> None:
             shown = text.encode(encoding, "backslashreplace").decode(encoding)
             if stream is sys.stdout:
                 put(shown)
-                continue
-            # What comes of the files must not depend on who hears of it.
-            try:
-                stream.write(shown)  # type: ignore[attr-defined]
-            except OSError:
-                return
+            else:
+                put_error(shown)
 
 
 def verbose(message: str, level: str = VERBOSE) -> None:
@@ -159,7 +236,7 @@ def notice(message: str) -> None:
     if QUIET:
         return
     if PREFIX == COMMAND:
-        flush()
+        _flush_before_message()
         _write(sys.stderr, message)
         return
     import warnings
@@ -169,12 +246,17 @@ def notice(message: str) -> None:
 
 def error(message: str, exit_code: int = 1) -> None:
     """Show `message` on standard error and leave the program."""
-    report(message)
+    _failure()  # the exit code is that of the error all the same
+    _write_error(message)
     sys.exit(exit_code)
 
 
 def report(message: str) -> None:
     """Show `message` on standard error as an error."""
-    flush()
+    _flush_before_message()
+    _write_error(message)
+
+
+def _write_error(message: str) -> None:
     for line in message.split("\n"):
         _write(sys.stderr, "error: %s" % line)

@@ -5,6 +5,12 @@ from support import heed_signals
 
 from bloscpack import cli, log
 
+# The variables of `log` that a command sets.
+STATE = (
+    *("LEVEL", "PREFIX", "QUIET", "PROGRESS"),
+    *("OUTPUT_IS_DATA", "OUTPUT_IS_OPTIONAL", "LOST"),
+)
+
 
 def pytest_configure():
     heed_signals()
@@ -12,7 +18,7 @@ def pytest_configure():
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch):
-    for name in ("LEVEL", "PREFIX", "QUIET", "OUTPUT_IS_DATA", "PROGRESS"):
+    for name in STATE:
         monkeypatch.setattr(log, name, getattr(log, name))
 
 

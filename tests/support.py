@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -17,6 +18,27 @@ ROOT = TESTS.parent
 DOCS = ROOT / "docs"
 GOLDEN = TESTS / "golden"
 BLP = GOLDEN / "blp"
+
+# Variables of Python that change where it finds or puts modules, and nothing else.
+PYTHON_KEPT = (
+    *("PYTHONPATH", "PYTHONHOME"),
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"),
+)
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the variables for a process that a test starts; it finds this package.
+
+    The settings of Python and Blosc on this machine are left out. PYTHONUNBUFFERED, for
+    example, hides whatever goes wrong when a buffer is written at exit.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PYTHON_KEPT or not name.startswith(("PYTHON", "BLOSC_"))
+    }
+    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths)} | changes
 
 
 @functools.cache

@@ -33,7 +33,7 @@ def say(line: str = "") -> None:
     if stream is sys.stdout:
         log.put(text)
     else:
-        stream.write(text)
+        log.put_error(text)
 
 
 def say_json(value: Any) -> None:

@@ -90,9 +90,9 @@ def for_each_file(
     for item in items:
         try:
             code = act(item)
-        except BrokenPipeError:
-            raise  # nobody listens any more
         except (BloscpackError, OSError, MemoryError) as error:
+            if isinstance(error, BrokenPipeError) and not log.OUTPUT_IS_OPTIONAL:
+                raise  # the reader of the output does not want any more
             failed(name_of(item), error)
             code = exit_code(error)
         worst = max(worst, code if isinstance(code, int) else EXIT_OK)

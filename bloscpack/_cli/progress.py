@@ -19,6 +19,29 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 
 
+class _Screen:
+    """Standard error for tqdm, which would let a failed write stop the work.
+
+    It would also flush standard output if it was given standard error itself.
+    """
+
+    encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
+
+    def write(self, text: str) -> None:
+        log.put_error(text)
+
+    def flush(self) -> None:
+        """Do nothing: `write` has flushed."""
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal that standard error is; None if it is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
 class Bar:
     """Is told of every chunk, and draws a bar with tqdm once it takes long."""
 
@@ -61,7 +84,8 @@ class Bar:
             unit_scale=True,
             unit_divisor=1024,
             leave=False,
-            file=sys.stderr,
+            file=_Screen(),
+            ncols=_width(),
         )
 
     def close(self) -> None:
@@ -86,7 +110,7 @@ def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | N
     By default only where standard error is a terminal, and not with other messages.
     Gives the bar, or None if there won't be any.
     """
-    if not (_is_welcome() if wanted is None else wanted):
+    if sys.stderr is None or not (_is_welcome() if wanted is None else wanted):
         yield None
         return
     bar = Bar(os.path.basename(name), total, bool(wanted))

@@ -77,6 +77,7 @@ def version() -> None:
         "bloscpack: '%s' python-blosc: '%s' blosc: '%s'\n"
         % (__version__, *_blosc_versions())
     )
+    log.flush()  # the parser leaves by SystemExit
 
 
 def _blosc_versions() -> tuple[str, str]:

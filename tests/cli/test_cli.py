@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -11,19 +12,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import support
 
 import bloscpack
 
-ROOT = Path(bloscpack.__file__).parents[1]
 COMMAND = [sys.executable, "-W", "error", "-c", "import bloscpack.cli as c; c.main()"]
 PLAIN = bytes(range(256)) * 1024  # more than a pipe holds
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+buffering = pytest.mark.parametrize(
+    "unbuffered", ["", "1"], ids=["buffered", "unbuffered"]
+)
 
 
-def environment(**changes: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("BLOSC_")}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"} | changes
+environment = functools.partial(support.environment, PYTHONUTF8="1")
 
 
 def blpk(
@@ -301,22 +303,28 @@ def test_compressing_to_a_pipe(folder: Path, options: tuple[str, ...]) -> None:
 
 
 @posix
+@buffering
 @pytest.mark.parametrize(
-    "arguments", [("i", "packed.blp"), ("-d", "c", "plain"), ("--version",)]
+    ("arguments", "created"),
+    [
+        (("i", "packed.blp"), []),
+        # Files are written whoever reads the messages.
+        (("-d", "c", "plain"), ["plain.blp"]),
+        (("--version",), []),
+    ],
 )
 def test_standard_output_closed_by_its_reader(
-    folder: Path, arguments: tuple[str, ...]
+    folder: Path, arguments: tuple[str, ...], created: list[str], unbuffered: str
 ) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
+    env = environment(PYTHONUNBUFFERED=unbuffered)
     try:
-        answer = blpk(folder, *arguments, stdout=write_end)
+        answer = blpk(folder, *arguments, stdout=write_end, env=env)
     finally:
         os.close(write_end)
-    assert b"Traceback" not in answer.stderr
-    assert b"Exception ignored" not in answer.stderr
-    assert 0 != answer.returncode
-    assert ["packed.blp", "plain"] == names(folder)
+    assert (1, b"") == (answer.returncode, answer.stderr)
+    assert ["packed.blp", "plain", *created] == names(folder)
 
 
 @posix
@@ -581,13 +589,15 @@ def test_pipe_without_a_name_for_the_output(folder: Path) -> None:
     assert b"so <out_file> must be given" in answer.stderr
 
 
+@buffering
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_exit_code_when_nobody_hears_of_the_error(folder: Path) -> None:
-    packed = bytearray((folder / "packed.blp").read_bytes())
-    packed[-100] ^= 1
-    (folder / "packed.blp").write_bytes(packed)
+def test_exit_code_when_nobody_hears_of_the_error(
+    folder: Path, unbuffered: str
+) -> None:
+    damage(folder / "packed.blp", -100)
+    env = environment(PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "wb") as full:
-        answer = blpk(folder, "d", "packed.blp", "out", stderr=full)
+        answer = blpk(folder, "d", "packed.blp", "out", stderr=full, env=env)
     assert (3, b"") == (answer.returncode, answer.stdout)
 
 
@@ -604,3 +614,189 @@ def test_chunks_that_no_memory_holds(folder: Path) -> None:
     assert 1 == answer.returncode
     assert answer.stderr.startswith(b"blpk: error: there is no memory to compress")
     assert "out" not in names(folder)
+
+
+# Standard streams that take nothing: with and without buffering the same comes of it
+
+
+FULL = b"blpk: error: standard output: No space left on device\n"
+CLOSED = b"blpk: error: standard output is closed\n"
+MISSING = b"blpk: error: input file 'missing' does not exist!\n"
+
+WITHOUT_OUTPUT = [
+    # (arguments, new files, [(exit code, standard error) where the reader has gone,
+    #  where the device is full, and where the stream is closed])
+    ("-v c plain", ["plain.blp"], [(1, b""), (1, FULL), (0, b"")]),
+    ("-d c plain", ["plain.blp"], [(1, b""), (1, FULL), (0, b"")]),
+    (
+        "-v c --output-dir new plain missing other",
+        ["new", "new/other.blp", "new/plain.blp"],
+        [(1, MISSING), (1, MISSING + FULL), (1, MISSING)],
+    ),
+    ("-v a packed.blp plain", [], [(1, b""), (1, FULL), (0, b"")]),
+    ("d meta.blp out", ["out"], [(1, b""), (1, FULL), (0, b"")]),
+    ("recover packed.blp out", ["out"], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("recover bad.blp out", ["out"], [(3, b""), (3, FULL), (3, CLOSED)]),
+    ("recover --json bad.blp out", ["out"], [(3, b""), (3, FULL), (3, CLOSED)]),
+    ("-v metadata --update a=2 meta.blp", [], [(1, b""), (1, FULL), (0, b"")]),
+    # The input stays where the metadata go nowhere.
+    (
+        "d --rm --metadata-to - meta.blp out",
+        ["out"],
+        [(1, b""), (1, FULL), (1, CLOSED)],
+    ),
+    (
+        "-v d --rm --metadata-to - meta.blp out",
+        ["out"],
+        [(1, b""), (1, FULL), (1, CLOSED)],
+    ),
+    ("metadata meta.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("verify bad.blp missing", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("-v list plain", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("-v cat bad.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("-v --version", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def blpk_without(
+    folder: Path, streams: str, place: str, unbuffered: str, arguments: list[str]
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command with the standard streams `streams` connected to `place`."""
+    options: dict[str, object] = {"env": environment(PYTHONUNBUFFERED=unbuffered)}
+    if place == "closed":
+        redirected = " ".join(stream + ">&-" for stream in streams)
+        return subprocess.run(
+            ["/bin/sh", "-c", 'exec "$@" ' + redirected, "sh", *COMMAND, *arguments],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            **options,
+        )
+    if place == "full":
+        target = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read_end, target = os.pipe()
+        os.close(read_end)
+    options |= {{"1": "stdout", "2": "stderr"}[stream]: target for stream in streams}
+    try:
+        answer = blpk(folder, *arguments, **options)
+    finally:
+        os.close(target)
+    # What is connected elsewhere is None.
+    return subprocess.CompletedProcess(
+        answer.args, answer.returncode, answer.stdout or b"", answer.stderr or b""
+    )
+
+
+@pytest.fixture
+def files_to_use(tmp_path: Path) -> Path:
+    """Return a folder with plain files, Bloscpack files, and the damaged bad.blp."""
+    (tmp_path / "plain").write_bytes(PLAIN)
+    (tmp_path / "other").write_bytes(b"other")
+    bloscpack.pack_bytes_to_file(b"bytes", tmp_path / "meta.blp", metadata={"a": 1})
+    bloscpack.pack_file_to_file(tmp_path / "plain", tmp_path / "packed.blp", "64K")
+    bad = bytearray((tmp_path / "packed.blp").read_bytes())
+    bad[-100] ^= 1
+    (tmp_path / "bad.blp").write_bytes(bad)
+    return tmp_path
+
+
+@posix
+@buffering
+@pytest.mark.parametrize("place", ["gone", "full", "closed"])
+@pytest.mark.parametrize(
+    ("line", "created", "expected"), WITHOUT_OUTPUT, ids=[c[0] for c in WITHOUT_OUTPUT]
+)
+def test_without_standard_output(
+    files_to_use: Path,
+    line: str,
+    created: list[str],
+    expected: list[tuple[int, bytes]],
+    place: str,
+    unbuffered: str,
+) -> None:
+    if place == "full" and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    before = files(files_to_use)
+    answer = blpk_without(files_to_use, "1", place, unbuffered, line.split())
+    code, said = expected[["gone", "full", "closed"].index(place)]
+    assert (code, said) == (answer.returncode, answer.stderr)
+    assert {*created} == files(files_to_use) - before
+    assert before <= files(files_to_use)
+
+
+WITHOUT_ERROR = [
+    # (arguments, exit code, new files)
+    ("c plain", 0, ["plain.blp"]),
+    ("c plain packed.blp", 1, []),
+    ("c --unknown", 2, []),
+    ("", 2, []),
+    ("d bad.blp out", 3, []),
+    ("c --output-dir new missing plain", 1, ["new", "new/plain.blp"]),
+    ("-v d packed.blp -", 0, []),
+    ("recover bad.blp -", 3, []),
+    ("verify bad.blp missing", 3, []),
+]
+
+
+@posix
+@buffering
+@pytest.mark.parametrize("place", ["gone", "full", "closed"])
+@pytest.mark.parametrize(
+    ("line", "code", "created"), WITHOUT_ERROR, ids=[c[0] for c in WITHOUT_ERROR]
+)
+def test_without_standard_error(
+    files_to_use: Path,
+    line: str,
+    code: int,
+    created: list[str],
+    place: str,
+    unbuffered: str,
+) -> None:
+    if place == "full" and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    before = files(files_to_use)
+    answer = blpk_without(files_to_use, "2", place, unbuffered, line.split())
+    assert code == answer.returncode
+    assert before | {*created} == files(files_to_use)
+    if line.startswith("verify") or line.endswith(" -"):
+        assert blpk(files_to_use, *line.split()).stdout == answer.stdout
+
+
+@posix
+@buffering
+@pytest.mark.parametrize("place", ["gone", "full", "closed"])
+@pytest.mark.parametrize(
+    ("line", "code"), [("-v c plain out", (1, 0)), ("d bad.blp out", (3, 3))]
+)
+def test_without_both(
+    files_to_use: Path, line: str, code: tuple[int, int], place: str, unbuffered: str
+) -> None:
+    if place == "full" and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    answer = blpk_without(files_to_use, "12", place, unbuffered, line.split())
+    assert code[place == "closed"] == answer.returncode
+    assert ("c" in line.split()) == (files_to_use / "out").exists()
+
+
+@posix
+@buffering
+@pytest.mark.parametrize("arguments", [["--help"], ["c", "--help"]], ids=" ".join)
+def test_help_without_a_reader(
+    folder: Path, arguments: list[str], unbuffered: str
+) -> None:
+    answer = blpk_without(folder, "1", "gone", unbuffered, arguments)
+    assert (0, b"") == (answer.returncode, answer.stderr)
+
+
+@posix
+@buffering
+def test_no_messages_in_data(folder: Path, unbuffered: str) -> None:
+    env = environment(PYTHONUNBUFFERED=unbuffered)
+    answer = blpk(folder, "-d", "d", "packed.blp", "-", env=env)
+    assert (0, PLAIN) == (answer.returncode, answer.stdout)

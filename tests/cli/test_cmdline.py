@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import bloscpack
+import support
 
 pytest.importorskip("cram")
 
-ROOT = Path(bloscpack.__file__).parents[1]
-TRANSCRIPTS = sorted(ROOT.glob("test_cmdline/*.t"))
+TRANSCRIPTS = sorted(support.ROOT.glob("test_cmdline/*.t"))
 
 BLPK = """\
 #!/bin/sh
@@ -32,13 +30,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     blpk = folder / "blpk"
     blpk.write_text(BLPK % shlex.quote(sys.executable))
     blpk.chmod(0o755)
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("BLOSC_")}
     paths = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
-    return variables | {
-        "PATH": os.pathsep.join(paths),
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUTF8": "1",
-    }
+    return support.environment(PATH=os.pathsep.join(paths), PYTHONUTF8="1")
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)

@@ -1,5 +1,6 @@
 """What the library tells while it works."""
 
+import errno
 import io
 import sys
 
@@ -92,3 +93,36 @@ def test_unknown_levels(level):
         level("X")
     with pytest.raises(TypeError, match="Desired level 'X' is not one of"):
         log.verbose("x", "X")
+
+
+class Failing(io.StringIO):
+    """A stream without a file descriptor on a full disk."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "full")
+
+
+def test_output_that_is_needed(level, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Failing())
+    with pytest.raises(log.OutputLost, match="standard output: full"):
+        log.normal("n")
+    with pytest.raises(log.OutputLost):
+        log.report("no")
+
+
+def test_output_that_is_optional(level, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", Failing())
+    log.make_output_optional(True)
+    log.normal("n")
+    log.report("no")
+    assert "blpk: error: no\n" == capsys.readouterr().err
+    for check in (log.flush, log.need_output, log.keep_out_of_output):
+        with pytest.raises(log.OutputLost, match="standard output: full"):
+            check()
+
+
+def test_error_that_nobody_hears(level, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Failing())
+    log.report("no")
+    monkeypatch.setattr(sys, "stderr", None)
+    log.report("no")

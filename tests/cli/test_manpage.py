@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 
 import pytest
-from support import DOCS
+from support import DOCS, environment
 
 from bloscpack._cli import exit_codes as outcomes
 from bloscpack._cli import manpage, settings
@@ -24,7 +23,7 @@ def page(tmp_path):
     return path
 
 
-def run(*command, **environment):
+def run(*command, **changes):
     program = shutil.which(command[0])
     if program is None:
         pytest.skip("%s is not installed" % command[0])
@@ -34,7 +33,7 @@ def run(*command, **environment):
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **environment},
+        env=environment(**changes),
     )
 
 

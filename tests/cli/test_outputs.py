@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from support import environment
 
 from bloscpack import StorageError, pack_bytes_to_file
 from bloscpack._cli.outputs import check_free, remove_input, state_of, sync_for
@@ -118,6 +119,7 @@ def test_metadata_that_nobody_got_keep_their_input(tmp_path):
         done = subprocess.run(
             [*command, "x.blp"],
             cwd=tmp_path,
+            env=environment(),
             stdout=full,
             stderr=subprocess.PIPE,
             check=False,

@@ -4,9 +4,9 @@ import os
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support import environment
 
 import bloscpack
 
@@ -14,8 +14,6 @@ pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
 pytest.importorskip("tqdm", reason="the bar needs tqdm")
-
-ROOT = str(Path(bloscpack.__file__).parents[1])
 
 
 def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0):
@@ -32,7 +30,7 @@ def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0):
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": ROOT, "TERM": "xterm", "COLUMNS": "80"},
+            env=environment(TERM="xterm", COLUMNS="80"),
             stdin=subprocess.DEVNULL,
             stdout=follower if stdout == "terminal" else stdout,
             stderr=follower,
@@ -93,7 +91,7 @@ def test_no_bar_without_a_terminal(folder):
     done = subprocess.run(
         [sys.executable, "-m", "bloscpack", "compress", "plain", "new.blp"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": ROOT},
+        env=environment(),
         capture_output=True,
         check=True,
     )
@@ -104,11 +102,27 @@ def test_bar_where_it_is_asked_for(folder):
     done = subprocess.run(
         [sys.executable, "-m", "bloscpack", "--progress", "c", "plain", "new.blp"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": ROOT},
+        env=environment(),
         capture_output=True,
         check=True,
     )
     assert b"plain" in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("place", ["2>/dev/full", "2>&-", ">/dev/full"])
+def test_bar_that_can_not_be_written(folder, place, unbuffered):
+    if "full" in place and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    command = [sys.executable, "-m", "bloscpack", "--progress", "c", "plain", "new.blp"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" ' + place, "sh", *command],
+        cwd=folder,
+        env=environment(PYTHONUNBUFFERED=unbuffered),
+        check=False,
+    )
+    assert 0 == done.returncode
+    assert (folder / "new.blp").exists()
 
 
 def test_compressed_bytes_are_not_for_a_terminal(folder):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support import environment
 
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, Refusal
 from bloscpack._cli.verbs import completion as verb
@@ -40,6 +41,7 @@ def installed(shell):
 
 
 def output_of(*command, **options):
+    options = {"env": environment(), **options}
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=30, **options
     )

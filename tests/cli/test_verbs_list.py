@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from cli.verb_support import assert_help_fits, run_verb
+from support import environment
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
@@ -133,7 +134,11 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
         "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "[]\n" == done.stdout
 

@@ -21,7 +21,7 @@ from crash.states import (
     machine_states,
     process_states,
 )
-from support import ROOT
+from support import environment
 
 from bloscpack.append import append
 
@@ -163,10 +163,9 @@ def run(command):
     if command[0] == "blpk":
         script = "import sys; from bloscpack.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", script, *command[1:]]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command,
-        env=environment,
+        env=environment(),
         stdout=subprocess.PIPE,
         text=True,
         check=True,

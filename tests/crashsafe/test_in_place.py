@@ -13,6 +13,7 @@ import threading
 import pytest
 from crash.operations import JOURNAL, TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
+from support import environment
 
 import bloscpack
 from bloscpack._crashsafe import in_place as inplace
@@ -515,6 +516,7 @@ with target as locked, locked.change([(0, 2)], b"ab", (2, 10)) as change:
 def test_lock_of_another_process(path):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path],
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
+from support import environment
 
 from bloscpack._crashsafe.replace import check_distinct, replacing
 from bloscpack._storage.base import write_all
@@ -249,7 +250,12 @@ def test_standard_stream_that_is_a_file(tmp_path, name):
         "os.write(%d, b' behind')\n"
     ) % (1 + (name == "stderr"), name, 1 + (name == "stderr"))
     with open(tmp_path / "file", "w+b") as fp:
-        subprocess.run([sys.executable, "-c", script], check=True, **{name: fp})
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment(),
+            check=True,
+            **{name: fp},
+        )
     assert b"front content behind" == (tmp_path / "file").read_bytes()
     assert ["file"] == names_in(tmp_path)
 
@@ -264,7 +270,8 @@ def test_closed_standard_streams(tmp_path):
         "with replacing(sys.argv[1]) as fp:\n"
         "    fp.write(b'new')\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    command = [sys.executable, "-c", script, str(path)]
+    subprocess.run(command, env=environment(), check=True)
     assert b"new" == path.read_bytes()
 
 

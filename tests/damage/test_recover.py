@@ -22,7 +22,7 @@ from damage.cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import BLP, ShortReads, golden_files
+from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack.append import append
@@ -738,7 +738,9 @@ def test_command_writes_to_standard_output(tmp_path):
     damaged = tmp_path / "damaged.blp"
     damaged.write_bytes(wiped(packed(), 2))
     command = [sys.executable, "-m", "bloscpack", "recover", str(damaged), "-"]
-    done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, cwd=tmp_path, check=False
+    )
     assert 3 == done.returncode
     expected = with_lost(text(2900), 300, [2])
     assert expected == bp.unpack_bytes_from_bytes(done.stdout)[0]
@@ -753,7 +755,11 @@ def test_command_refuses_a_terminal(tmp_path):
     command = [sys.executable, "-m", "bloscpack", "recover", str(damaged), "-"]
     try:
         done = subprocess.run(
-            command, stdout=terminal, stderr=subprocess.PIPE, check=False
+            command,
+            env=environment(),
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     finally:
         os.close(terminal)

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from support import environment
 
 import bloscpack
 from bloscpack import numpy_io
@@ -640,7 +641,9 @@ def test_long_text_takes_no_time(text):
         "try: decode_dtype(%s)\n"
         "except FormatError as error: assert len(str(error)) < 10_000" % text
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=20)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), check=False, timeout=20
+    )
     assert 0 == done.returncode
 
 
@@ -782,7 +785,11 @@ def test_hostile_text_runs_no_code(tmp_path):
         "except bloscpack.FormatError: print('refused')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
     )
     assert (0, b"refused") == (done.returncode, done.stdout.strip())
     assert ["a.blp"] == os.listdir(tmp_path)

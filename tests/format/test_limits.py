@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from support import environment
 
 import bloscpack as bp
 from bloscpack.append import append_fp
@@ -191,6 +192,7 @@ def test_no_memory(tmp_path, name, expected):
     assert 2**20 > path.stat().st_size
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, path],
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -218,6 +220,7 @@ def test_no_memory_for_a_chunk_to_pack(tmp_path):
         fp.truncate(2**29)
     done = subprocess.run(
         [sys.executable, "-c", PACKING, tmp_path / "large"],
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

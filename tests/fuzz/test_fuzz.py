@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fuzz import dtypes, files, fuzz_bloscpack, guarded, journals, parts
 from fuzz.outcomes import Broken
-from support import BLP, golden_files
+from support import BLP, environment, golden_files
 
 import bloscpack as bp
 
@@ -40,6 +40,7 @@ def test_by_chance(of, seed, seconds):
     arguments += ["--seconds", str(seconds)]
     done = subprocess.run(
         [sys.executable, SCRIPT, *arguments],
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -59,6 +60,7 @@ def test_given_files(tmp_path):
     (tmp_path / "b.blp").write_bytes(b"abc")
     done = subprocess.run(
         [sys.executable, SCRIPT, "--plain", "a.blp", "b.blp"],
+        env=environment(),
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -165,6 +167,7 @@ def test_guards_end_the_process():
         )
         done = subprocess.run(
             [sys.executable, "-c", code],
+            env=environment(),
             capture_output=True,
             text=True,
             cwd=SCRIPT.parents[1],

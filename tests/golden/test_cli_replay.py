@@ -9,7 +9,6 @@ the record, but for one thing: errors go to standard error.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -19,11 +18,8 @@ from pathlib import Path
 import blosc
 import pytest
 from golden import content
-from support import GOLDEN, sha256
+from support import GOLDEN, environment, sha256
 
-import bloscpack
-
-ROOT = Path(bloscpack.__file__).parents[1]
 CLI = GOLDEN / "cli"
 ERROR = "blpk: error: "
 
@@ -63,13 +59,11 @@ def make_input(source: dict) -> bytes:
 
 
 def blpk(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("BLOSC_")}
-    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "PYTHONUTF8": "1"}
     main = "import bloscpack.cli as c; c.main()"
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", main, *arguments],
         cwd=folder,
-        env=environment,
+        env=environment(COLUMNS="80", PYTHONUTF8="1"),
         capture_output=True,
         check=False,
     )

@@ -16,6 +16,7 @@ import zlib
 import blosc
 import numpy as np
 import pytest
+from support import environment
 
 import bloscpack
 from bloscpack import headers, log
@@ -82,13 +83,12 @@ def layout(version, chunks, nchunks=None, **sizes):
 
 def blpk(folder, *arguments, **options):
     """Run the command in a folder; return exit code, output and errors."""
+    defaults = {"env": environment(), "capture_output": True, "text": True}
     done = subprocess.run(
         [sys.executable, "-c", "from bloscpack.cli import main; main()", *arguments],
         cwd=folder,
-        capture_output=True,
-        text=True,
         check=False,
-        **options,
+        **defaults | options,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -743,7 +743,11 @@ def test_info_reads_the_header_of_the_first_chunk_alone(tmp_path):
     limit = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (2**28, 2**28)); "
     code = limit + "from bloscpack.cli import main; main(['info', 'a.blp'])"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
     )
     assert 0 == done.returncode
     assert b"('nbytes', 1073741824)" in done.stdout

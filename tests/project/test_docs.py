@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import pytest
+import support
 from support import ROOT
 
 import bloscpack
@@ -129,13 +130,8 @@ def environment(tmp_path):
         % sys.executable
     )
     blpk.chmod(0o755)
-    python_path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PATH": os.pathsep.join([str(folder), os.environ["PATH"]]),
-        "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
-        "LC_ALL": "C",
-    }
+    path = os.pathsep.join([str(folder), os.environ["PATH"]])
+    return support.environment(PATH=path, LC_ALL="C")
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
@@ -495,6 +491,7 @@ def test_sphinx_builds_without_warnings(tmp_path):
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env=support.environment(),
         encoding="utf-8",
     )
     assert 0 == done.returncode, done.stdout

@@ -20,7 +20,7 @@ import sys
 
 import numpy
 import pytest
-from support import TESTS
+from support import TESTS, environment
 
 import bloscpack
 from bloscpack import append, exceptions, file_io, memory_io, numpy_io
@@ -161,6 +161,11 @@ def test_names_that_never_were():
             _ = module_of(module).no_such_name
 
 
+def returncode_of(code):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment(), check=False).returncode
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -179,13 +184,13 @@ def test_names_that_never_were():
 )
 def test_dotted_name_after_a_bare_import(name):
     code = "import bloscpack as bp; bp.%s" % name
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+    assert 0 == returncode_of(code)
 
 
 def test_every_submodule_after_a_bare_import():
     names = [name for name in GOLDEN if name]
     code = "import bloscpack\n" + "".join("bloscpack.%s\n" % name for name in names)
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+    assert 0 == returncode_of(code)
 
 
 def test_dir_and_all_name_what_is_there():

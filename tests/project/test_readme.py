@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import ROOT
+from support import ROOT, environment
 
 import bloscpack
 
@@ -42,9 +42,9 @@ def test_shell_examples(tmp_path):
     )
     np.save(tmp_path / "array.npy", np.arange(1000))
     here = os.path.dirname(sys.executable)
-    environment = {**os.environ, "PATH": here + os.pathsep + os.environ["PATH"]}
+    variables = environment(PATH=here + os.pathsep + os.environ["PATH"])
     lines = shell_lines()
     assert len(lines) >= 5
     for line in lines:
-        subprocess.run(line, shell=True, check=True, env=environment)
+        subprocess.run(line, shell=True, check=True, env=variables)
     assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "data.dat").read_bytes()
