@@ -1,23 +1,28 @@
-"""All checks, each in an environment of its own: ``nox``, or ``nox -s lint``."""
+"""All checks, each in an environment of its own: ``nox``, or ``nox -s lint``.
+
+This file alone says how a check is run. ``.ci/run`` and the workflows call it; only the
+command of README.rst runs the tests without it.
+"""
 
 import shutil
 
 import nox
 
-nox.options.reuse_existing_virtualenvs = True
-PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+nox.needs_version = ">=2024.3.2"
+nox.options.reuse_venv = "yes"
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
 
 def install(session: nox.Session, extras: str) -> None:
     """Install the package as a user would."""
-    # Modules that are gone would stay in there, and be installed for ever.
+    # setuptools would install modules that an earlier build left here.
     shutil.rmtree("build", ignore_errors=True)
     session.install("-q", ".[%s]" % extras)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style and types."""
+    """Check style and types."""
     install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -26,15 +31,22 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The test suite."""
+    """Run the test suite; options of pytest follow a ``--``."""
     install(session, "test")
-    session.run("pytest", "-q", *session.posargs)
+    session.run("pytest", "-q", "-n", "auto", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation, warnings as errors, and its examples."""
+    """Build the documentation, with warnings as errors, and run its examples."""
     install(session, "docs,test")
     output = "docs/_build/html"
     session.run("sphinx-build", "-W", "-n", "-q", "-b", "html", "docs", output)
-    session.run("pytest", "-q", "tests/test_docs.py")
+    session.run("pytest", "-q", "tests/project/test_docs.py")
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build what is uploaded, check it, and install it in a fresh environment."""
+    install(session, "package")
+    session.run("pytest", "-q", "tests/project/test_packaging.py")

@@ -1,3 +1,3 @@
 """The version of Bloscpack, in one place."""
 
-__version__ = "1.0.0.dev0"
+__version__ = "1.0.0rc1"

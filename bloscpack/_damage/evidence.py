@@ -33,10 +33,10 @@ class Evidence:
     ``table`` are the offsets; ``first`` is where the first chunk should be, ``nchunks``
     how many there should be, both None if nobody knows. ``base`` is where chunks may
     begin, ``size`` the end of the file. ``full`` and ``last`` are the plain sizes that
-    chunks may have, None if any. ``count_confirmed`` says that two places tell ``nchunks``;
-    ``ends_mid_chunk`` that the file ends within a chunk; ``disbelieved`` that the header says
-    more chunks than there can be; ``counted`` that ``nchunks`` and the sizes make the
-    array that the metadata describe.
+    chunks may have, None if any. ``count_confirmed`` says that two places tell
+    ``nchunks``; ``ends_mid_chunk`` that the file ends within a chunk; ``disbelieved``
+    that the header says more chunks than there can be; ``counted`` that ``nchunks`` and
+    the sizes make the array that the metadata describe.
     """
 
     # So many chunks of a chain are looked for in the table.
