@@ -11,12 +11,12 @@ import os
 
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
-from ._damage.examiner import Content
 from ._damage.inspection import Inspection
 from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
+from ._storage.local import storage_of
 from ._storage.spool import sized
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
@@ -56,7 +56,7 @@ def recover_fp(
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with sized(damaged_fp) as (copy, _), own_settings:
-        inspection = Inspection(Content(copy), count)
+        inspection = Inspection(storage_of(copy), count)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
@@ -94,7 +94,7 @@ def _write(
     def work(task: tuple[int, int] | int) -> tuple[bytes, bytes]:
         if isinstance(task, tuple):
             start, stop = task
-            raw = inspection.content.read(start, stop - start)
+            raw = inspection.storage.read_at(start, stop - start)
             split = len(raw) - checksum.size
             compressed, digest = raw[:split], raw[split:]
             try:

@@ -10,10 +10,10 @@ import os
 
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
-from ._damage.examiner import Content
 from ._damage.findings import Finding, Report
 from ._damage.inspection import Inspection
 from ._engine.blosc_settings import own_settings
+from ._storage.local import storage_of
 from ._storage.spool import sized
 from .abstract_io import effective_nthreads
 
@@ -38,7 +38,7 @@ def verify_fp(fp: Any, *, nthreads: int | None = None) -> Report:
     """
     count = effective_nthreads(nthreads, None)
     with sized(fp) as (copy, _), own_settings:
-        inspection = Inspection(Content(copy), count)
+        inspection = Inspection(storage_of(copy), count)
         report = report_on(inspection)
         copy.seek(0, os.SEEK_END)
     return report

@@ -35,7 +35,7 @@ def report_on(inspection: Inspection) -> Report:
         nchunks=inspection.places.nchunks,
         nintact=sum(map(len, chains)),
         nbytes=checker.geometry.nbytes,
-        cbytes=inspection.content.size,
+        cbytes=inspection.storage.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,
     )
@@ -84,7 +84,7 @@ class Checker:
                 offset=16 if header.format_version >= 2 else 8,
             )
         if header is not None and header.format_version >= 2 and survey.chains:
-            head = inspection.content.read(survey.chains[0].start, 4)
+            head = inspection.storage.read_at(survey.chains[0].start, 4)
             if head[3] != header.typesize:
                 self.findings.note(
                     "header",
@@ -159,7 +159,7 @@ class Checker:
         stop = min(end if place.stop is None else place.stop, max(end, place.start))
         self.findings.add(
             "chunks",
-            _kind(place.error, self.inspection.content.size, place.stop),
+            _kind(place.error, self.inspection.storage.size, place.stop),
             "damaged" if place.error is None else place.error.message,
             offset=place.start,
             extent=(place.start, stop),
@@ -171,7 +171,7 @@ class Checker:
     ) -> None:
         """Tell of what lies behind the last good chunk, which ends at `end`."""
         inspection = self.inspection
-        size, nchunks = inspection.content.size, inspection.places.nchunks
+        size, nchunks = inspection.storage.size, inspection.places.nchunks
         header = inspection.header
         if nchunks == 0 and header is not None and header.last_chunk > 0:
             self.findings.add(
@@ -187,7 +187,7 @@ class Checker:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
-            if self.inspection.content.read(end, len(MAGIC)) == MAGIC:
+            if self.inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
                 why = ": another packed file begins there, which nobody reads"
             elif header is not None and header.format_version == 3 and header.offsets:

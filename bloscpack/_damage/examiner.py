@@ -1,13 +1,11 @@
-"""Bytes of a damaged file, and whether a chunk in them is what it should be.
+"""Check single chunks of a damaged file: digest, Blosc header and block structure.
 
-`Content` reads at any place from any thread; `Examiner` compares digests, decompresses,
-and looks at how a damaged chunk is built. What is wrong is returned, not raised.
+Problems are returned, not raised.
 """
 
 from __future__ import annotations
 
 import struct
-from _thread import allocate_lock
 
 from .._engine.threads import Workspace
 from .._format.blosc_header import (
@@ -17,17 +15,14 @@ from .._format.blosc_header import (
     decode_header,
 )
 from .._format.chunks import check_digest, decompress_into
-from .._storage.base import bytes_left, read_up_to
-from .._storage.local import FileRange
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError, NotReadable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
     from .._format.blosc_header import ChunkHeader
+    from .._storage.base import Storage
     from ..checksums import Hash
 
     # Where a chunk starts, where it and its digest end, and its header.
@@ -37,40 +32,14 @@ if TYPE_CHECKING:
 STREAM_LENGTH = struct.Struct("<I")
 
 
-class Content:
-    """The bytes of a file from where it stands, read at any place by any thread."""
-
-    def __init__(self, fp: Any) -> None:
-        self._fp = fp
-        self._lock = allocate_lock()
-        self._range = FileRange.over(fp)
-        self.size = bytes_left(fp) or 0
-        self._start = fp.tell()
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
-        if self._range is not None:
-            return self._range.read_into(view, self._start + offset)
-        with self._lock:
-            self._fp.seek(self._start + offset)
-            data = read_up_to(self._fp, len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end."""
-        view = memoryview(bytearray(max(0, min(size, self.size - offset))))
-        return bytes(view[: self.read_into(view, offset)])
-
-
 class Examiner:
     """Tells whether a chunk is what it should be.
 
     Enter `chunks.own_settings` first. ``unread`` is set when a codec is missing.
     """
 
-    def __init__(self, content: Content, checksum: Hash) -> None:
-        self.content = content
+    def __init__(self, storage: Storage, checksum: Hash) -> None:
+        self.storage = storage
         self.checksum = checksum
         self.unread: NotReadable | None = None
         self._stored = Workspace()
@@ -78,7 +47,7 @@ class Examiner:
 
     def header_at(self, offset: int) -> ChunkHeader:
         """Return the chunk header at `offset`; raises `FormatError`."""
-        head = self.content.read(offset, BLOSC_HEADER_LENGTH)
+        head = self.storage.read_at(offset, BLOSC_HEADER_LENGTH)
         try:
             return decode_header(head)
         except FormatError as error:
@@ -88,15 +57,15 @@ class Examiner:
     def check(self, piece: Piece) -> FormatError | None:
         """Return what is wrong with a chunk, None if nothing is."""
         offset, stop, header = piece
-        if stop > self.content.size:
+        if stop > self.storage.size:
             return FormatError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (stop - offset, self.content.size - offset),
+                "bytes, found '%d'" % (stop - offset, self.storage.size - offset),
                 section="chunks",
                 offset=offset,
             )
         view = self._stored.view(stop - offset)
-        self.content.read_into(view, offset)
+        self.storage.read_into(view, offset)
         compressed, digest = view[: header.ctbytes], view[header.ctbytes :]
         try:
             check_digest(compressed, digest, self.checksum)
@@ -120,7 +89,7 @@ class Examiner:
         Then its size is right, whatever else is damaged in it.
         """
         _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack(header.raw)
-        raw = self.content.read(offset, ctbytes)
+        raw = self.storage.read_at(offset, ctbytes)
         if len(raw) < ctbytes:
             return False
         if flags & BLOSC_FLAG_MEMCPY:
@@ -143,7 +112,7 @@ class Examiner:
     def checksum_of(self, offset: int, header: ChunkHeader) -> Hash | None:
         """Return the checksum whose digest lies behind a chunk, None if none does."""
         largest = max(checksum.size for checksum in CHECKSUMS)
-        raw = memoryview(self.content.read(offset, header.ctbytes + largest))
+        raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))
         compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]
         for checksum in CHECKSUMS[1:]:
             digest = behind[: checksum.size]

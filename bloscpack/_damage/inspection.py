@@ -26,9 +26,9 @@ from .scan import Survey, find_checksum
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from .._format.array_metadata import Description
+    from .._storage.base import Storage
     from ..checksums import Hash
     from ..headers import BloscpackHeader
-    from .examiner import Content
     from .scan import Chain, DamagedChunk
 
 # A number of chunks is believed, without a table, up to so many, or so many for each
@@ -64,8 +64,8 @@ class Inspection(Sections):
     Raises `NotReadable` for what is no Bloscpack file.
     """
 
-    def __init__(self, content: Content, nthreads: int) -> None:
-        super().__init__(content)
+    def __init__(self, storage: Storage, nthreads: int) -> None:
+        super().__init__(storage)
         self._nthreads = nthreads
         self.announced = self.first
         self.survey = self._search()
@@ -91,7 +91,7 @@ class Inspection(Sections):
         stated = None if header is None else self._survey(header.checksum_impl)
         if stated is not None and self._is_confirmed(stated):
             return stated
-        found = find_checksum(self.content, self.base if header is None else 0)
+        found = find_checksum(self.storage, self.base if header is None else 0)
         with_digests = None if found is None else self._survey(found)
         without = stated
         if without is None or without.checksum.size:
@@ -130,7 +130,7 @@ class Inspection(Sections):
         return (
             chain.start == self.first
             and expected in (-1, len(chain))
-            and chain.stop == self.content.size
+            and chain.stop == self.storage.size
         )
 
     def _proven(self, survey: Survey) -> list[Chain]:
@@ -142,7 +142,7 @@ class Inspection(Sections):
         chains = survey.chains
         stops = {chain.start for chain in chains}
         if self.header is None or self.header.nchunks in (-1, sum(map(len, chains))):
-            stops.add(self.content.size)
+            stops.add(self.storage.size)
         return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
 
     def _has_all_without(self, survey: Survey) -> bool:
@@ -154,7 +154,7 @@ class Inspection(Sections):
                 count, end = count + len(chain), chain.stop
         if end is None or self.first is None or not 0 < self.header.nchunks <= count:
             return False
-        if count > 1 or end == self.content.size:
+        if count > 1 or end == self.storage.size:
             return True
         header = survey.examiner.header_at(self.first)
         return survey.examiner.checksum_of(self.first, header) is None
@@ -200,7 +200,7 @@ class Inspection(Sections):
             limit = header.nchunks
         if self.table and self.table[0] not in (first, FREE):
             first = None
-        survey = Survey(self.content, checksum, self._nthreads)
+        survey = Survey(self.storage, checksum, self._nthreads)
 
         def is_whole(chain: Chain) -> bool:
             return self._is_whole(chain, survey)
@@ -215,7 +215,7 @@ class Inspection(Sections):
         there when they made the last chunk shorter.
         """
         header, last = self.header, self.header and self.header.last_chunk
-        if chain.stop == self.content.size:
+        if chain.stop == self.storage.size:
             return True
         if self.table:
             if chain.offsets != self.table or last not in (-1, chain.sizes[-1]):
@@ -223,7 +223,7 @@ class Inspection(Sections):
             # If another chunk follows, one may lie in the place of another.
             return survey.find(chain.stop, chain.stop + 1) is None
         # Only files with a table can have been appended to.
-        behind = self.content.read(chain.stop, len(MAGIC))
+        behind = self.storage.read_at(chain.stop, len(MAGIC))
         return header is not None and behind == MAGIC
 
     def _mend(self) -> None:
@@ -251,7 +251,7 @@ class Inspection(Sections):
         damaged: list[DamagedChunk] = []
         end = self.first
         for chain in [*survey.chains, None]:
-            stop = self.content.size if chain is None else chain.start
+            stop = self.storage.size if chain is None else chain.start
             if end is not None and end < stop:
                 for place in survey.trail(end, stop):
                     if len(damaged) == BROKEN_KEPT:
@@ -296,7 +296,7 @@ class Inspection(Sections):
             self.first,
             None if disbelieved else nchunks,
             base,
-            self.content.size,
+            self.storage.size,
             *self._plain_sizes(),
             count_confirmed,
         )
@@ -335,7 +335,7 @@ class Inspection(Sections):
 
     def _is_torn(self) -> bool:
         """Return whether the file ends within a chunk, behind those that were found."""
-        size, chains = self.content.size, self.survey.chains
+        size, chains = self.storage.size, self.survey.chains
         trail = self.survey.trail(chains[-1].stop, size) if chains else []
         return bool(trail) and (trail[-1].stop or 0) > size
 
@@ -364,7 +364,7 @@ class Inspection(Sections):
         if full in counts and (usual in (full, last) or self._confirms(full)):
             return full, self._last_size(full, last)
         # One chunk may be the last one.
-        if (chains[-1].stop, counts) == (self.content.size, {last: last}):
+        if (chains[-1].stop, counts) == (self.storage.size, {last: last}):
             return full, last
         # A damaged first chunk may still confirm it, or the table.
         first = survey.trail(self.first, self.first + 1) if self.first else ()
@@ -378,7 +378,7 @@ class Inspection(Sections):
 
     def _confirms(self, full: int) -> bool:
         """Return whether a good chunk other than the last has that plain size."""
-        end = self.content.size
+        end = self.storage.size
         for chain in self.survey.chains:
             stop = len(chain) - (chain.stop == end)
             if full in chain.sizes[:stop]:
@@ -389,7 +389,7 @@ class Inspection(Sections):
         """Return the plain size of the last chunk, not what a damaged header says."""
         chain = self.survey.chains[-1]
         found = chain.sizes[-1]
-        if last in (None, found) or chain.stop != self.content.size or found > full:
+        if last in (None, found) or chain.stop != self.storage.size or found > full:
             return last
         wrong = any(
             f.section == "header" and f.severity == ERROR for f in self.findings.kept

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from .examiner import Content
+    from .._storage.base import Storage
 
 # What is looked through at a time.
 PIECE = 2**20
@@ -62,8 +62,8 @@ class Sections:
     lost speaks of no digests.
     """
 
-    def __init__(self, content: Content) -> None:
-        self.content = content
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
         self.findings = Findings()
         self.header: BloscpackHeader | None = None
         self.metadata: Any = None
@@ -100,7 +100,7 @@ class Sections:
 
     def _read_header(self) -> NotReadable | None:
         """Read the header; return what would be raised if there are no chunks."""
-        prefix = self.content.read(0, BLOSCPACK_HEADER_LENGTH)
+        prefix = self.storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
         try:
             self.header = _decode_header(prefix)
         except FormatError as error:
@@ -164,33 +164,35 @@ class Sections:
 
     def read_metadata(self, start: int) -> int | None:
         """Read the metadata section; return where it ends, None if nobody can tell."""
-        findings, content = self.findings, self.content
+        findings, storage = self.findings, self.storage
         where = {"offset": start, "extent": (start, start + METADATA_HEADER_LENGTH)}
         try:
-            header = MetadataHeader.decode(content.read(start, METADATA_HEADER_LENGTH))
+            header = MetadataHeader.decode(
+                storage.read_at(start, METADATA_HEADER_LENGTH)
+            )
             metadata_section.check_header(header)
         except FormatError as error:
             message = error.message
-            if content.read(start, 1) in (b"{", b"["):
+            if storage.read_at(start, 1) in (b"{", b"["):
                 message += "; some states of the development tree wrote bare text here"
             findings.add("metadata", "metadata-header", message, **where)
             return None
         end = start + metadata_section.section_size(header)
         where["extent"] = start, end
-        if end > content.size:
+        if end > storage.size:
             findings.add(
                 "metadata",
                 "truncated",
                 "the file ends too early: expected metadata of '%d' bytes, found '%d'"
-                % (end - start, content.size - start),
+                % (end - start, storage.size - start),
                 **where,
             )
             return None
         text_at = start + METADATA_HEADER_LENGTH
-        stored = content.read(text_at, header.meta_comp_size)
+        stored = storage.read_at(text_at, header.meta_comp_size)
         room_at, room_end = text_at + len(stored), text_at + header.max_meta_size
         checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
-        digest, expected = content.read(room_end, checksum.size), checksum(stored)
+        digest, expected = storage.read_at(room_end, checksum.size), checksum(stored)
         if digest != expected:
             findings.add(
                 "metadata",
@@ -219,7 +221,7 @@ class Sections:
     def is_filled(self, start: int, stop: int, byte: bytes) -> bool:
         """Return whether there is nothing but `byte` from `start` to `stop`."""
         for position in range(start, stop, PIECE):
-            data = self.content.read(position, min(PIECE, stop - position))
+            data = self.storage.read_at(position, min(PIECE, stop - position))
             if data.count(byte) != len(data):
                 return False
         return True
@@ -228,19 +230,19 @@ class Sections:
         used = OFFSET_LENGTH * header.nchunks
         free = OFFSET_LENGTH * header.max_app_chunks
         self.first = start + used + free
-        if self.first > self.content.size:
+        if self.first > self.storage.size:
             self.findings.add(
                 "offsets",
                 "truncated",
                 "the file ends too early: expected an offset table of '%d' bytes, "
-                "found '%d'" % (used + free, self.content.size - start),
+                "found '%d'" % (used + free, self.storage.size - start),
                 offset=start,
-                extent=(start, self.content.size),
+                extent=(start, self.storage.size),
             )
             self.first = None
             return
         self.table_at, self.free = start, header.max_app_chunks
-        self.table = array("q", offset_table.decode(self.content.read(start, used)))
+        self.table = array("q", offset_table.decode(self.storage.read_at(start, used)))
 
     # Sections that are not where they should be
 
@@ -269,7 +271,7 @@ class Sections:
         behind those in use are free.
         """
         start = max(BLOSCPACK_HEADER_LENGTH, offset - TABLE_LOOKED_FOR)
-        region = self.content.read(start, offset - start)
+        region = self.storage.read_at(start, offset - start)
         at = region.find(struct.pack("<q", offset))
         first = offset
         # The entry may be that of a later chunk: those in front of it, and where they
@@ -301,7 +303,7 @@ class Sections:
 
     def find_metadata(self, start: int) -> None:
         """Take metadata that no header speaks of, if there are any."""
-        if self.content.read(start, 4) not in SERIALIZERS_LOOKUP:
+        if self.storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
             return
         known = self.findings
         self.findings = Findings()

@@ -162,7 +162,7 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         recovery.losses.append(Loss(numbers, span, geometry.rows(span)))
         recovery.nlost += len(part)
     if not drop and _can_fill(lost, geometry, recovery):
-        plan.parts = _bounded(parts, plan, inspection.content.size)
+        plan.parts = _bounded(parts, plan, inspection.storage.size)
     written = {part.first for part in plan.parts}
     left_out = [
         loss
@@ -365,7 +365,7 @@ def _plan_header(plan: Plan, inspection: Inspection) -> None:
     typesize = old.typesize if old is not None else 0
     if not typesize and inspection.survey.chains:
         start = inspection.survey.chains[0].start
-        typesize = inspection.content.read(start, 4)[3]
+        typesize = inspection.storage.read_at(start, 4)[3]
     plan.header = BloscpackHeader(
         offsets=offsets,
         metadata=bool(plan.section),

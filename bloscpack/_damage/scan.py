@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .._format.blosc_header import ChunkHeader
+    from .._storage.base import Storage
     from ..checksums import Hash
-    from .examiner import Content, Piece
+    from .examiner import Piece
 
 # How every chunk begins.
 MARK = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
@@ -126,15 +127,15 @@ class Survey:
     looks like chunks, else None.
     """
 
-    def __init__(self, content: Content, checksum: Hash, nthreads: int) -> None:
-        self.content = content
+    def __init__(self, storage: Storage, checksum: Hash, nthreads: int) -> None:
+        self.storage = storage
         self.checksum = checksum
-        self.examiner = Examiner(content, checksum)
+        self.examiner = Examiner(storage, checksum)
         self.chains: list[Chain] = []
         self.gave_up: int | None = None
         self._nthreads = nthreads
         self._nfound = 0
-        self._allowance = ALLOWANCE + ALLOWED_PER_BYTE * content.size
+        self._allowance = ALLOWANCE + ALLOWED_PER_BYTE * storage.size
 
     def run(
         self,
@@ -149,7 +150,7 @@ class Survey:
         `base`; `limit` is how many there should be. `is_whole` says whether so many
         chunks are all, whatever lies behind them.
         """
-        size = self.content.size
+        size = self.storage.size
         chain = Chain(base) if first is None else self._follow(first, limit, size)
         position: int | None = base
         if len(chain):
@@ -179,7 +180,7 @@ class Survey:
 
     def _search_behind(self, chain: Chain, limit: int | None) -> int | None:
         """Return where the next good chunk is, None if there is none."""
-        size = self.content.size
+        size = self.storage.size
         at_end = chain.stop >= size
         if self.checksum.size or not len(chain):
             return None if at_end else self.find(max(chain.stop, chain.start + 1), size)
@@ -300,7 +301,7 @@ class Survey:
             self.gave_up = offset if self.gave_up is None else self.gave_up
             return False
         # What is said to lie behind the end of the file is not read.
-        self._allowance -= min(header.ctbytes, self.content.size - offset)
+        self._allowance -= min(header.ctbytes, self.storage.size - offset)
         return True
 
     # Searching
@@ -321,7 +322,7 @@ class Survey:
         at_a_time = SEARCHED_FIRST
         while start < stop:
             size = min(at_a_time, stop - start)
-            block = self.content.read(start, size + BLOSC_HEADER_LENGTH - 1)
+            block = self.storage.read_at(start, size + BLOSC_HEADER_LENGTH - 1)
             i = block.find(MARK)
             while -1 < i < size:
                 header = self._plausible(start + i, block[i : i + BLOSC_HEADER_LENGTH])
@@ -339,7 +340,7 @@ class Survey:
         _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack(head)
         if not BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH:
             return None
-        if offset + ctbytes + self.checksum.size > self.content.size:
+        if offset + ctbytes + self.checksum.size > self.storage.size:
             return None
         try:
             header = decode_header(head)
@@ -356,15 +357,15 @@ class Survey:
         nblocks = -(-nbytes // blocksize)
         first = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
         looked_at = min(nblocks, STARTS_LOOKED_AT) * BLOCK_START_LENGTH
-        raw = self.content.read(offset + BLOSC_HEADER_LENGTH, looked_at)
+        raw = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, looked_at)
         starts = struct.unpack("<%dI" % (len(raw) // BLOCK_START_LENGTH), raw)
         return all(first <= start < ctbytes for start in starts)
 
 
-def find_checksum(content: Content, base: int) -> Hash | None:
+def find_checksum(storage: Storage, base: int) -> Hash | None:
     """Return the checksum that a chunk behind `base` confirms, None if none does."""
-    survey = Survey(content, CHECKSUMS[0], 1)
-    for offset, header in survey.candidates(base, content.size):
+    survey = Survey(storage, CHECKSUMS[0], 1)
+    for offset, header in survey.candidates(base, storage.size):
         if survey._allowed(offset, header):
             checksum = survey.examiner.checksum_of(offset, header)
             if checksum is not None:

@@ -1,15 +1,15 @@
-"""Reading bytes of a file without trusting any count that it states.
+"""The contract of a storage, and the two storages that need no file.
 
-A `Cursor` reads forward and knows its position, counted from where the file
-begins. A size is compared with what is left before memory is asked for; where
-nobody knows what is left, as in a pipe, memory grows with the bytes that arrive.
-`FileRange` reads and writes a regular file anywhere, from any thread.
+A `Storage` reads bytes at a position. Everything that reads at positions takes one:
+`Reader`, verify, recover. A new place to read from is a new subclass in a module of
+this folder.
 """
 
 from __future__ import annotations
 
 import io
 import os
+from _thread import allocate_lock
 
 from ..exceptions import FormatError, StorageError, UsageError
 
@@ -24,6 +24,65 @@ if TYPE_CHECKING:
 
 # What is asked for at a time where the size of the file is not known.
 PIECE = 2**20
+
+
+class Storage:
+    """Bytes at positions from 0 to ``size``, read by any thread.
+
+    ``size`` is in bytes. ``identity`` is equal for two storages only if they hold the
+    same bytes; None if nothing tells. A subclass sets ``size`` and defines `read_into`.
+    """
+
+    size: int = 0
+    identity: object = None
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` with the bytes from `offset` on.
+
+        Return the number of bytes read: fewer than `view` holds only at the end.
+        """
+        raise NotImplementedError
+
+    def read_at(self, offset: int, nbytes: int) -> bytes:
+        """Return `nbytes` bytes from `offset` on, fewer at the end.
+
+        Memory is allocated only for bytes that exist.
+        """
+        view = memoryview(bytearray(max(0, min(nbytes, self.size - offset))))
+        return bytes(view[: self.read_into(view, offset)])
+
+
+class MemoryStorage(Storage):
+    """The bytes of a buffer."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._view = as_bytes_view(buffer)
+        self.size = self._view.nbytes
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        data = self._view[offset : offset + len(view)]
+        view[: len(data)] = data
+        return len(data)
+
+
+class FileObjectStorage(Storage):
+    """A file object that can seek, from its current position to its end.
+
+    A lock lets one thread at a time move the position, which is not restored.
+    """
+
+    def __init__(self, fp: Any) -> None:
+        self._fp = fp
+        self._lock = allocate_lock()
+        self._start = fp.tell()
+        self.size = bytes_left(fp) or 0
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        with self._lock:
+            self._fp.seek(self._start + offset)
+            data = read_up_to(self._fp, len(view))
+        view[: len(data)] = data
+        return len(data)
 
 
 class named:

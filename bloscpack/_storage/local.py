@@ -6,7 +6,7 @@ import io
 import os
 import stat
 
-from .base import named
+from .base import FileObjectStorage, Storage, bytes_left, named
 from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -104,3 +104,25 @@ class FileRange:
             count = os.pwrite(self._fd, view, offset)
             view = view[count:]
             offset += count
+
+
+class LocalStorage(Storage):
+    """A regular file from the current position of its file object to its end."""
+
+    def __init__(self, file_range: FileRange, fp: Any) -> None:
+        self._range = file_range
+        self._start = fp.tell()
+        self.size = bytes_left(fp) or 0
+        status = os.fstat(fp.fileno())
+        self.identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        return self._range.read_into(view, self._start + offset)
+
+
+def storage_of(fp: Any) -> Storage:
+    """Return the bytes of a file object, from its current position on, as a storage."""
+    file_range = FileRange.over(fp)
+    if file_range is None:
+        return FileObjectStorage(fp)
+    return LocalStorage(file_range, fp)

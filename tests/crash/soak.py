@@ -1,10 +1,10 @@
 """Writers that are killed again and again, beside readers that never stop.
 
 ``python tests/crash/soak.py [ROUNDS [SEED]]``: in each round a process appends to a
-file, or compresses over it, and is killed at a random moment, or is asked to end. What
-is found then must be the state that the process had reported last, or the next one. Two readers
-unpack the file all the time; each state that they see must be complete, and none older
-than the one before. Needs ``fork``.
+file, or compresses over it, and is killed at a random moment, or is asked to end. The
+file must then hold the state that the process had reported last, or the next one. Two
+readers unpack the file all the time; each state that they see must be complete, and
+none older than the one before. Needs ``fork``.
 """
 
 from __future__ import annotations

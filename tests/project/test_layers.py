@@ -1,86 +1,25 @@
-"""The tiers of the package: a module imports only from tiers above its own.
+"""The structure of the package: layers, the tree in the documentation, and who may do what.
 
-Reads the source. Imports for type checkers alone are exempt, imports inside functions
-are not: they make start-up cheap and change nothing about who depends on whom.
+Import-linter checks the layers, which pyproject.toml lists; here the documentation is
+compared with that list and with the folders. The other rules read the source.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support import DOCS, ROOT, environment
 
 import bloscpack
 
 PACKAGE = Path(bloscpack.__file__).parent
-
-# The table of docs/architecture.rst, top to bottom.
-TIERS = {
-    "words": "exceptions defaults version log compat memory",
-    "tables": "constants checksums metacodecs serializers pretty integers",
-    "records": "abstract_objects headers args",
-    "sections": "metadata offsets chunks arrays",
-    "bytes": "disk ranges journal inplace durable steady parallel",
-    "walk": "frames",
-    "loop": "abstract_io",
-    "ends": "bytes_io file_io memory_io numpy_io reader",
-    "acts": "plan append npy_io findings examiner salvage known placing sifting "
-    "sections inspection cut checks verify recovery recover",
-    "datasets": "dataset",
-    "shell": "outcomes streams display settings jobs progress outputs options "
-    "description trials commands verbs parser manpage cli",
-    "front": "__init__ __main__",
-}
-# Within a tier: who may import whom.
-NEIGHBOURS = {
-    "pretty": {"constants"},
-    "args": {"abstract_objects", "headers"},
-    "headers": {"abstract_objects"},
-    "file_io": {"bytes_io"},
-    "numpy_io": {"bytes_io", "file_io"},
-    "append": {"plan"},
-    "cli": {"commands", "jobs", "outcomes", "parser", "streams"},
-    "jobs": {"outcomes", "streams"},
-    "progress": {"outcomes"},
-    "outputs": {"outcomes", "streams"},
-    "options": {"outcomes", "streams"},
-    "trials": {"outcomes"},
-    "commands": {"outcomes", "streams"},
-    "verbs": {
-        "commands",
-        "description",
-        "display",
-        "jobs",
-        "options",
-        "outcomes",
-        "outputs",
-        "parser",
-        "progress",
-        "settings",
-        "streams",
-        "trials",
-    },
-    "parser": {"commands", "outcomes", "settings"},
-    "ranges": {"disk"},
-    "journal": {"ranges"},
-    "inplace": {"disk", "journal", "ranges"},
-    "durable": {"disk", "inplace", "journal", "ranges"},
-    "steady": {"durable", "journal", "ranges"},
-    "npy_io": {"append"},
-    "settings": {"display", "outcomes"},
-    "manpage": {"outcomes", "parser", "settings"},
-    "salvage": {"examiner"},
-    "sections": {"findings", "salvage"},
-    "inspection": {"findings", "known", "placing", "salvage", "sections", "sifting"},
-    "checks": {"cut", "findings"},
-    "verify": {"checks", "examiner", "findings", "inspection"},
-    "recovery": {"checks", "cut", "findings"},
-    "recover": {"examiner", "inspection", "recovery"},
-}
-LEVEL = {name: i for i, names in enumerate(TIERS.values()) for name in names.split()}
-PRINTERS = {"log", "progress", "commands", "parser", "manpage", "cli", "verbs"}
+ARCHITECTURE = DOCS / "architecture.rst"
 
 
 def sources():
@@ -88,13 +27,11 @@ def sources():
 
 
 def module_name(path):
-    """Return the name in the table: that of the folder for what lies in one."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """Return the dotted name of a module inside the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-each_source = pytest.mark.parametrize(
-    "path", sources(), ids=lambda path: str(path.relative_to(PACKAGE))
-)
+each_source = pytest.mark.parametrize("path", sources(), ids=module_name)
 
 
 def running_nodes(tree):
@@ -113,29 +50,9 @@ def running_nodes(tree):
             todo.extend(ast.iter_child_nodes(node))
 
 
-def imports(path):
-    """Yield (line, module) for every import of one of our modules in a file."""
-    depth = len(path.relative_to(PACKAGE).parts)
-    for node in running_nodes(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = ["%s.%s" % (node.module, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == depth:
-            front = "bloscpack." + (node.module + "." if node.module else "")
-            names = [front + alias.name for alias in node.names]
-        for name in names:
-            first, *rest = name.split(".")
-            if first == "bloscpack":
-                # `from . import log` names a module, `from . import pack` does not.
-                found = rest[0] if rest and rest[0] in LEVEL else "__init__"
-                yield node.lineno, found
-
-
 def calls(path):
     """Yield (line, dotted name) for every call of a plain or dotted name."""
-    for node in running_nodes(ast.parse(path.read_text())):
+    for node in running_nodes(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call):
             parts = []
             function = node.func
@@ -147,50 +64,91 @@ def calls(path):
             yield node.lineno, ".".join(reversed(parts))
 
 
-def test_every_module_has_a_tier():
-    assert {*LEVEL} == {module_name(path) for path in sources()}
+# The layers and the tree
 
 
-@each_source
-def test_imports_go_up(path):
-    module = module_name(path)
-    wrong = [
-        "line %d: %s imports %s" % (line, module, imported)
-        for line, imported in imports(path)
-        if imported != module
-        and LEVEL[imported] >= LEVEL[module]
-        and imported not in NEIGHBOURS.get(module, ())
-    ]
-    assert [] == wrong
+def listed_layers():
+    """Return the modules and folders of each layer that pyproject.toml lists."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    layers = re.search(r"^layers = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)[1]
+    return [re.findall(r"\w+", line) for line in layers.splitlines()]
 
 
-def test_words_import_nothing_of_ours():
-    words = TIERS["words"].split()
-    assert [] == [
-        found
-        for path in sources()
-        if module_name(path) in words
-        for found in imports(path)
-    ]
+def documented_layers():
+    """Return the modules and folders of each layer that the documentation lists."""
+    text = ARCHITECTURE.read_text("utf-8")
+    table = text.split(":name: layers")[1].split("\n\n\n")[0].split("* - ")[2:]
+    rows = [row.split("\n     - ")[1] for row in table]
+    return [[name.rstrip("/") for name in re.findall(r"``(\S+)``", r)] for r in rows]
 
 
-def test_neighbours_are_needed():
-    found = {
-        (module_name(path), imported)
-        for path in sources()
-        for _, imported in imports(path)
-        if LEVEL[imported] == LEVEL[module_name(path)]
-    }
-    listed = {(module, other) for module, some in NEIGHBOURS.items() for other in some}
-    # A package of several modules is one name in the table.
-    assert listed == {pair for pair in found if pair[0] != pair[1]}
+def documented_tree():
+    """Return the names in the tree that the documentation opens with, by folder."""
+    block = ARCHITECTURE.read_text("utf-8").split(".. code-block:: text\n")[1]
+    block = block.split("\n\n")[1]
+    found: dict[str, set[str]] = {}
+    folder = ""
+    for line in block.splitlines()[1:]:  # the first names the package
+        name = line.strip().split()[0]
+        depth = len(line) - len(line.lstrip()) - len("    ")
+        if name.endswith("/"):
+            parent = folder.rpartition("/")[0] if depth > 4 else ""
+            folder = (parent + "/" if parent else "") + name.rstrip("/")
+            found[folder] = set(line.split("--")[0].split()[1:])
+        elif depth > 8:
+            found[folder] |= set(line.split())
+        else:
+            found.setdefault("", set()).update(line.split("--")[0].split())
+    return found
+
+
+@pytest.mark.skipif(
+    not shutil.which("lint-imports", path=str(Path(sys.executable).parent)),
+    reason="import-linter is not installed: pip install '.[lint]'",
+)
+def test_imports_go_down():
+    command = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [command, "--no-cache"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_at_most_ten_layers():
+    assert 10 >= len(listed_layers())
+
+
+def test_the_documentation_has_the_layers():
+    assert listed_layers() == documented_layers()
+
+
+def test_the_documentation_has_the_tree():
+    expected: dict[str, set[str]] = {}
+    for path in sources():
+        if path.name != "__init__.py":
+            folder = path.parent.relative_to(PACKAGE).as_posix().replace(".", "")
+            expected.setdefault(folder, set()).add(path.stem)
+    assert expected == documented_tree()
+
+
+def test_public_modules_are_listed():
+    public = {path.stem for path in PACKAGE.glob("*.py") if path.stem[0] != "_"}
+    assert public == set(bloscpack._MODULES)
+
+
+# Who may do what
 
 
 @each_source
 def test_only_chunks_calls_blosc(path):
     # Whoever holds the module: `self.blosc.compress` is one too.
     called = [(line, "." + name) for line, name in calls(path)]
-    if path.name == "chunks.py":
+    if module_name(path) == "_format.chunks":
         assert any(".blosc.compress" in name for _, name in called)
         assert any(".blosc.decompress" in name for _, name in called)
         return
@@ -207,7 +165,7 @@ def test_blosc_is_imported_whole(path):
     # Otherwise a call of it would go by another name.
     assert [] == [
         node.lineno
-        for node in running_nodes(ast.parse(path.read_text()))
+        for node in running_nodes(ast.parse(path.read_text("utf-8")))
         if (isinstance(node, ast.ImportFrom) and node.module == "blosc")
         or (
             isinstance(node, ast.Import)
@@ -217,7 +175,7 @@ def test_blosc_is_imported_whole(path):
 
 
 @each_source
-def test_only_the_shell_and_log_print_or_exit(path):
+def test_only_the_command_and_log_print_or_exit(path):
     forbidden = ("print", "exit", "quit", "sys.exit", "os._exit", "os.abort")
     streams = ("sys.stdout", "sys.stderr")
     wrong = [
@@ -225,7 +183,8 @@ def test_only_the_shell_and_log_print_or_exit(path):
         for line, name in calls(path)
         if name in forbidden or name.startswith(streams)
     ]
-    if module_name(path) not in PRINTERS:
+    name = module_name(path)
+    if name not in ("cli", "log") and not name.startswith("_cli."):
         assert [] == wrong
 
 
@@ -241,9 +200,8 @@ def test_nothing_is_evaluated_or_unpickled(path):
 
 
 @each_source
-def test_first_line_says_what_the_module_is(path):
-    tree = ast.parse(path.read_text())
-    docstring = ast.get_docstring(tree)
+def test_the_first_line_describes_the_module(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
     assert docstring
     assert docstring.split("\n")[0].endswith(".")
-    assert path.read_text().startswith('"""')
+    assert path.read_text("utf-8").startswith('"""')

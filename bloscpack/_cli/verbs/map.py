@@ -119,16 +119,16 @@ class Chunks:
 def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file, each checked; damage does not raise."""
     from ..._crashsafe.snapshot import read_snapshot
-    from ..._damage.examiner import Content
     from ..._damage.inspection import Inspection
     from ..._engine.blosc_settings import own_settings
+    from ..._storage.local import storage_of
     from ..._storage.spool import sized
     from ...abstract_io import effective_nthreads
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with sized(fp) as (copy, _):
-            inspection = Inspection(Content(copy), nthreads)
+            inspection = Inspection(storage_of(copy), nthreads)
             chunks = _chunks_of(inspection)
         if inspection.header is not None:
             check(inspection.header)
