@@ -1,4 +1,4 @@
-"""The structure of the package: layers, the tree in the documentation, and who may do what.
+"""The structure of the package: its layers, its tree, and which module may do what.
 
 Import-linter checks the layers, which pyproject.toml lists; here the documentation is
 compared with that list and with the folders. The other rules read the source.

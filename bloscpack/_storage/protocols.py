@@ -1,0 +1,76 @@
+"""Types of the file objects and buffers that callers pass, for annotations alone.
+
+Nothing here is imported at run time: importing ``typing`` costs start-up time.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Buffer = bytes | bytearray | memoryview
+
+
+class Readable(Protocol):
+    """A binary file object that can be read, like a pipe."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to `size` bytes; b'' at the end."""
+        ...
+
+
+class Seekable(Readable, Protocol):
+    """A binary file object that can be read at any position."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move to a position in bytes and return it."""
+        ...
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        ...
+
+    def seekable(self) -> bool:
+        """Return whether `seek` works."""
+        ...
+
+
+class Writable(Protocol):
+    """A binary file object that can be written, like a pipe."""
+
+    def write(self, data: Buffer, /) -> int | None:
+        """Write `data`; return the number of bytes written."""
+        ...
+
+
+class SeekableWritable(Writable, Protocol):
+    """A binary file object that can be written at any position."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move to a position in bytes and return it."""
+        ...
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        ...
+
+
+class BinaryFile(Seekable, SeekableWritable, Protocol):
+    """A binary file object that can be read and written, and has a file descriptor."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        ...
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Cut or extend the file to `size` bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
