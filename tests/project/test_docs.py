@@ -410,18 +410,6 @@ def test_every_page_is_in_the_contents():
     )
 
 
-def test_tiers_have_every_module_once():
-    text = (DOCS / "architecture.rst").read_text("utf-8")
-    table = text.partition(":name: tiers")[2].partition("\n\n``")[0]
-    cells = re.findall(r"^   \* - \w+\n     - (.*)$", table, re.M)
-    named = re.findall(
-        r"``(\w+)``", " ".join(cells[1:] if "modules" in cells[0] else cells)
-    )
-    found = [path.stem for path in PACKAGE.glob("*.py")]
-    found += [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
-    assert sorted(found) == sorted(named)
-
-
 def test_exit_codes_are_those_of_the_command():
     from bloscpack._cli import exit_codes as outcomes
 

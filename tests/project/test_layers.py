@@ -84,21 +84,18 @@ def documented_layers():
 
 def documented_tree():
     """Return the names in the tree that the documentation opens with, by folder."""
-    block = ARCHITECTURE.read_text("utf-8").split(".. code-block:: text\n")[1]
-    block = block.split("\n\n")[1]
-    found: dict[str, set[str]] = {}
-    folder = ""
-    for line in block.splitlines()[1:]:  # the first names the package
-        name = line.strip().split()[0]
-        depth = len(line) - len(line.lstrip()) - len("    ")
-        if name.endswith("/"):
-            parent = folder.rpartition("/")[0] if depth > 4 else ""
-            folder = (parent + "/" if parent else "") + name.rstrip("/")
-            found[folder] = set(line.split("--")[0].split()[1:])
-        elif depth > 8:
-            found[folder] |= set(line.split())
-        else:
-            found.setdefault("", set()).update(line.split("--")[0].split())
+    block = ARCHITECTURE.read_text("utf-8").partition(".. code-block:: text\n")[2]
+    block = re.split(r"\n(?=\S)", block)[0]
+    found: dict[str, set[str]] = {"": set()}
+    folders = [(0, "")]
+    for line in block.partition("bloscpack/\n")[2].splitlines():
+        names = line.partition("--")[0].split()
+        if names and names[0].endswith("/"):
+            depth = len(line) - len(line.lstrip())
+            while folders[-1][0] >= depth:
+                folders.pop()
+            folders.append((depth, (folders[-1][1] + "/" + names.pop(0)).strip("/")))
+        found.setdefault(folders[-1][1], set()).update(names)
     return found
 
 
