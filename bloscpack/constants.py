@@ -25,6 +25,8 @@ MAX_META_SIZE = 2**32 - 1
 # The largest buffer that Blosc 1 takes: 2 GiB less its own overhead.
 MAX_BUFFERSIZE = 2**31 - 1 - BLOSC_HEADER_LENGTH
 MAX_TYPESIZE = 255
+# Maximum number of dimensions of an array: that of NumPy 2. NumPy 1 allows 32.
+MAX_NDIM = 64
 
 # As many as Blosc 1 can have.
 MAX_THREADS = 256

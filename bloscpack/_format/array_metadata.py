@@ -11,11 +11,8 @@ import sys
 
 import numpy
 
-from ..exceptions import (
-    DoesNotFit,
-    FormatError,
-    NotANumpyArray,
-)
+from ..constants import MAX_NDIM
+from ..exceptions import DoesNotFit, FormatError, NotANumpyArray
 from ..serializers import CONTAINER, is_array
 from .dtypes import _shown, decode_dtype, encode_dtype
 
@@ -28,15 +25,10 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     DType = numpy.dtype[Any]
 
-# What this NumPy can have. Before 2.0 it said how many axes that are.
-MAX_NDIM: int = getattr(numpy, "MAXDIMS", 64)
+# Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
+NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
+# Maximum size in bytes of an array in memory.
 MAX_NBYTES = sys.maxsize
-
-
-# dtype ↔ metadata
-
-
-# array ↔ metadata
 
 
 def describe(ndarray: Array) -> dict[str, Any]:
@@ -82,7 +74,7 @@ class Description:
         shape = [stored] if type(stored) is int else stored
         if (
             not isinstance(shape, (list, tuple))
-            or len(shape) > MAX_NDIM
+            or len(shape) > NUMPY_NDIM
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
             raise FormatError(

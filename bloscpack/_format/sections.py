@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .._storage.cursor import Cursor
     from ..args import Limits
-    from .blosc_header import ChunkHeader
+    from .blosc_header import BloscHeader
     from .chunks import Buffer
 
 # The least that a chunk takes: an empty Blosc chunk.
@@ -165,7 +165,7 @@ class Frame:
     __slots__ = ("content", "header", "number", "offset", "start")
 
     def __init__(
-        self, number: int, offset: int | None, start: int, header: ChunkHeader
+        self, number: int, offset: int | None, start: int, header: BloscHeader
     ) -> None:
         self.number = number
         self.offset = offset
@@ -258,7 +258,7 @@ def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     return ends
 
 
-def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> ChunkHeader:
+def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
     """Return the header of the chunk that the cursor stands in front of."""
     head = cursor.peek(BLOSC_HEADER_LENGTH)
     if len(head) < BLOSC_HEADER_LENGTH:
