@@ -14,7 +14,7 @@ import numpy
 from ..constants import MAX_NDIM
 from ..exceptions import DoesNotFit, FormatError, NotANumpyArray
 from ..serializers import CONTAINER, is_array
-from .dtypes import _shown, decode_dtype, encode_dtype
+from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class Description:
     def __init__(self, metadata: Any) -> None:
         if not is_array(metadata):
             raise NotANumpyArray(
-                "expected the metadata of an array, found %s" % _shown(metadata),
+                "expected the metadata of an array, found %s" % shown(metadata),
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
             raise FormatError(
                 "expected 'dtype' and 'shape' in the metadata of an array, found %s"
-                % _shown(sorted(metadata)),
+                % shown(sorted(metadata)),
                 section="metadata",
             )
         self.dtype = decode_dtype(metadata["dtype"])
@@ -63,7 +63,7 @@ class Description:
         if self.order not in ("C", "F"):
             raise FormatError(
                 "expected the order 'C' or 'F' in the metadata, found %s"
-                % _shown(self.order),
+                % shown(self.order),
                 section="metadata",
             )
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
@@ -78,7 +78,7 @@ class Description:
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
             raise FormatError(
-                "expected a shape in the metadata, found %s" % _shown(stored),
+                "expected a shape in the metadata, found %s" % shown(stored),
                 section="metadata",
             )
         return tuple(shape)
