@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     Literal = (
         str | int | list["Literal"] | tuple["Literal", ...] | dict["Literal", "Literal"]
     )
-
-# Maximum number of open brackets: the limit of Python's own parser.
-MAX_LITERAL_NESTING = 200
 
 # A string has the escape sequences that `repr` writes, and neither line breaks nor zero
 # bytes. No character matches two alternatives, so that matching takes linear time.

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._format.literals import MAX_LITERAL_NESTING, parse_literal
+from bloscpack._format.literals import parse_literal
+from bloscpack.constants import MAX_LITERAL_NESTING
 
 # Literals that Python 3 reads as the parser does.
 SAME = [
