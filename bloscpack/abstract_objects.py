@@ -21,8 +21,8 @@ class MutableMappingObject(Base):
     """Base class of the headers and settings: a mapping with a fixed set of keys.
 
     Every key is an attribute too. Two records are equal if their keys and values are.
-    A subclass lists its keys, in order, in ``_attributes``, and in ``_bytes_attributes``
-    the keys whose values are sizes in bytes.
+    A subclass lists its keys, in order, in ``_attributes``, and those whose values are
+    sizes in bytes in ``_bytes_attributes``.
     """
 
     _attributes: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
-"""Chunks: the only module that calls Blosc, after every size has been checked.
+"""Compress and decompress chunks: the only module that calls Blosc.
 
-A chunk is one Blosc 1 buffer with its 16-byte header (docs/format.rst, Chunks).
-Compressing gives the same bytes on every thread count and whatever the process has
-set Blosc to, because all calls happen between `own_settings`.
+A chunk is a buffer of Blosc 1 with its 16-byte header (docs/format.rst, Chunks). Every
+size is checked before Blosc is called. All calls happen inside `own_settings`, so that
+the compressed bytes do not depend on the number of threads or on the settings that the
+process gave to Blosc.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def plain_size(compressed: Buffer) -> int:
 
 
 def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
-    """Raise unless `digest` is that of the chunk `compressed`.
+    """Check that `digest` is the digest of the chunk `compressed`.
 
     Raises `ChecksumLengthMismatch` or `ChecksumMismatch`.
     """
@@ -56,7 +57,7 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
 
 
 def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
-    """Return `plain`, a buffer of bytes, as one chunk. Enter `own_settings` first."""
+    """Return `plain` compressed to one chunk. Enter `own_settings` first."""
     compressed: bytes = own_settings.blosc.compress(
         plain,
         typesize=blosc_args.typesize,
@@ -99,7 +100,7 @@ def in_block_order(compressed: bytes) -> bytes:
 
 
 def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
-    # Read anew, the chunk may be another than the one whose header was checked.
+    # The file may have changed between reading the header and reading the chunk.
     if known is not None and compressed[:BLOSC_HEADER_LENGTH] == known.raw:
         header = known
     else:
@@ -133,7 +134,7 @@ def _failure(error: Exception, header: BloscHeader) -> FormatError:
 def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     """Return the plain bytes of a chunk. Enter `own_settings` first.
 
-    `known` is its header, if that has been decoded before. Raises `FormatError` if
+    `known` is its header, if it was decoded before. Raises `FormatError` if
     the chunk is damaged or its codec is missing.
     """
     header = _check_whole(compressed, known)
@@ -149,9 +150,9 @@ def decompress_into(
 ) -> None:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if that has been decoded before. Raises `FormatError` if
-    the chunk is damaged, its codec is missing, or it does not hold exactly the bytes
-    of `destination`; then these may have any value.
+    `known` is its header, if it was decoded before. Raises `FormatError` if the chunk
+    is damaged, its codec is missing, or its plain size is not that of `destination`,
+    whose content is then undefined.
     """
     header = _check_whole(compressed, known)
     if header.nbytes != destination.nbytes:
