@@ -76,6 +76,8 @@ class BloscArgs(MutableMappingObject):
     -----
     The values are checked when they are used, see `check`.
 
+    Examples
+    --------
     >>> BloscArgs(cname='zstd', clevel=5)
     BloscArgs(typesize=8, clevel=5, shuffle=True, cname='zstd')
     """
@@ -150,7 +152,7 @@ class BloscpackArgs(MutableMappingObject):
         self.max_app_chunks = max_app_chunks
 
     def check(self) -> None:
-        """Raise `NoSuchChecksum`, a `UsageError`, if there is no such checksum."""
+        """Raise `NoSuchChecksum`, a `UsageError`, if no checksum has the name."""
         check_valid_checksum(self.checksum)
 
     def effective_max_app_chunks(self, nchunks: int) -> int:
@@ -242,7 +244,7 @@ class MetadataArgs(MutableMappingObject):
         Raises
         ------
         UsageError
-            There is no such format, checksum or codec, or the level is out of range.
+            A name is unknown, or the level is out of range.
         """
         check_valid_serializer(self.magic_format)
         check_valid_checksum(self.meta_checksum)
@@ -292,6 +294,8 @@ class Limits(MutableMappingObject):
         Maximum number of plain bytes in all chunks together, at least 0; None for no
         limit.
 
+    Examples
+    --------
     >>> Limits(nbytes=10**9)["nbytes"]
     1000000000
     """
@@ -412,6 +416,8 @@ def calculate_nchunks(
     UsageError
         A size is out of range. This is a ``ValueError`` too.
 
+    Examples
+    --------
     >>> calculate_nchunks(24000, '8K')
     (3, 8192, 7616)
     """

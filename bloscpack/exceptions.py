@@ -21,7 +21,7 @@ class FormatError(BloscpackError, ValueError):
     Parameters
     ----------
     message
-        What was expected and what was found, without the position.
+        Description of the problem, without the position.
     section
         Part of the file: ``'header'``, ``'metadata'``, ``'offsets'`` or ``'chunks'``.
     offset

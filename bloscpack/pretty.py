@@ -19,6 +19,8 @@ def pretty_size(size_in_bytes: int) -> str | None:
     size_in_bytes
         The size.
 
+    Examples
+    --------
     >>> pretty_size(24000)
     '23.44K'
     """
@@ -38,6 +40,8 @@ def double_pretty_size(size_in_bytes: int) -> str:
     size_in_bytes
         The size.
 
+    Examples
+    --------
     >>> double_pretty_size(24000)
     '23.44K (24000B)'
     """
@@ -45,7 +49,7 @@ def double_pretty_size(size_in_bytes: int) -> str:
 
 
 def reverse_pretty(readable: str) -> int:
-    """Return the size in bytes that a number with a suffix stands for.
+    """Return the number of bytes of a size with a suffix.
 
     Parameters
     ----------
@@ -57,6 +61,8 @@ def reverse_pretty(readable: str) -> int:
     UsageError
         The text is no number with a suffix. This is a ``ValueError`` too.
 
+    Examples
+    --------
     >>> reverse_pretty('1.5K')
     1536
     """

@@ -77,7 +77,7 @@ def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
-    """Return the name of the codec to use, and `text` as it is stored with it."""
+    """Return the name of the codec to use, and `text` encoded with it."""
     if not args.should_compress:
         return "None", text
     compressed = args.meta_codec_impl.compress(text, args.meta_level)
