@@ -1,8 +1,10 @@
-"""What is kept for code written against 0.16 and has no other reason to be.
+"""Names that exist only for programs written for release 0.16.
 
-A name that a module of 0.16 had imported from a sibling was reachable in both, and
-code in the wild uses both. `sibling_names` finds such names where they live now,
-when they are asked for.
+A module of 0.16 that imported a name from another module of the package had this name
+too: ``bloscpack.args.check_range`` is ``bloscpack.headers.check_range``. Programs use
+both. `SIBLINGS` lists these names, and the modules of 0.16 use `sibling_names` as their
+``__getattr__``, which imports a name from the module that defines it now. Do not use
+these names inside the package, and do not add any.
 """
 
 from __future__ import annotations
@@ -10,14 +12,17 @@ from __future__ import annotations
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
 _DEFAULTS = (
     "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_OFFSETS DEFAULT_SHUFFLE DEFAULT_TYPESIZE"
 )
 
-# module of 0.16 → module that has the names now → names
+# Module of 0.16 → module that defines the names now → names, separated by blanks.
 SIBLINGS = {
     "abstract_io": {
         "args": "BloscArgs BloscpackArgs MetadataArgs",
@@ -110,27 +115,42 @@ SIBLINGS = {
 }
 
 
-def sibling_names(module: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that 0.16 had."""
+def sibling_names(module: str) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a module that 0.16 had.
+
+    Parameters
+    ----------
+    module
+        Full name of the module, a key of `SIBLINGS`.
+    """
     siblings = SIBLINGS[module.rpartition(".")[2]]
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         from importlib import import_module
 
-        if name == "log":  # the module
+        if name == "log":  # every module of 0.16 imported the module itself
             return import_module("bloscpack.log")
         for home, names in siblings.items():
             if name in names.split():
-                return getattr(import_module("bloscpack." + home), name)
+                value: object = getattr(import_module("bloscpack." + home), name)
+                return value
         raise AttributeError("module %r has no attribute %r" % (module, name))
 
     return find
 
 
-def deprecated_alias(old_name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` under a name that warns of its age."""
+def deprecated_alias(old_name: str, function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that warns that `old_name` is deprecated, and calls `function`.
 
-    def alias(*args: Any, **kwargs: Any) -> Any:
+    Parameters
+    ----------
+    old_name
+        Name of the function in 0.16.
+    function
+        The function that replaces it.
+    """
+
+    def alias(*args: P.args, **kwargs: P.kwargs) -> T:
         import warnings
 
         warnings.warn(
@@ -141,7 +161,7 @@ def deprecated_alias(old_name: str, function: Callable[..., Any]) -> Callable[..
         )
         return function(*args, **kwargs)
 
-    # functools.wraps would take the new name along; the signature is what matters.
+    # functools.wraps would copy the new name. inspect.signature follows __wrapped__.
     alias.__name__ = alias.__qualname__ = old_name
     alias.__doc__ = "Deprecated name of `%s`." % function.__name__
     alias.__module__ = function.__module__

@@ -1,4 +1,4 @@
-"""Records whose fields are both attributes and items of a mapping."""
+"""Base class of records whose fields are both attributes and items of a mapping."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ else:
 
 
 class MutableMappingObject(Base):
-    """Base of the records: a mapping with a fixed set of keys.
+    """Base class of the headers and settings: a mapping with a fixed set of keys.
 
-    Subclasses name their keys, in order, in ``attributes``, and in
-    ``bytes_attributes`` those that are shown as sizes.
+    Every key is an attribute too. Two records are equal if their keys and values are.
+    A subclass lists its keys, in order, in ``_attributes``, and those whose values are
+    sizes in bytes in ``_bytes_attributes``.
     """
 
     _attributes: tuple[str, ...] = ()
@@ -29,12 +30,12 @@ class MutableMappingObject(Base):
 
     @property
     def attributes(self) -> list[str]:
-        """Names of the fields, in order."""
+        """The names of the fields, in order."""
         return list(self._attributes)
 
     @property
     def bytes_attributes(self) -> list[str]:
-        """Names of the fields that are sizes in bytes."""
+        """The names of the fields that are sizes in bytes."""
         return list(self._bytes_attributes)
 
     def _check_key(self, key: str) -> None:
@@ -45,7 +46,7 @@ class MutableMappingObject(Base):
         self._check_key(key)
         return getattr(self, key)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         self._check_key(key)
         setattr(self, key, value)
 
@@ -70,7 +71,13 @@ class MutableMappingObject(Base):
         return "%s(%s)" % (type(self).__name__, fields)
 
     def pformat(self, indent: int = 4) -> str:
-        """Return the fields one a line, sizes in readable form."""
+        """Return the fields as text, one per line, sizes with a suffix.
+
+        Parameters
+        ----------
+        indent
+            Number of spaces before every field.
+        """
         lines = ["%s:" % type(self).__name__]
         for key in self:
             value = self[key]

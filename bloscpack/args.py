@@ -1,4 +1,7 @@
-"""The settings that pack functions take, and how an input is cut into chunks."""
+"""The settings of the functions that read and write files, and the sizes of chunks.
+
+The settings are documented here, once for all functions that take them.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +56,28 @@ LIMITS = ("metadata", "nbytes")
 
 
 class BloscArgs(MutableMappingObject):
-    """How Blosc compresses a chunk.
+    """Settings for the compression of chunks with Blosc.
 
-    ``typesize`` is the item size in bytes, 1 to 255, that the filter works on
-    (append alone takes None for that of the file);
-    ``clevel`` the level, 0 to 9; ``shuffle`` is False or 0 for no filter, True
-    or 1 for byte shuffle, 2 for bit shuffle; ``cname`` names the codec.
+    Parameters
+    ----------
+    typesize
+        Size in bytes of an item, 1 to 255, for the filter. The functions for arrays use
+        the item size of the array instead. Append accepts None, which means the type
+        size of the file.
+    clevel
+        Compression level, 0 (none) to 9 (smallest result).
+    shuffle
+        Filter: False or 0 for no filter, True or 1 for byte shuffle, 2 for bit shuffle.
+    cname
+        Name of the codec: ``'blosclz'``, ``'lz4'``, ``'lz4hc'``, ``'snappy'``,
+        ``'zlib'`` or ``'zstd'``, as far as the installed Blosc has it.
 
+    Notes
+    -----
+    The values are checked when they are used, see `check`.
+
+    Examples
+    --------
     >>> BloscArgs(cname='zstd', clevel=5)
     BloscArgs(typesize=8, clevel=5, shuffle=True, cname='zstd')
     """
@@ -79,7 +97,17 @@ class BloscArgs(MutableMappingObject):
         self.cname = cname
 
     def check(self) -> None:
-        """Raise `UsageError` (a ValueError) for values that Blosc does not take."""
+        """Check that Blosc accepts the values.
+
+        Raises
+        ------
+        UsageError
+            A value is out of range. This is a ``ValueError`` too.
+        UsageTypeError
+            A number is no int. This is a ``TypeError`` too.
+        NoSuchCodec
+            The installed Blosc has no codec ``cname``.
+        """
         check_range("typesize", self.typesize, 1, MAX_TYPESIZE)
         check_range("clevel", self.clevel, MIN_CLEVEL, MAX_CLEVEL)
         if self.shuffle not in (0, 1, 2):
@@ -96,12 +124,19 @@ class BloscArgs(MutableMappingObject):
 
 
 class BloscpackArgs(MutableMappingObject):
-    """What the file holds beside its chunks.
+    """Settings for the parts of a file around its chunks.
 
-    ``offsets`` says whether there is an offset table, ``checksum`` names the
-    checksum of the chunks (None or ``'None'`` for none), ``max_app_chunks`` is the
-    number of free entries kept in the table for append, or a function of the
-    number of chunks that returns it.
+    Parameters
+    ----------
+    offsets
+        Whether to write an offset table, which append needs.
+    checksum
+        Name of the checksum of the chunks, one of
+        `bloscpack.checksums.CHECKSUMS_AVAIL`; None or ``'None'`` for no checksum.
+    max_app_chunks
+        Number of free entries in the offset table, at least 0: the number of chunks
+        that can be appended. Or a function that returns it for the number of chunks.
+        Ignored without an offset table, or if the number of chunks is unknown.
     """
 
     _attributes = BLOSCPACK_ARGS
@@ -117,11 +152,22 @@ class BloscpackArgs(MutableMappingObject):
         self.max_app_chunks = max_app_chunks
 
     def check(self) -> None:
-        """Raise `UsageError` for a checksum that does not exist."""
+        """Raise `NoSuchChecksum`, a `UsageError`, if no checksum has the name."""
         check_valid_checksum(self.checksum)
 
     def effective_max_app_chunks(self, nchunks: int) -> int:
-        """Return the free entries of the table for `nchunks` chunks, -1 for unknown."""
+        """Return the number of free entries in the offset table.
+
+        Parameters
+        ----------
+        nchunks
+            Number of chunks in the file, -1 if it is unknown.
+
+        Raises
+        ------
+        UsageError
+            ``max_app_chunks`` is out of range, or no int.
+        """
         if not self.offsets or nchunks == -1:
             log.debug("max_app_chunks will be silently ignored")
             count = 0
@@ -137,12 +183,24 @@ class BloscpackArgs(MutableMappingObject):
 
 
 class MetadataArgs(MutableMappingObject):
-    """How metadata is stored.
+    """Settings for the metadata section.
 
-    ``magic_format`` names the format, ``meta_checksum`` the checksum (None or
-    ``'None'`` for none), ``meta_codec`` the codec (None or ``'None'`` for none) with
-    ``meta_level`` from 0 to 9; ``max_meta_size`` is the room to reserve in bytes, or a
-    function of the size of the text that returns it.
+    Parameters
+    ----------
+    magic_format
+        Name of the metadata format; ``b'JSON'`` is the only one.
+    meta_checksum
+        Name of the checksum of the stored text, one of
+        `bloscpack.checksums.CHECKSUMS_AVAIL`; None or ``'None'`` for no checksum.
+    meta_codec
+        Name of the codec, ``'zlib'``; None or ``'None'`` for no compression. Text that
+        the codec makes longer is stored uncompressed.
+    meta_level
+        Compression level, 0 to 9.
+    max_meta_size
+        Space in bytes to reserve for the stored text, below 4 GiB, so that it can be
+        replaced by a longer text later. Or a function that returns it for the size in
+        bytes of the uncompressed text.
     """
 
     _attributes = METADATA_ARGS
@@ -163,16 +221,16 @@ class MetadataArgs(MutableMappingObject):
 
     @property
     def should_compress(self) -> bool:
-        """Whether a codec is asked for."""
+        """Whether the settings name a codec."""
         return self.meta_codec != "None"
 
     def nullify_codec(self) -> None:
-        """Ask for no codec."""
+        """Set the codec to ``'None'``: no compression."""
         self.meta_codec = "None"
 
     @property
     def meta_codec_impl(self) -> MetaCodec:
-        """The codec."""
+        """The codec, a `bloscpack.metacodecs.MetaCodec`."""
         return CODECS_LOOKUP[self.meta_codec]
 
     @property
@@ -181,35 +239,63 @@ class MetadataArgs(MutableMappingObject):
         return self.meta_codec
 
     def check(self) -> None:
-        """Raise `UsageError` for a format, checksum, codec or level that can't be."""
+        """Check all settings except ``max_meta_size``.
+
+        Raises
+        ------
+        UsageError
+            A name is unknown, or the level is out of range.
+        """
         check_valid_serializer(self.magic_format)
         check_valid_checksum(self.meta_checksum)
         check_valid_codec(self.meta_codec)
         check_range("meta_level", self.meta_level, 0, MAX_CLEVEL)
 
     def effective_max_meta_size(self, meta_size: int) -> int:
-        """Return the room in bytes to reserve for a text of `meta_size` bytes."""
+        """Return the space in bytes to reserve for the stored text.
+
+        Parameters
+        ----------
+        meta_size
+            Size in bytes of the uncompressed text.
+
+        Raises
+        ------
+        UsageError
+            ``max_meta_size`` is out of range, or neither an int nor a function.
+        """
         if callable(self.max_meta_size):
-            room = self.max_meta_size(meta_size)
+            reserved = self.max_meta_size(meta_size)
         elif isinstance(self.max_meta_size, int):
-            room = self.max_meta_size
+            reserved = self.max_meta_size
         else:
             raise UsageTypeError(
                 "'max_meta_size' must be an int or a function, not %r"
                 % (self.max_meta_size,)
             )
-        check_range("max_meta_size", room, 0, MAX_META_SIZE)
-        log.debug("max meta size is deemed to be: %d" % room)
-        return room
+        check_range("max_meta_size", reserved, 0, MAX_META_SIZE)
+        log.debug("max meta size is deemed to be: %d" % reserved)
+        return reserved
 
 
 class Limits(MutableMappingObject):
-    """What a file may ask of those who read it, in bytes; more is refused.
+    """Limits on the memory or disk space that a file makes its reader use.
 
-    ``metadata`` is what the metadata may take when decompressed, or a function of the
-    bytes that they are stored in that returns it; ``nbytes`` is what all chunks may
-    hold together, None for as much as there is memory or room on disk.
+    A file beyond a limit is refused with a `FormatError`, before the memory is
+    allocated. Limits are for files from untrusted sources.
 
+    Parameters
+    ----------
+    metadata
+        Maximum size in bytes of the decompressed metadata, at least 0. Or a function
+        that returns it for the size in bytes of the stored metadata. By default the
+        larger of 16 MiB and 32 times the stored size.
+    nbytes
+        Maximum number of plain bytes in all chunks together, at least 0; None for no
+        limit.
+
+    Examples
+    --------
     >>> Limits(nbytes=10**9)["nbytes"]
     1000000000
     """
@@ -225,19 +311,31 @@ class Limits(MutableMappingObject):
         self.nbytes = nbytes
 
     def check(self) -> None:
-        """Raise `UsageError` for limits that can't be."""
+        """Raise `UsageError` if a limit is negative, or `UsageTypeError` if no int."""
         self.effective_metadata(0)
         if self.nbytes is not None:
             check_range("nbytes", self.nbytes, 0, MAX_CHUNKS)
 
     def effective_metadata(self, stored_size: int) -> int:
-        """Return the limit for metadata that are stored in `stored_size` bytes."""
+        """Return the maximum size in bytes of the decompressed metadata.
+
+        Parameters
+        ----------
+        stored_size
+            Size in bytes of the stored metadata.
+        """
         limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
         check_range("metadata", limit, 0, MAX_CHUNKS)
         return limit
 
     def check_nbytes(self, nbytes: int) -> None:
-        """Raise `NotReadable`, a `FormatError`, if a file has more plain bytes."""
+        """Raise `NotReadable`, a `FormatError`, if a file is larger than its limit.
+
+        Parameters
+        ----------
+        nbytes
+            Number of plain bytes in the file.
+        """
         if self.nbytes is not None and nbytes > self.nbytes:
             raise NotReadable(
                 "the file holds '%d' plain bytes or more, but the limit is '%d'"
@@ -251,7 +349,14 @@ def check_settings(
     metadata_args: object = None,
     limits: object = None,
 ) -> None:
-    """Raise `UsageTypeError` for settings of another class, None excepted."""
+    """Raise `UsageTypeError` if a setting is neither None nor of its class.
+
+    Parameters
+    ----------
+    blosc_args, bloscpack_args, metadata_args, limits
+        Values that a caller gave for `BloscArgs`, `BloscpackArgs`, `MetadataArgs` and
+        `Limits`.
+    """
     for name, value, kind in (
         ("blosc_args", blosc_args, BloscArgs),
         ("bloscpack_args", bloscpack_args, BloscpackArgs),
@@ -266,9 +371,18 @@ def check_settings(
 
 
 def parse_chunk_size(chunk_size: int | str) -> int:
-    """Return a chunk size in bytes; text may be a size like ``'1M'`` or ``'max'``.
+    """Return a chunk size in bytes.
 
-    Raises `UsageError` (a ValueError) unless it is from 1 to 2147483631.
+    Parameters
+    ----------
+    chunk_size
+        Number of bytes, or text: a number with a suffix, such as ``'1M'`` (see
+        `bloscpack.pretty.reverse_pretty`), or ``'max'`` for the largest chunk size.
+
+    Raises
+    ------
+    UsageError
+        The size is not in the range 1 to 2147483631. This is a ``ValueError`` too.
     """
     if isinstance(chunk_size, str):
         chunk_size = (
@@ -281,10 +395,29 @@ def parse_chunk_size(chunk_size: int | str) -> int:
 def calculate_nchunks(
     in_file_size: int, chunk_size: int | str = DEFAULT_CHUNK_SIZE
 ) -> tuple[int, int, int]:
-    """Return number of chunks, chunk size and size of the last chunk, in bytes.
+    """Return number of chunks, chunk size and size of the last chunk.
 
-    An input smaller than the chunk size becomes one chunk of its own size.
+    An input that is smaller than the chunk size becomes one chunk of its own size.
 
+    Parameters
+    ----------
+    in_file_size
+        Size of the input in bytes.
+    chunk_size
+        Plain bytes of a chunk, as in `parse_chunk_size`.
+
+    Returns
+    -------
+    tuple
+        The number of chunks, and two sizes in bytes.
+
+    Raises
+    ------
+    UsageError
+        A size is out of range. This is a ``ValueError`` too.
+
+    Examples
+    --------
     >>> calculate_nchunks(24000, '8K')
     (3, 8192, 7616)
     """

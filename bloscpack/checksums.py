@@ -1,4 +1,4 @@
-"""The checksums, in the order of their numbers on disk (docs/format.rst, Checksums)."""
+"""The checksums that a file can have (docs/format.rst, Checksums)."""
 
 from __future__ import annotations
 
@@ -9,49 +9,81 @@ from .exceptions import NoSuchChecksum
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Protocol
+
+    from ._storage.protocols import Buffer
+
+    class _HashObject(Protocol):
+        @property
+        def digest_size(self) -> int: ...
+
+        def digest(self) -> bytes: ...
 
 
 class Hash:
-    """A checksum: its name, the bytes of its digest, and the function that yields it.
+    """A checksum: calling it with a buffer returns the digest, as stored in a file.
 
-    Calling it with a buffer returns the digest as it lies on disk.
+    Parameters
+    ----------
+    name
+        Name of the checksum, such as ``'adler32'``.
+    size
+        Size of the digest in bytes.
+    function
+        Function that returns the digest of a buffer.
     """
 
-    def __init__(self, name: str, size: int, function: Callable[[Any], bytes]) -> None:
+    def __init__(
+        self, name: str, size: int, function: Callable[[Buffer], bytes]
+    ) -> None:
         self.name = name
         self.size = size
         self._function = function
 
-    def __call__(self, data: Any) -> bytes:
+    def __call__(self, data: Buffer) -> bytes:
         return self._function(data)
 
     def __repr__(self) -> str:
         return "<Hash %s>" % self.name
 
 
-def zlib_hash(func: Callable[[Any], int]) -> tuple[int, Callable[[Any], bytes]]:
-    """Return digest size and digest function of a 32-bit checksum of zlib."""
+def zlib_hash(
+    func: Callable[[Buffer], int],
+) -> tuple[int, Callable[[Buffer], bytes]]:
+    """Return digest size in bytes and digest function for a 32-bit checksum of zlib.
 
-    def hash_(data: Any) -> bytes:
+    Parameters
+    ----------
+    func
+        ``zlib.adler32`` or ``zlib.crc32``.
+    """
+
+    def hash_(data: Buffer) -> bytes:
         return (func(data) & 0xFFFFFFFF).to_bytes(4, "little")
 
     return 4, hash_
 
 
-def hashlib_hash(func: Callable[..., Any]) -> tuple[int, Callable[[Any], bytes]]:
-    """Return digest size and digest function of a hash of hashlib."""
+def hashlib_hash(
+    func: Callable[..., _HashObject],
+) -> tuple[int, Callable[[Buffer], bytes]]:
+    """Return digest size in bytes and digest function for a hash of hashlib.
 
-    def hash_(data: Any) -> bytes:
-        digest: bytes = func(data).digest()
-        return digest
+    Parameters
+    ----------
+    func
+        Constructor such as ``hashlib.sha256``.
+    """
 
-    return int(func().digest_size), hash_
+    def hash_(data: Buffer) -> bytes:
+        return func(data).digest()
+
+    return func().digest_size, hash_
 
 
 def _named_hash(name: str, size: int) -> Hash:
-    # hashlib takes longer to import than the rest of what `blpk info` needs.
-    def hash_(data: Any) -> bytes:
+    # Import hashlib late: it takes longer than everything that `blpk info` imports.
+    def hash_(data: Buffer) -> bytes:
         import hashlib
 
         return hashlib.new(name, data, usedforsecurity=False).digest()
@@ -59,6 +91,7 @@ def _named_hash(name: str, size: int) -> Hash:
     return Hash(name, size, hash_)
 
 
+# All checksums; the index of a checksum is its number in a file header.
 CHECKSUMS = [
     Hash("None", 0, lambda data: b""),
     Hash("adler32", *zlib_hash(zlib.adler32)),
@@ -75,6 +108,6 @@ CHECKSUMS_LOOKUP = {checksum.name: checksum for checksum in CHECKSUMS}
 
 
 def check_valid_checksum(checksum: str) -> None:
-    """Raise `NoSuchChecksum` unless `checksum` is the name of one."""
+    """Raise `NoSuchChecksum`, a `UsageError`, unless a checksum has this name."""
     if checksum not in CHECKSUMS_LOOKUP:
         raise NoSuchChecksum("checksum '%s' does not exist" % checksum)

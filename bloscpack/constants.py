@@ -1,4 +1,4 @@
-"""Numbers and names that the format fixes (docs/format.rst)."""
+"""Numbers and names that the file format fixes, and limits on values from files."""
 
 from __future__ import annotations
 
@@ -6,41 +6,59 @@ from collections import OrderedDict
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    # Names of the codecs of the installed Blosc, found at run time by `__getattr__`.
     CNAME_AVAIL: list[str]
 
+# First bytes of a Bloscpack file and of a .npy file.
 MAGIC = b"blpk"
-# How a .npy file begins.
 NPY_MAGIC = b"\x93NUMPY"
+# Layout of the files that are written.
 FORMAT_VERSION = 3
+# Largest number that the version byte of a file header can store.
 MAX_FORMAT_VERSION = 255
+# File name extension of Bloscpack files.
 EXTENSION = ".blp"
 
+# Sizes of fixed-size records, in bytes.
 BLOSCPACK_HEADER_LENGTH = 32
 METADATA_HEADER_LENGTH = 32
 BLOSC_HEADER_LENGTH = 16
 OFFSET_LENGTH = 8
 
+# Maximum number of chunks, and of bytes in a file: both are stored as int64.
 MAX_CHUNKS = 2**63 - 1
+# Maximum size in bytes of the metadata text: it is stored as uint32.
 MAX_META_SIZE = 2**32 - 1
-# The largest buffer that Blosc 1 takes: 2 GiB less its own overhead.
+# Maximum size in bytes of a buffer that Blosc 1 compresses: 2 GiB less its overhead.
 MAX_BUFFERSIZE = 2**31 - 1 - BLOSC_HEADER_LENGTH
+# Maximum item size in bytes that Blosc can filter: it is stored as uint8.
 MAX_TYPESIZE = 255
+# Maximum number of dimensions of an array: that of NumPy 2. NumPy 1 allows 32.
+MAX_NDIM = 64
+# Maximum depth of nested objects and lists in the metadata. Python could parse deeper
+# values, but neither show nor compare them without exhausting its stack.
+MAX_METADATA_NESTING = 100
+# Maximum number of open brackets in the text of a dtype: the limit of Python's parser.
+MAX_LITERAL_NESTING = 200
 
-# As many as Blosc 1 can have.
+# Maximum number of threads: that of Blosc 1.
 MAX_THREADS = 256
 
+# Range of compression levels of Blosc and of the metadata codecs.
 MIN_CLEVEL = 0
 MAX_CLEVEL = 9
 
+# Name of each codec by its number in the header of a chunk.
 CNAME_MAPPING = {0: "blosclz", 1: "lz4", 2: "snappy", 3: "zlib", 4: "zstd"}
 
+# Number of bytes for each suffix of a size, such as in '23.44K'.
 SUFFIXES = OrderedDict(
     (("B", 1), ("K", 2**10), ("M", 2**20), ("G", 2**30), ("T", 2**40))
 )
 
 
 def __getattr__(name: str) -> list[str]:
-    # Asking Blosc takes longer than everything else in this module together.
+    # Importing Blosc takes longer than everything else in this module together.
     if name == "CNAME_AVAIL":
         import blosc
 

@@ -1,44 +1,47 @@
-"""What is used where the caller says nothing."""
+"""Default values of the settings, and default limits for readers."""
 
 from __future__ import annotations
 
 import os
 
+# Settings of `BloscArgs`. The item size is in bytes.
 DEFAULT_TYPESIZE = 8
 DEFAULT_CLEVEL = 7
 DEFAULT_SHUFFLE = True
 DEFAULT_CNAME = "blosclz"
 
+# Plain bytes of a chunk, and settings of `BloscpackArgs`.
 DEFAULT_CHUNK_SIZE = "1M"
 DEFAULT_OFFSETS = True
 DEFAULT_CHECKSUM = "adler32"
 
+# Settings of `MetadataArgs`.
 DEFAULT_MAGIC_FORMAT = b"JSON"
 DEFAULT_META_CHECKSUM = "adler32"
 DEFAULT_META_CODEC = "zlib"
 DEFAULT_META_LEVEL = 6
 
-# Limits on what a file may make a reader allocate, in bytes.
+# Readers accept metadata that decompress to this size in bytes, or to this multiple of
+# their stored size if that is larger. Without a limit, a small file could exhaust the
+# memory.
 METADATA_ALWAYS = 16 * 2**20
 METADATA_RATIO = 32
+# Maximum length of the text of a dtype and of the header of a .npy file, in bytes.
 DEFAULT_DTYPE_LIMIT = 2**20
 
 
 def DEFAULT_METADATA_LIMIT(x: int) -> int:
-    """Return how large metadata may get that are stored in `x` bytes.
-
-    Some megabytes always; beyond, what text reaches and a bomb would not bother with.
-    """
+    """Return the maximum size in bytes of metadata that are stored in `x` bytes."""
     return max(METADATA_ALWAYS, METADATA_RATIO * x)
 
 
 def DEFAULT_MAX_APP_CHUNKS(x: int) -> int:
-    """Return how many entries of the offset table to keep free for `x` chunks."""
+    """Return the number of free entries in the offset table of a file of `x` chunks."""
     return 10 * x
 
 
 def DEFAULT_MAX_META_SIZE(x: int) -> int:
-    """Return how many bytes to reserve for metadata of `x` bytes."""
+    """Return the space in bytes to reserve for metadata whose text has `x` bytes."""
     return 10 * x
 
 

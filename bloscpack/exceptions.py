@@ -1,23 +1,40 @@
 """Every error that Bloscpack raises on purpose.
 
-Three families: `FormatError` says the bytes are wrong, `UsageError` the caller,
-`StorageError` the world. Each class that 0.16 had keeps its name, and its old
-base class stands beside the new one, so that old ``except`` clauses still catch.
+There are three families: `FormatError` means that the bytes of a file are wrong,
+`UsageError` that a call is wrong, `StorageError` that a file, pipe or disk failed.
+Each class of release 0.16 keeps its name, and keeps its base class as a second base, so
+that the ``except`` clauses of old programs catch it.
 """
 
 from __future__ import annotations
 
 
 class BloscpackError(Exception):
-    """Base of every error that Bloscpack raises on purpose."""
+    """Base class of every error that Bloscpack raises on purpose."""
 
 
 class FormatError(BloscpackError, ValueError):
-    """The bytes do not follow the format.
+    """Raised if the bytes of a file do not follow the format.
 
-    ``section`` is one of ``'header'``, ``'metadata'``, ``'offsets'`` and
-    ``'chunks'``, ``offset`` counts bytes from the start of the file, ``chunk``
-    is the number of the chunk, ``filename`` the file; each may be None.
+    It is a ``ValueError``, as release 0.16 raised for an invalid header.
+
+    Parameters
+    ----------
+    message
+        Description of the problem, without the position.
+    section
+        Part of the file: ``'header'``, ``'metadata'``, ``'offsets'`` or ``'chunks'``.
+    offset
+        Position of the problem in bytes from the start of the file.
+    chunk
+        Number of the chunk, from 0.
+    filename
+        Name of the file.
+
+    Notes
+    -----
+    The parameters are attributes; each position is None if it is unknown. ``str()`` of
+    the error gives the message and the known positions.
     """
 
     def __init__(
@@ -37,7 +54,15 @@ class FormatError(BloscpackError, ValueError):
         self.filename = filename
 
     def locate(self, chunk: int, offset: int | None) -> None:
-        """Take the number and the file position of a chunk, unless they are known."""
+        """Set the chunk, and the offset if it is unknown, unless a chunk is known.
+
+        Parameters
+        ----------
+        chunk
+            Number of the chunk.
+        offset
+            Position of the chunk in bytes from the start of the file.
+        """
         if self.chunk is None:
             self.chunk = chunk
             self.offset = offset if self.offset is None else self.offset
@@ -58,16 +83,18 @@ class FormatError(BloscpackError, ValueError):
 
 
 class NotReadable(FormatError):
-    """Nothing says that the bytes are damaged, but they can't be read here.
+    """Raised if a file cannot be read here, although it may be undamaged.
 
-    No Bloscpack file at all, a layout nobody knows, or a codec that is not there.
+    It is no Bloscpack file, has an unknown layout, needs a codec that the installed
+    Blosc lacks, or exceeds a limit.
     """
 
 
 class UsageError(BloscpackError, ValueError):
-    """The caller asked for something that can't be done.
+    """Raised if a call or a command line asks for something impossible.
 
-    ``filename`` is the file that it can't be done to, if there is one.
+    It is a ``ValueError``, as release 0.16 raised for invalid arguments. The attribute
+    ``filename`` is the name of the file concerned, or None.
     """
 
     filename: str | None = None
@@ -80,87 +107,151 @@ class UsageError(BloscpackError, ValueError):
 
 
 class UsageTypeError(UsageError, TypeError):
-    """The caller gave a value of the wrong type."""
+    """Raised if an argument has the wrong type.
+
+    It is a ``TypeError``, as release 0.16 raised for such an argument.
+    """
 
 
 class StorageError(BloscpackError, OSError):
-    """A file, pipe or disk did not do what was needed."""
+    """Raised if a file, pipe or disk fails, or changes while it is read or written.
+
+    It is an ``OSError``, like the errors of the operating system.
+    """
 
 
 class DoesNotFit(UsageError, RuntimeError):
-    """What is to be appended does not fit the array that the file holds."""
+    """Raised by append if the new data do not fit the array in the file.
+
+    It is a ``RuntimeError``, as release 0.16 raised if a file could not be appended to.
+    """
 
 
 class OffsetsRequired(UsageError, RuntimeError):
-    """The file has no offset table, and what was asked for needs one."""
+    """Raised if an operation, such as append, needs an offset table and there is none.
+
+    It is a ``RuntimeError``, as release 0.16 raised in this case.
+    """
 
 
-# Names kept from 0.16
+# Names kept from 0.16, each with its base class of 0.16
 
 
 class FileNotFound(StorageError):
-    """A file that has to be there is missing."""
+    """Raised by the command if an input file does not exist.
+
+    It is an ``OSError``, its base in 0.16, but not Python's ``FileNotFoundError``.
+    """
 
 
 class NoSuchChecksum(UsageError):
-    """A checksum of that name does not exist."""
+    """Raised if no checksum has the given name.
+
+    It is a ``ValueError``, its base in 0.16.
+    """
 
 
 class NoSuchCodec(UsageError):
-    """A codec of that name does not exist."""
+    """Raised if neither Blosc nor the metadata section has a codec of the given name.
+
+    It is a ``ValueError``, its base in 0.16.
+    """
 
 
 class NoSuchSerializer(UsageError):
-    """A metadata format of that name does not exist."""
+    """Raised if no metadata format has the given name.
+
+    It is a ``ValueError``, its base in 0.16.
+    """
 
 
 class ChunkingException(UsageError):
-    """The input can't be cut as asked."""
+    """Never raised: kept for ``except`` clauses of old programs.
+
+    In 0.16 its base was ``BaseException``, which ``except Exception`` does not catch.
+    """
 
 
 class ChunkSizeTypeSizeMismatch(UsageError):
-    """The chunk size is no multiple of the item size of the array."""
+    """Raised if the chunk size is not a multiple of the item size of an array.
+
+    It is a ``ValueError``, its base in 0.16.
+    """
 
 
 class ChecksumMismatch(FormatError, RuntimeError):
-    """A stored digest differs from the digest of what is there."""
+    """Raised if a stored digest differs from the digest of the stored bytes.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class ChecksumLengthMismatch(FormatError, RuntimeError):
-    """A digest does not have the length that its checksum yields."""
+    """Raised if a stored digest is longer or shorter than its checksum requires.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class FormatVersionMismatch(NotReadable, RuntimeError):
-    """The file has a layout that can't be read, or not for this purpose."""
+    """Raised if the layout of a file is unknown, or too old to be appended to.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class NoMetadataFound(UsageError, RuntimeError):
-    """There is no metadata section where one is needed."""
+    """Raised if metadata are to be replaced in a file without a metadata section.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class NoChangeInMetadata(UsageError, RuntimeError):
-    """The metadata to be written is what the file holds already."""
+    """Raised if the new metadata are equal to those in the file.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class MetadataSectionTooSmall(UsageError, RuntimeError):
-    """The room of the metadata section can't hold the metadata."""
+    """Raised if the space reserved in a metadata section is too small for the metadata.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class NonUniformTypesize(UsageError, RuntimeError):
-    """Chunks differ in type size; appending allows that, so nothing raises it."""
+    """Never raised: the chunks of a file may have different type sizes.
+
+    Kept, with its base, for ``except`` clauses of old programs.
+    """
 
 
 class NotEnoughSpace(UsageError, RuntimeError):
-    """There is no room to append: in the offset table, or behind the chunks."""
+    """Raised by append if the offset table has too few free entries.
+
+    Also if another Bloscpack file follows the last chunk. It is a ``RuntimeError``, its
+    base in 0.16.
+    """
 
 
 class NotANumpyArray(NotReadable, RuntimeError):
-    """The file holds no array."""
+    """Raised if an array is to be read from a file that holds no array.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class ObjectNumpyArrayRejection(UsageError, RuntimeError):
-    """Arrays of Python objects can't be stored: only addresses would be kept."""
+    """Raised if an array of Python objects is to be stored: its items are pointers.
+
+    It is a ``RuntimeError``, its base in 0.16.
+    """
 
 
 class ObjectDtypeFound(FormatError, ObjectNumpyArrayRejection):
-    """The file claims to hold an array of Python objects."""
+    """Raised if the metadata of a file describe an array of Python objects.
+
+    It is an `ObjectNumpyArrayRejection`, as release 0.16 raised for objects.
+    """

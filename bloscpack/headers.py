@@ -1,8 +1,8 @@
-"""The fixed-size records: file header, metadata header, Blosc chunk header.
+"""The records of fixed size: file header, metadata header, Blosc chunk header.
 
-One `struct.Struct` a record and layout. Decoding checks every rule of
-docs/format.rst and raises `FormatError`; records made by a caller are checked
-when they are made and raise `UsageError`.
+Each record and layout has one `struct.Struct`. Decoding checks every rule of
+docs/format.rst and raises `FormatError`. A constructor checks the values of the caller
+and raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections import OrderedDict
 
 from ._compat import sibling_names
 from ._format.blosc_header import (
+    BLOSC_CODEC_SHIFT,
     BLOSC_FLAG_BITSHUFFLE,
     BLOSC_FLAG_MEMCPY,
     BLOSC_FLAG_SHUFFLE,
     BLOSC_FLAG_SPLIT,
-    BLOSC_HEADER,
+    BLOSC_VERSION_CODEC,
+    BLOSC_VERSION_FORMAT,
+    unpack_header,
 )
 from .abstract_objects import MutableMappingObject
 from .checksums import (
@@ -53,23 +56,43 @@ from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sized
-    from typing import Any
 
 HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
 HEADER_V2_V3 = struct.Struct("<4sBBBBiiqq")
 METADATA_HEADER = struct.Struct("<8sBBBBIII8s")
 
-HEADER_LENGTHS = {0: HEADER_V0.size, 1: HEADER_V1.size, 2: 32, 3: 32}
+# Size in bytes of the file header, by layout.
+HEADER_LENGTHS = {
+    0: HEADER_V0.size,
+    1: HEADER_V1.size,
+    2: HEADER_V2_V3.size,
+    3: HEADER_V2_V3.size,
+}
 
+# Bits of `options` in the file header.
 OPTION_OFFSETS = 1
 OPTION_METADATA = 2
 
 
-def check_range(name: str, value: Any, min_: int, max_: int) -> None:
-    """Raise unless `value` is an int from `min_` to `max_`.
+def check_range(name: str, value: object, min_: int, max_: int) -> None:
+    """Raise unless `value` is an int from `min_` to `max_`, both included.
 
-    Raises `UsageTypeError` (a TypeError) or `UsageError` (a ValueError).
+    Parameters
+    ----------
+    name
+        The name of the argument, for the message.
+    value
+        The value to check.
+    min_, max_
+        The smallest and the largest allowed value.
+
+    Raises
+    ------
+    UsageTypeError
+        `value` is no int. This is a ``TypeError`` too.
+    UsageError
+        `value` is out of range. This is a ``ValueError`` too.
     """
     if not isinstance(value, int):
         raise UsageTypeError("'%s' must be of type 'int'" % name)
@@ -80,11 +103,14 @@ def check_range(name: str, value: Any, min_: int, max_: int) -> None:
         )
 
 
-# Options: shown as a text of eight digits, the highest bit first
+# Options: a byte of flags as a string of eight binary digits, the highest bit first
 
 
 def check_options(options: str) -> None:
-    """Raise unless `options` is a text of eight zeros and ones."""
+    """Raise `UsageError` unless `options` is a string of eight zeros and ones.
+
+    Raises `UsageTypeError`, a ``TypeError`` too, if it is no string.
+    """
     if not isinstance(options, str):
         raise UsageTypeError(
             "'options' must be of type 'str', not '%s'" % type(options)
@@ -96,7 +122,7 @@ def check_options(options: str) -> None:
 
 
 def check_options_zero(options: str, indices: Iterable[int]) -> None:
-    """Raise `FormatError` if an option at one of the `indices` is set."""
+    """Raise `FormatError` if a digit of `options` at one of the `indices` is not 0."""
     for index in indices:
         if options[index] != "0":
             raise FormatError(
@@ -108,26 +134,48 @@ def check_options_zero(options: str, indices: Iterable[int]) -> None:
 
 
 def create_options(offsets: bool = DEFAULT_OFFSETS, metadata: bool = False) -> str:
-    """Return the options of a file header as text."""
+    """Return the options of a file header as a string of eight binary digits.
+
+    Parameters
+    ----------
+    offsets
+        The file has an offset table.
+    metadata
+        The file has a metadata section.
+    """
     return format(
         OPTION_OFFSETS * bool(offsets) | OPTION_METADATA * bool(metadata), "08b"
     )
 
 
 def decode_options(options: str) -> dict[str, bool]:
-    """Return the options of a file header as a dictionary."""
+    """Return the options of a file header, a bool each for offsets and metadata.
+
+    Parameters
+    ----------
+    options
+        A string of eight binary digits.
+
+    Raises
+    ------
+    FormatError
+        A reserved bit is set.
+    """
     check_options(options)
     check_options_zero(options, range(6))
     return {"offsets": options[7] == "1", "metadata": options[6] == "1"}
 
 
 def create_metadata_options() -> str:
-    """Return the options of a metadata header, of which there are none."""
+    """Return the options of a metadata header: all eight bits are reserved."""
     return "00000000"
 
 
 def decode_metadata_options(options: str) -> dict[str, bool]:
-    """Return the options of a metadata header, of which there are none."""
+    """Return an empty dictionary: a metadata header has no options.
+
+    Raises `FormatError` if a bit is set.
+    """
     check_options(options)
     check_options_zero(options, range(8))
     return {}
@@ -137,10 +185,40 @@ def decode_metadata_options(options: str) -> dict[str, bool]:
 
 
 class BloscpackHeader(MutableMappingObject):
-    """The header of a file, all layouts (docs/format.rst, Header).
+    """The header of a file of any layout (docs/format.rst, Header).
 
-    Sizes are bytes; -1 in ``chunk_size``, ``last_chunk`` and ``nchunks`` means
-    unknown. Layouts 0 and 1 only know ``nchunks``.
+    In ``chunk_size``, ``last_chunk`` and ``nchunks``, -1 means unknown. Layouts 0 and 1
+    store ``nchunks`` alone.
+
+    Parameters
+    ----------
+    format_version
+        Number of the layout, 0 to 255; releases wrote 0 to 3.
+    offsets
+        Whether the file has an offset table.
+    metadata
+        Whether the file has a metadata section.
+    checksum
+        Name of the checksum of the chunks, ``'None'`` for no checksum.
+    typesize
+        Item size in bytes with which the first chunks were compressed, 0 to 255.
+    chunk_size
+        Plain bytes of every chunk but the last, -1 to 2147483631.
+    last_chunk
+        Plain bytes of the last chunk, -1 to 2147483631.
+    nchunks
+        Number of chunks, at least -1.
+    max_app_chunks
+        Number of free entries in the offset table, at least 0.
+
+    Raises
+    ------
+    UsageError
+        A value is out of range, or the values contradict each other.
+    UsageTypeError
+        A number is no int.
+    NoSuchChecksum
+        There is no checksum of that name.
     """
 
     _attributes = (
@@ -185,17 +263,23 @@ class BloscpackHeader(MutableMappingObject):
 
     @property
     def checksum_impl(self) -> Hash:
-        """The checksum of the chunks."""
+        """The checksum of the chunks, a `bloscpack.checksums.Hash`."""
         return CHECKSUMS_LOOKUP[self.checksum]
 
     @property
     def total_prospective_chunks(self) -> int | None:
-        """Entries of the offset table, free ones too; None if nchunks is unknown."""
+        """Number of entries in the offset table, used and free.
+
+        None if the number of chunks is unknown.
+        """
         return self.nchunks + self.max_app_chunks if self.nchunks != -1 else None
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes of plain data that the header announces; None if unknown."""
+        """Number of plain bytes in all chunks, according to the header.
+
+        None if the header does not store it.
+        """
         if self.nchunks == 1:
             return self.last_chunk if self.last_chunk != -1 else None
         if -1 in (self.nchunks, self.chunk_size, self.last_chunk):
@@ -205,14 +289,14 @@ class BloscpackHeader(MutableMappingObject):
         return (self.nchunks - 1) * self.chunk_size + self.last_chunk
 
     def expected_nbytes(self, i: int) -> int | None:
-        """Return the plain bytes that chunk `i` has to hold; None if unknown."""
+        """Return the number of plain bytes in chunk `i`; None if unknown."""
         if self.nchunks == -1:
             return None
         size = self.last_chunk if i == self.nchunks - 1 else self.chunk_size
         return size if size != -1 else None
 
     def encode(self) -> bytes:
-        """Return the header as it lies on disk."""
+        """Return the bytes of the header: 8, 16 or 32, depending on the layout."""
         if self.format_version == 0:
             return HEADER_V0.pack(MAGIC, self.nchunks)
         if self.format_version == 1:
@@ -231,9 +315,21 @@ class BloscpackHeader(MutableMappingObject):
 
     @staticmethod
     def decode(buffer_: bytes) -> BloscpackHeader:
-        """Return the header in the 32 bytes of `buffer_`, of layout 2 or later.
+        """Return the header of layout 2 or 3 that is stored in `buffer_`.
 
-        Raises `FormatError` (a ValueError) for anything that is no header.
+        `decode_header` decodes the other layouts too.
+
+        Parameters
+        ----------
+        buffer_
+            The 32 bytes of the header.
+
+        Raises
+        ------
+        NotReadable
+            The magic marker is missing. This is a `FormatError` too.
+        FormatError
+            The bytes are no valid header. This is a ``ValueError`` too.
         """
         if len(buffer_) != BLOSCPACK_HEADER_LENGTH:
             raise FormatError(
@@ -245,8 +341,8 @@ class BloscpackHeader(MutableMappingObject):
         _, version, options, checksum, typesize, *sizes = HEADER_V2_V3.unpack(buffer_)
         chunk_size, last_chunk, nchunks, max_app_chunks = sizes
         _check_number("checksum", checksum, CHECKSUMS, "header", 6)
-        # Layout 2 keeps its last eight bytes and the other options reserved, and
-        # its own reader never looked at them.
+        # In layout 2 the last eight bytes and the other option bits are reserved. Old
+        # readers ignored them.
         reserved = version == 2
         flags = decode_options(
             format(options & OPTION_OFFSETS if reserved else options, "08b")
@@ -276,8 +372,8 @@ class BloscpackHeader(MutableMappingObject):
 def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
     check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
     check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
-    # Layout 2 writes a single chunk with chunk_size 0, and the longer half of two
-    # last, so this holds from layout 3 on only.
+    # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last may be
+    # the longer one.
     if format_version >= 3 and -1 < chunk_size < last_chunk:
         raise UsageError(
             "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
@@ -298,7 +394,7 @@ def _check_counts(nchunks: int, max_app_chunks: int) -> None:
 def _check_number(
     name: str, number: int, table: Sized, section: str, offset: int | None = None
 ) -> None:
-    """Raise `FormatError` for a number that stands for nothing in a table."""
+    """Raise `FormatError` if `number` is no index of `table`."""
     if number >= len(table):
         raise FormatError(
             "%s number must be in the range 0 <= n <= %d, not '%d'"
@@ -320,25 +416,34 @@ def check_magic(buffer_: bytes) -> None:
 
 
 def find_layout(prefix: bytes) -> int:
-    """Return the layout of the file that starts with `prefix`, its first 32 bytes.
+    """Return the number of the layout, 0 to 3, of a file that starts with `prefix`.
 
-    Implements "Telling the layouts apart" of docs/format.rst: layout 0 has no
-    version byte, so its number of chunks may look like one. Raises
-    `FormatVersionMismatch` for layouts that nobody knows.
+    Layout 0 has no version byte, and its number of chunks may look like a version
+    (docs/format.rst, Telling the layouts apart).
+
+    Parameters
+    ----------
+    prefix
+        The first 32 bytes of the file, fewer if the file is shorter.
+
+    Raises
+    ------
+    NotReadable
+        This is no Bloscpack file, or a layout that no release wrote.
     """
     if len(prefix) >= len(MAGIC):
         check_magic(prefix)
     if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
-        version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
-            prefix, HEADER_V0.size
-        )
-        # Where layout 0 has ctbytes, the others have bits of nchunks or a size that
-        # would make these bytes mean more chunks than any disk can hold.
+        chunk = unpack_header(prefix[HEADER_V0.size :])
+        # At the position of ctbytes the other layouts store a part of nchunks, which
+        # passes this test only for more chunks than any disk can hold.
+        largest = chunk.nbytes + BLOSC_HEADER_LENGTH
         if (
-            (version, versionlz) == (2, 1)
-            and typesize != 0
-            and nbytes <= MAX_BUFFERSIZE
-            and BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH
+            chunk.version == BLOSC_VERSION_FORMAT
+            and chunk.versionlz == BLOSC_VERSION_CODEC
+            and chunk.typesize != 0
+            and chunk.nbytes <= MAX_BUFFERSIZE
+            and BLOSC_HEADER_LENGTH <= chunk.ctbytes <= largest
         ):
             return 0
     if len(prefix) < BLOSCPACK_HEADER_LENGTH:
@@ -349,7 +454,7 @@ def find_layout(prefix: bytes) -> int:
             offset=0,
         )
     layout = prefix[4]
-    # Layout 0 has no such byte, and would have been known by its first chunk.
+    # A file of layout 0 has no version byte; its first chunk was recognised above.
     if layout == 0 or layout not in HEADER_LENGTHS:
         raise FormatVersionMismatch(
             "format version of file was not '%d' as expected, but '%d'"
@@ -361,10 +466,21 @@ def find_layout(prefix: bytes) -> int:
 
 
 def decode_header(prefix: bytes) -> BloscpackHeader:
-    """Return the header of any layout; `prefix` is the first 32 bytes of the file.
+    """Return the header of a file of any layout.
 
-    The header proper takes ``HEADER_LENGTHS[header.format_version]`` bytes.
-    Raises `FormatVersionMismatch` for layouts that no release wrote.
+    The header occupies ``HEADER_LENGTHS[header.format_version]`` bytes of `prefix`.
+
+    Parameters
+    ----------
+    prefix
+        The first 32 bytes of the file, fewer if the file is shorter.
+
+    Raises
+    ------
+    NotReadable
+        This is no Bloscpack file, or a layout that no release wrote.
+    FormatError
+        The bytes are no valid header.
     """
     layout = find_layout(prefix)
     if layout == 0:
@@ -397,8 +513,35 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
 class MetadataHeader(MutableMappingObject):
     """The header of the metadata section (docs/format.rst, Metadata).
 
-    ``meta_size`` is the length of the text in bytes, ``meta_comp_size`` its
-    length as stored, ``max_meta_size`` the room reserved for it.
+    Parameters
+    ----------
+    magic_format
+        Name of the metadata format, at most 8 bytes.
+    meta_options
+        A string of eight binary digits; all bits are reserved.
+    meta_checksum
+        Name of the checksum of the stored text, ``'None'`` for no checksum.
+    meta_codec
+        Name of the codec of the stored text, ``'None'`` for no compression.
+    meta_level
+        Compression level that the writer asked for, 0 to 9.
+    meta_size
+        Size in bytes of the text before compression, below 4 GiB.
+    max_meta_size
+        Size in bytes of the space reserved for the stored text, below 4 GiB.
+    meta_comp_size
+        Size in bytes of the stored text, below 4 GiB.
+    user_codec
+        Reserved, at most 8 bytes.
+
+    Raises
+    ------
+    UsageError
+        A value is out of range.
+    UsageTypeError
+        A value has the wrong type.
+    NoSuchChecksum, NoSuchCodec
+        There is no checksum or codec of that name.
     """
 
     _attributes = (
@@ -447,7 +590,7 @@ class MetadataHeader(MutableMappingObject):
         self.user_codec = user_codec
 
     def encode(self) -> bytes:
-        """Return the metadata header as it lies on disk, 32 bytes."""
+        """Return the 32 bytes of the metadata header."""
         return METADATA_HEADER.pack(
             self.magic_format,
             int(self.meta_options, 2),
@@ -462,9 +605,17 @@ class MetadataHeader(MutableMappingObject):
 
     @staticmethod
     def decode(buffer_: bytes) -> MetadataHeader:
-        """Return the metadata header in the 32 bytes of `buffer_`.
+        """Return the metadata header that is stored in `buffer_`.
 
-        Raises `FormatError` (a ValueError) for anything that is no such header.
+        Parameters
+        ----------
+        buffer_
+            The 32 bytes of the metadata header.
+
+        Raises
+        ------
+        FormatError
+            The bytes are no valid metadata header. This is a ``ValueError`` too.
         """
         if len(buffer_) != METADATA_HEADER_LENGTH:
             raise FormatError(
@@ -494,17 +645,35 @@ class MetadataHeader(MutableMappingObject):
 
 
 def decode_magic_string(str_: bytes) -> bytes:
-    """Return `str_` without the zero bytes behind it."""
+    """Return `str_` without the zero bytes at its end."""
     return str_.rstrip(b"\0")
 
 
-# The header of a Blosc chunk
+# Names kept from 0.16: the header of a Blosc chunk as a dictionary
+
+_BLOSC_FIELDS = (
+    "version",
+    "versionlz",
+    "flags",
+    "typesize",
+    "nbytes",
+    "blocksize",
+    "ctbytes",
+)
 
 
 def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
-    """Return the fields of the first 16 bytes of a Blosc chunk, unchecked.
+    """Return the fields of the header of a Blosc chunk, unchecked.
 
-    Raises `FormatError` if `buffer_` is shorter than that.
+    Parameters
+    ----------
+    buffer_
+        The chunk, or at least its first 16 bytes.
+
+    Raises
+    ------
+    FormatError
+        `buffer_` has fewer than 16 bytes.
     """
     if len(buffer_) < BLOSC_HEADER_LENGTH:
         raise FormatError(
@@ -512,24 +681,26 @@ def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
             % (BLOSC_HEADER_LENGTH, len(buffer_)),
             section="chunks",
         )
-    names = (
-        "version",
-        "versionlz",
-        "flags",
-        "typesize",
-        "nbytes",
-        "blocksize",
-        "ctbytes",
-    )
-    return OrderedDict(zip(names, BLOSC_HEADER.unpack_from(buffer_), strict=True))
+    header = unpack_header(buffer_)
+    return OrderedDict((name, getattr(header, name)) for name in _BLOSC_FIELDS)
 
 
 def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
-    """Return what the flags of a Blosc chunk header say.
+    """Return the flags of the header of a Blosc chunk, and the name of its codec.
 
-    ``split_blocks`` shows the bit as it is: set means that blocks are *not* split.
+    ``split_blocks`` is the value of the bit: True means that blocks are *not* split.
+
+    Parameters
+    ----------
+    byte_
+        The field ``flags`` of the header, 0 to 255.
+
+    Raises
+    ------
+    FormatError
+        The codec number has no codec.
     """
-    codec = byte_ >> 5
+    codec = byte_ >> BLOSC_CODEC_SHIFT
     if codec not in CNAME_MAPPING:
         raise FormatError(
             "the codec number of a Blosc chunk must be one of %s, not '%d'"
@@ -546,7 +717,5 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
         )
     )
 
-
-# Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)

@@ -1,4 +1,4 @@
-"""The codecs of the metadata section, in the order of their numbers on disk."""
+"""The codecs that can compress the metadata (docs/format.rst, Metadata)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ if TYPE_CHECKING:
 
 
 class MetaCodec:
-    """A codec for metadata: its name and its two functions."""
+    """A codec for metadata.
+
+    Parameters
+    ----------
+    name
+        Name of the codec, such as ``'zlib'``.
+    compress
+        Function of the data and a level.
+    decompress
+        Function of the compressed data and a limit, as in `decompress`.
+    """
 
     def __init__(
         self,
@@ -25,14 +35,32 @@ class MetaCodec:
         self._decompress = decompress
 
     def compress(self, data: bytes, level: int) -> bytes:
-        """Return `data` compressed with `level` from 0 to 9."""
+        """Return `data` compressed.
+
+        Parameters
+        ----------
+        data
+            The text of the metadata.
+        level
+            Compression level, 0 to 9.
+        """
         return self._compress(data, level)
 
     def decompress(self, data: bytes, limit: int | None = None) -> bytes:
         """Return `data` decompressed.
 
-        Raises `FormatError` if the codec can't read it, or if it would yield
-        more than `limit` bytes; no more than that are ever produced.
+        Parameters
+        ----------
+        data
+            The stored text.
+        limit
+            Maximum size of the result in bytes; None for no maximum. The codec stops
+            there, so that a small text cannot exhaust the memory.
+
+        Raises
+        ------
+        FormatError
+            `data` is damaged, or the result is larger than `limit`.
         """
         return self._decompress(data, limit)
 
@@ -60,7 +88,8 @@ def _restore(data: bytes, limit: int | None = None) -> bytes:
 def _inflate(data: bytes, limit: int | None = None) -> bytes:
     decompressor = zlib.decompressobj()
     try:
-        # max_length 0 means no limit to zlib, hence always one byte of room.
+        # One byte more than the limit shows that the text is too large, and avoids 0,
+        # which means no limit to zlib.
         plain = decompressor.decompress(data, 0 if limit is None else limit + 1)
     except zlib.error as error:
         raise FormatError(
@@ -75,6 +104,7 @@ def _inflate(data: bytes, limit: int | None = None) -> bytes:
     return plain
 
 
+# All codecs; the index of a codec is its number in a metadata header.
 CODECS = [
     MetaCodec("None", _store, _restore),
     MetaCodec("zlib", zlib.compress, _inflate),
@@ -84,6 +114,6 @@ CODECS_LOOKUP = {codec.name: codec for codec in CODECS}
 
 
 def check_valid_codec(codec: str) -> None:
-    """Raise `NoSuchCodec` unless `codec` is the name of one."""
+    """Raise `NoSuchCodec`, a `UsageError`, unless a metadata codec has this name."""
     if codec not in CODECS_LOOKUP:
         raise NoSuchCodec("codec '%s' does not exist" % codec)

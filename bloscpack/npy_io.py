@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import re
 import stat
 
 import numpy
@@ -21,6 +20,7 @@ from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._format.array_metadata import Description
 from ._format.dtypes import encode_dtype
+from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import opened
 from ._storage.spool import size_of, sized
@@ -53,12 +53,6 @@ if TYPE_CHECKING:
 # For each version: the bytes that hold the length of the header, and its encoding.
 VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf-8")}
 KEYS = {"descr", "fortran_order", "shape"}
-# A text of Python, or a long of Python 2, as in `(2L,)`.
-TEXT_OR_LONG = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b([0-9]+)L\b""")
-# What a header consists of when its texts are empty, and what it never has: an opening
-# bracket right behind a value. Python's own parser overflows its stack on some texts.
-PLAIN = re.compile(r"(?:\s|''|\b[0-9]{1,19}\b|\bTrue\b|\bFalse\b|[\[\](){},:])*")
-CALL = re.compile(r"[\])}'\w]\s*[\[({]")
 
 
 # The header
@@ -119,7 +113,7 @@ def read_header(fp: Any) -> Array:
         )
     text = _read_exactly(fp, length)
     try:
-        fields = _literal(text.decode(encoding))
+        fields = parse_literal(text.decode(encoding))
         dtype, shape, fortran = _checked(fields)
     except Exception as error:  # Python and NumPy raise whatever they stumble over
         raise FormatError(
@@ -137,17 +131,6 @@ def _read_exactly(fp: Any, size: int) -> bytes:
             % (size, len(data))
         )
     return data
-
-
-def _literal(text: str) -> Any:
-    """Return the value that a header stands for; raises anything."""
-    import ast
-
-    text = TEXT_OR_LONG.sub(r"\1\2", text)
-    outline = TEXT_OR_LONG.sub("''", text)
-    if not PLAIN.fullmatch(outline) or CALL.search(outline):
-        raise ValueError("it has more in it than texts, numbers and brackets")
-    return ast.literal_eval(text.strip())
 
 
 def _checked(fields: Any) -> tuple[DType, tuple[int, ...], bool]:

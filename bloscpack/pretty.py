@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``23.44K``, ``1.0M``."""
+"""Sizes with a suffix for humans, such as ``23.44K``, and back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ if TYPE_CHECKING:
 
 
 def pretty_size(size_in_bytes: int) -> str | None:
-    """Return the size with the largest suffix that fits; None if it is negative.
+    """Return a size with the largest suffix that fits; None if it is negative.
 
+    Parameters
+    ----------
+    size_in_bytes
+        The size.
+
+    Examples
+    --------
     >>> pretty_size(24000)
     '23.44K'
     """
@@ -26,8 +33,15 @@ def pretty_size(size_in_bytes: int) -> str | None:
 
 
 def double_pretty_size(size_in_bytes: int) -> str:
-    """Return the size with a suffix and, in brackets, in bytes.
+    """Return a size with a suffix and, in brackets, in bytes.
 
+    Parameters
+    ----------
+    size_in_bytes
+        The size.
+
+    Examples
+    --------
     >>> double_pretty_size(24000)
     '23.44K (24000B)'
     """
@@ -35,10 +49,20 @@ def double_pretty_size(size_in_bytes: int) -> str:
 
 
 def reverse_pretty(readable: str) -> int:
-    """Return the bytes of a number with a suffix: one of B K M G T, powers of 1024.
+    """Return the number of bytes of a size with a suffix.
 
-    Raises `UsageError` (a ValueError) for anything else.
+    Parameters
+    ----------
+    readable
+        A number and one of the suffixes B, K, M, G, T, which are powers of 1024.
 
+    Raises
+    ------
+    UsageError
+        The text is no number with a suffix. This is a ``ValueError`` too.
+
+    Examples
+    --------
     >>> reverse_pretty('1.5K')
     1536
     """
@@ -55,7 +79,7 @@ def reverse_pretty(readable: str) -> int:
 
 
 def join_with_eol(items: Iterable[str]) -> str:
-    """Return the items with commas between them and a line end behind."""
+    """Return the items joined by commas, with a line feed at the end."""
     return ", ".join(items) + "\n"
 
 

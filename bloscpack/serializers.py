@@ -1,58 +1,88 @@
-"""The formats of the metadata; JSON is the only one ever written."""
+"""The formats of the metadata text. All releases wrote JSON."""
 
 from __future__ import annotations
 
+from .constants import MAX_METADATA_NESTING
 from .exceptions import FormatError, NoSuchSerializer, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeGuard
 
-
-# Deeper values could be read, but neither shown nor compared.
-MAX_NESTING = 100
-# What the metadata of an array say that it is kept in.
+# Value of the key 'container' in the metadata of an array.
 CONTAINER = "numpy"
 
 
-def is_array(metadata: Any) -> bool:
-    """Return whether the metadata are those of an array."""
+def is_array(metadata: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether these are the metadata of an array (docs/format.rst, Arrays)."""
     return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
 
 
 class Serializer:
-    """A metadata format: its name on disk and its two functions."""
+    """A metadata format.
+
+    Parameters
+    ----------
+    name
+        Name of the format in a metadata header, such as ``b'JSON'``.
+    dumps
+        Function that returns the text of a value.
+    loads
+        Function that returns the value of a text.
+    """
 
     def __init__(
         self,
         name: bytes,
-        dumps: Callable[[Any], str],
+        dumps: Callable[[object], str],
         loads: Callable[[bytes | str], Any],
     ) -> None:
         self.name = name
         self._dumps = dumps
         self._loads = loads
 
-    def dumps(self, dict_: Any) -> str:
-        """Return the value as ASCII text; raises `UsageError` if it can't be stored."""
+    def dumps(self, dict_: object) -> str:
+        """Return a value as ASCII text.
+
+        Parameters
+        ----------
+        dict_
+            Any value that the format can store, not only a dictionary.
+
+        Raises
+        ------
+        UsageError
+            The format cannot store the value.
+        """
         return self._dumps(dict_)
 
     def loads(self, data: bytes | str) -> Any:
-        """Return the value stored in `data`; raises `FormatError` if there is none."""
+        """Return the value that a text stores.
+
+        Parameters
+        ----------
+        data
+            The text; bytes are decoded as UTF-8.
+
+        Raises
+        ------
+        FormatError
+            The text does not follow the format, or is nested too deeply.
+        """
         return self._loads(data)
 
     def __repr__(self) -> str:
         return "<Serializer %s>" % self.name.decode("ascii")
 
 
-def _dump_json(value: Any) -> str:
+def _dump_json(value: object) -> str:
     import json
 
     try:
         text = json.dumps(value, separators=(",", ":"))
         if _is_too_deep(value):
-            raise ValueError("nested more than '%d' levels deep" % MAX_NESTING)
+            raise ValueError("nested more than '%d' levels deep" % MAX_METADATA_NESTING)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError("the metadata can't be written as JSON: %s" % error) from error
@@ -65,7 +95,8 @@ def _load_json(data: bytes | str) -> Any:
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
         if _is_too_deep(value):
             raise FormatError(
-                "the metadata are nested more than '%d' levels deep" % MAX_NESTING,
+                "the metadata are nested more than '%d' levels deep"
+                % MAX_METADATA_NESTING,
                 section="metadata",
             )
     except FormatError:
@@ -82,10 +113,10 @@ def _load_json(data: bytes | str) -> Any:
     return value
 
 
-def _is_too_deep(value: Any) -> bool:
-    """Return whether a value is nested too deeply to be worked with."""
+def _is_too_deep(value: object) -> bool:
+    """Return whether a value is nested deeper than `MAX_METADATA_NESTING`."""
     level = [value]
-    for _ in range(MAX_NESTING):
+    for _ in range(MAX_METADATA_NESTING):
         level = [
             inner
             for outer in level
@@ -97,13 +128,14 @@ def _is_too_deep(value: Any) -> bool:
     return True
 
 
+# All metadata formats.
 SERIALIZERS = [Serializer(b"JSON", _dump_json, _load_json)]
 SERIALIZERS_AVAIL = [serializer.name for serializer in SERIALIZERS]
 SERIALIZERS_LOOKUP = {serializer.name: serializer for serializer in SERIALIZERS}
 
 
 def check_valid_serializer(serializer: bytes) -> None:
-    """Raise `NoSuchSerializer` unless `serializer` is the name of one."""
+    """Raise `NoSuchSerializer`, a `UsageError`, unless a format has this name."""
     if serializer not in SERIALIZERS_LOOKUP:
         raise NoSuchSerializer(
             "serializer '%s' does not exist"

@@ -1,3 +1,3 @@
-"""The version of Bloscpack, in one place."""
+"""The version number of Bloscpack."""
 
 __version__ = "1.0.0rc1"

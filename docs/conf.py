@@ -14,7 +14,7 @@ author = "The Bloscpack developers"
 copyright = author
 version = release = __version__
 
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Large typed data, compressed with Blosc"}

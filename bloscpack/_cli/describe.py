@@ -12,16 +12,10 @@ from functools import partial
 from itertools import pairwise
 
 from .._crashsafe.snapshot import read_snapshot
-from .._format.blosc_header import (
-    BLOSC_FLAG_BITSHUFFLE,
-    BLOSC_FLAG_MEMCPY,
-    BLOSC_FLAG_SHUFFLE,
-    BLOSC_HEADER,
-    decode_header,
-)
+from .._format.blosc_header import decode_header
 from .._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
 from .._storage.cursor import Cursor
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING
+from ..constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from ..exceptions import FormatError
 from ..serializers import is_array
 
@@ -30,13 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .._format.blosc_header import ChunkHeader
+    from .._format.blosc_header import BloscHeader
     from .._format.sections import Beginning
     from .._storage.base import Path
     from ..headers import BloscpackHeader, MetadataHeader
-
-# More dimensions than NumPy can have are no shape.
-MAX_NDIM = 64
 
 
 def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
@@ -92,7 +83,7 @@ def _describe(
     }
 
 
-def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> ChunkHeader:
+def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> BloscHeader:
     if strict:
         return next(find_frames(cursor, header)).header
     try:
@@ -107,9 +98,9 @@ class _Sizes:
 
     def __init__(self) -> None:
         self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
-        self.first: ChunkHeader | None = None
+        self.first: BloscHeader | None = None
 
-    def add(self, header: ChunkHeader) -> None:
+    def add(self, header: BloscHeader) -> None:
         self.first = self.first or header
         self.nchunks += 1
         self.nbytes += header.nbytes
@@ -133,20 +124,18 @@ def ratio_of(nbytes: int, cbytes: int) -> float:
     return round(nbytes / cbytes, 4) if cbytes else 0.0
 
 
-def describe_chunk(header: ChunkHeader | None) -> dict[str, Any] | None:
+def describe_chunk(header: BloscHeader | None) -> dict[str, Any] | None:
     """Return the fields of a chunk header by name, None if there is no chunk."""
     if header is None:
         return None
-    _, _, flags, typesize, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack(header.raw)
-    filter_ = "shuffle" if flags & BLOSC_FLAG_SHUFFLE else "none"
     return {
-        "codec": CNAME_MAPPING[flags >> 5],
-        "filter": "bitshuffle" if flags & BLOSC_FLAG_BITSHUFFLE else filter_,
-        "copied": bool(flags & BLOSC_FLAG_MEMCPY),
-        "typesize": typesize,
-        "blocksize": blocksize,
-        "nbytes": nbytes,
-        "cbytes": ctbytes,
+        "codec": header.codec,
+        "filter": header.filter,
+        "copied": header.is_copy,
+        "typesize": header.typesize,
+        "blocksize": header.blocksize,
+        "nbytes": header.nbytes,
+        "cbytes": header.ctbytes,
     }
 
 

@@ -8,12 +8,7 @@ from __future__ import annotations
 import struct
 
 from .._engine.threads import Workspace
-from .._format.blosc_header import (
-    BLOCK_START_LENGTH,
-    BLOSC_FLAG_MEMCPY,
-    BLOSC_HEADER,
-    decode_header,
-)
+from .._format.blosc_header import decode_block_starts, decode_header
 from .._format.chunks import check_digest, decompress_into
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
@@ -21,12 +16,12 @@ from ..exceptions import FormatError, NotReadable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .._format.blosc_header import ChunkHeader
+    from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from ..checksums import Hash
 
     # Where a chunk starts, where it and its digest end, and its header.
-    Piece = tuple[int, int, ChunkHeader]
+    Piece = tuple[int, int, BloscHeader]
 
 # In front of each stream of a block is its length.
 STREAM_LENGTH = struct.Struct("<I")
@@ -45,7 +40,7 @@ class Examiner:
         self._stored = Workspace()
         self._plain = Workspace()
 
-    def header_at(self, offset: int) -> ChunkHeader:
+    def header_at(self, offset: int) -> BloscHeader:
         """Return the chunk header at `offset`; raises `FormatError`."""
         head = self.storage.read_at(offset, BLOSC_HEADER_LENGTH)
         try:
@@ -83,24 +78,21 @@ class Examiner:
             )
         return None
 
-    def fills(self, offset: int, header: ChunkHeader) -> bool:
+    def fills(self, offset: int, header: BloscHeader) -> bool:
         """Return whether the blocks of a chunk end where its header says.
 
         Then its size is right, whatever else is damaged in it.
         """
-        _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack(header.raw)
-        raw = self.storage.read_at(offset, ctbytes)
-        if len(raw) < ctbytes:
+        raw = self.storage.read_at(offset, header.ctbytes)
+        if len(raw) < header.ctbytes:
             return False
-        if flags & BLOSC_FLAG_MEMCPY:
+        if header.is_copy:
             return True  # its size has been compared with the plain size
-        nblocks = -(-nbytes // blocksize)
-        first = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
-        starts = struct.unpack_from("<%dI" % nblocks, raw, BLOSC_HEADER_LENGTH)
-        ends = [*sorted(starts), ctbytes]
-        if ends[0] != first or max(starts) > ctbytes:
+        starts = decode_block_starts(raw[BLOSC_HEADER_LENGTH : header.table_end])
+        ends = [*sorted(starts), header.ctbytes]
+        if ends[0] != header.table_end or max(starts) > header.ctbytes:
             return False
-        position = first
+        position = header.table_end
         for end in ends[1:]:
             while position + STREAM_LENGTH.size <= end:
                 (length,) = STREAM_LENGTH.unpack_from(raw, position)
@@ -109,7 +101,7 @@ class Examiner:
                 return False
         return True
 
-    def checksum_of(self, offset: int, header: ChunkHeader) -> Hash | None:
+    def checksum_of(self, offset: int, header: BloscHeader) -> Hash | None:
         """Return the checksum whose digest lies behind a chunk, None if none does."""
         largest = max(checksum.size for checksum in CHECKSUMS)
         raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))

@@ -10,18 +10,17 @@ searched.
 
 from __future__ import annotations
 
-import struct
 from array import array
 
 from .._engine.threads import for_each
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
-    BLOSC_FLAG_MEMCPY,
     BLOSC_FLAG_RESERVED,
-    BLOSC_HEADER,
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
+    decode_block_starts,
     decode_header,
+    unpack_header,
 )
 from ..abstract_io import QUICK_CHUNK, RUN
 from ..checksums import CHECKSUMS
@@ -33,7 +32,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .._format.blosc_header import ChunkHeader
+    from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from ..checksums import Hash
     from .examiner import Piece
@@ -293,7 +292,7 @@ class Survey:
             damaged.start, header
         )
 
-    def _allowed(self, offset: int, header: ChunkHeader) -> bool:
+    def _allowed(self, offset: int, header: BloscHeader) -> bool:
         """Return whether a candidate of that size may be tried."""
         if header.ctbytes <= SMALL_CANDIDATE:
             return True
@@ -317,7 +316,7 @@ class Survey:
                 return offset
         return None
 
-    def candidates(self, start: int, stop: int) -> Iterator[tuple[int, ChunkHeader]]:
+    def candidates(self, start: int, stop: int) -> Iterator[tuple[int, BloscHeader]]:
         """Yield places that look like chunks from `start` on, before `stop`."""
         at_a_time = SEARCHED_FIRST
         while start < stop:
@@ -332,34 +331,29 @@ class Survey:
             start += size
             at_a_time = min(2 * at_a_time, SEARCHED_AT_A_TIME)
 
-    def _plausible(self, offset: int, head: bytes) -> ChunkHeader | None:
+    def _plausible(self, offset: int, head: bytes) -> BloscHeader | None:
         """Return the header of what may be a chunk, None if it can't be one."""
         # Most fail here, and raising an error would take longer than all else.
         if len(head) < BLOSC_HEADER_LENGTH or head[2] & BLOSC_FLAG_RESERVED:
             return None
-        _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack(head)
-        if not BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH:
+        found = unpack_header(head)
+        largest = found.nbytes + BLOSC_HEADER_LENGTH
+        if not BLOSC_HEADER_LENGTH <= found.ctbytes <= largest:
             return None
-        if offset + ctbytes + self.checksum.size > self.storage.size:
+        if offset + found.ctbytes + self.checksum.size > self.storage.size:
             return None
         try:
             header = decode_header(head)
         except FormatError:
             return None
-        if flags & BLOSC_FLAG_MEMCPY:
-            return header
-        return header if self._starts_fit(offset, nbytes, blocksize, ctbytes) else None
+        return header if header.is_copy or self._starts_fit(offset, header) else None
 
-    def _starts_fit(
-        self, offset: int, nbytes: int, blocksize: int, ctbytes: int
-    ) -> bool:
+    def _starts_fit(self, offset: int, header: BloscHeader) -> bool:
         """Return whether the blocks of a chunk start inside of it."""
-        nblocks = -(-nbytes // blocksize)
-        first = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
-        looked_at = min(nblocks, STARTS_LOOKED_AT) * BLOCK_START_LENGTH
-        raw = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, looked_at)
-        starts = struct.unpack("<%dI" % (len(raw) // BLOCK_START_LENGTH), raw)
-        return all(first <= start < ctbytes for start in starts)
+        looked_at = min(header.nblocks, STARTS_LOOKED_AT) * BLOCK_START_LENGTH
+        table = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, looked_at)
+        starts = decode_block_starts(table)
+        return all(header.table_end <= start < header.ctbytes for start in starts)
 
 
 def find_checksum(storage: Storage, base: int) -> Hash | None:

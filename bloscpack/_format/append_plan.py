@@ -1,8 +1,8 @@
-"""What an append will change, decided without reading or writing.
+"""Plan an append: pure functions, which neither read nor write files.
 
-From the sections of a file, where its chunks end and how much is to be added follow
-the new header, the new metadata, the cut of the new bytes and every place that will be
-written over.
+Input are the sections of the file, the positions of its chunks and the size of the new
+data. The plan has the new header, the new metadata, the sizes of the new chunks and
+every extent of the file that the append will overwrite.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ from . import metadata as metadata_section
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..headers import BloscpackHeader
     from .sections import Beginning
 
-# The default of `metadata`: None is a value that metadata may have.
-UNCHANGED: Any = object()
+# Default of `metadata`: keep the metadata. None is a valid value of metadata.
+UNCHANGED = object()
 
 
 class Plan:
-    """What an append will change; sizes and positions are bytes.
+    """The changes that an append will make; sizes and positions are in bytes.
 
-    ``header`` is the new file header and ``section`` the new metadata section, None
-    if it stays. The chunks from number ``first`` on are written from ``write_at`` on;
-    each takes as many bytes of the new data as ``sizes`` says, the first of them
-    behind the plain bytes of the old last chunk. ``table_at`` is where the entries of
-    the ``nchunks_new`` that the file has more go.
+    ``header`` is the new file header; ``section`` the new metadata section, None to
+    keep the old one. Chunks are written at ``write_at``, the first with number
+    ``first``. ``sizes`` has the number of bytes of new data in each; if the file has
+    chunks, the first is the old last chunk with new data behind its plain bytes. The
+    file grows by ``nchunks_new`` chunks, whose offsets are written at ``table_at``.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class Plan:
         self.nchunks_new = nchunks_new
 
     def extents(self, file_size: int) -> list[tuple[int, int]]:
-        """Return (start, stop) of all that may be written over, the header first."""
+        """Return (start, stop) of each extent to be overwritten, the header first."""
         head = BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
         if not any(self.sizes):
             return [(0, head)]
@@ -63,12 +61,12 @@ class Plan:
 
 
 def plan_append(
-    beginning: Beginning, ends: list[int], new_size: int, metadata: Any = UNCHANGED
+    beginning: Beginning, ends: list[int], new_size: int, metadata: object = UNCHANGED
 ) -> Plan:
-    """Return what appending `new_size` bytes changes, without reading or writing.
+    """Return the plan for appending `new_size` bytes.
 
-    `ends` are the file positions where the first chunk starts and where every
-    chunk, with its digest, ends. Raises `UsageError` if it can't be done.
+    `ends` are the file positions where the first chunk starts and where every chunk
+    with its digest ends. Raises `UsageError` if the append is impossible.
     """
     old = beginning.header
     last_nbytes = old.last_chunk if old.nchunks else 0
@@ -98,11 +96,11 @@ def plan_append(
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
-    """Return the chunk size to go on with, when the file will hold `nbytes`.
+    """Return the chunk size of the file after the append, when it holds `nbytes`.
 
-    A single chunk was cut to the size of its input, which would make many small
-    chunks of what follows. As no other chunk depends on it, it may grow to what
-    packing everything at once would have taken.
+    The chunk size of a file with one chunk is the size of its input, which may be very
+    small. No other chunk depends on it, so it grows to the chunk size that packing all
+    data at once would have used.
     """
     if header.nchunks > 1 or nbytes <= header.chunk_size:
         return header.chunk_size
@@ -111,8 +109,11 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> in
     return max(header.chunk_size, min(nbytes, default))
 
 
-def _itemsize(metadata: Any) -> int:
-    """Return the bytes of an item, between which chunks of an array must end."""
+def _itemsize(metadata: object) -> int:
+    """Return the item size in bytes of an array, 1 for other data.
+
+    Chunks of an array end between items.
+    """
     if not is_array(metadata):
         return 1
     from .array_metadata import Description
@@ -121,16 +122,16 @@ def _itemsize(metadata: Any) -> int:
 
 
 def new_section(
-    beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: Any
+    beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: object
 ) -> bytes | None:
-    """Return the metadata section as it has to be after the append; None for as is."""
+    """Return the metadata section after the append; None if it does not change."""
     old_header = beginning.metadata_header
     if metadata is not UNCHANGED and old_header is None:
         raise NoMetadataFound("unable to seek to metadata if it does not exist")
     if old_header is None:
         return None
     if is_array(beginning.metadata) or is_array(metadata):
-        # Only here, because NumPy takes long to import.
+        # Import late: NumPy is slow to import.
         from .array_metadata import appended_metadata
 
         nbytes = header.nbytes or 0

@@ -1,7 +1,7 @@
-"""Arrays as metadata: dtype, shape and order, in the spelling of every release.
+"""The metadata of an array: dtype, shape and order, in the spelling of every release.
 
-Values to objects and back, no files (docs/format.rst, Arrays). What comes from a
-file is checked before it is believed, and nothing but literals is evaluated.
+JSON values to objects and back, no files (docs/format.rst, Arrays). Values from a file
+are checked before they are used.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import sys
 
 import numpy
 
-from ..exceptions import (
-    DoesNotFit,
-    FormatError,
-    NotANumpyArray,
-)
+from ..constants import MAX_NDIM
+from ..exceptions import DoesNotFit, FormatError, NotANumpyArray
 from ..serializers import CONTAINER, is_array
-from .dtypes import _shown, decode_dtype, encode_dtype
+from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,15 +25,10 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     DType = numpy.dtype[Any]
 
-# What this NumPy can have. Before 2.0 it said how many axes that are.
-MAX_NDIM: int = getattr(numpy, "MAXDIMS", 64)
+# Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
+NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
+# Maximum size in bytes of an array in memory.
 MAX_NBYTES = sys.maxsize
-
-
-# dtype ↔ metadata
-
-
-# array ↔ metadata
 
 
 def describe(ndarray: Array) -> dict[str, Any]:
@@ -51,18 +43,18 @@ def describe(ndarray: Array) -> dict[str, Any]:
 
 
 class Description:
-    """The metadata of an array, checked; ``nbytes`` is what shape and dtype need."""
+    """The checked metadata of an array; ``nbytes`` is its size in bytes."""
 
-    def __init__(self, metadata: Any) -> None:
+    def __init__(self, metadata: object) -> None:
         if not is_array(metadata):
             raise NotANumpyArray(
-                "expected the metadata of an array, found %s" % _shown(metadata),
+                "expected the metadata of an array, found %s" % shown(metadata),
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
             raise FormatError(
                 "expected 'dtype' and 'shape' in the metadata of an array, found %s"
-                % _shown(sorted(metadata)),
+                % shown(sorted(metadata)),
                 section="metadata",
             )
         self.dtype = decode_dtype(metadata["dtype"])
@@ -71,35 +63,35 @@ class Description:
         if self.order not in ("C", "F"):
             raise FormatError(
                 "expected the order 'C' or 'F' in the metadata, found %s"
-                % _shown(self.order),
+                % shown(self.order),
                 section="metadata",
             )
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
         self._check_possible()
 
     @staticmethod
-    def _decode_shape(stored: Any) -> tuple[int, ...]:
+    def _decode_shape(stored: object) -> tuple[int, ...]:
         shape = [stored] if type(stored) is int else stored
         if (
             not isinstance(shape, (list, tuple))
-            or len(shape) > MAX_NDIM
+            or len(shape) > NUMPY_NDIM
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
             raise FormatError(
-                "expected a shape in the metadata, found %s" % _shown(stored),
+                "expected a shape in the metadata, found %s" % shown(stored),
                 section="metadata",
             )
         return tuple(shape)
 
     def _check_possible(self) -> None:
-        """Raise `FormatError` for what NumPy refuses, without asking it for memory."""
-        # Also an array without items is refused if its other axes would be too long.
+        """Raise `FormatError` if NumPy would refuse the shape, without allocating."""
+        # NumPy ignores axes of length 0 when it limits the size.
         if math.prod(n or 1 for n in self.shape) * self.dtype.itemsize <= MAX_NBYTES:
             return
         why = "is larger than any memory"
         if not self.nbytes:
             why = "can't be made: NumPy has no axes of that length, even without items"
-        # The size is not shown: Python refuses to write numbers of thousands of digits.
+        # Leave out the size: Python refuses to format numbers with thousands of digits.
         raise FormatError(
             "an array of shape %.200s and dtype '%.200s' %s"
             % (self.shape, self.dtype, why),
@@ -107,7 +99,7 @@ class Description:
         )
 
     def check_nbytes(self, nbytes: int) -> None:
-        """Raise `FormatError` unless the chunks hold `nbytes`, as the array does."""
+        """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
         if nbytes != self.nbytes:
             raise FormatError(
                 "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks "
@@ -116,9 +108,9 @@ class Description:
             )
 
     def allocate(self) -> Array:
-        """Return a new array; its items have any value."""
+        """Return a new array with undefined items."""
         try:
-            # Not `numpy.empty`, which makes texts of no bytes one character long.
+            # numpy.empty would make strings of length 0 one character long.
             return numpy.ndarray(self.shape, dtype=self.dtype, order=self.order)
         except (MemoryError, ValueError, OverflowError) as error:
             raise FormatError(
@@ -131,11 +123,12 @@ class Description:
 def appended_metadata(
     metadata: Any, nbytes: int, new_size: int, replacement: Any = None
 ) -> Any:
-    """Return the metadata of an array file of `nbytes` after `new_size` were appended.
+    """Return the metadata of an array of `nbytes` after appending `new_size` bytes.
 
-    The array grows along its first axis. `replacement`, if not None, are metadata
-    that the caller wants instead. Raises `UsageError` if the new bytes are no
-    whole rows, and `FormatError` if shape and data disagree.
+    The array grows along its first axis. If the caller gives new metadata, these are
+    `replacement`. Raises `DoesNotFit` if the new bytes are not whole rows, or if the
+    replacement does not describe the array, and `FormatError` if shape and size of the
+    old array contradict each other.
     """
     if replacement is not None:
         if not is_array(replacement):

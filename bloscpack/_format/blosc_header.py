@@ -1,7 +1,7 @@
-"""The 16-byte header of a Blosc chunk, and the table of its blocks.
+"""The 16-byte header of a Blosc chunk, and the table of block starts behind it.
 
-Every field is checked against what Blosc 1 can write before anything is allocated
-(docs/format.rst, Chunks).
+Bytes to records and back, no files. `decode_header` accepts only headers that Blosc 1
+can write, so that a reader may trust the sizes (docs/format.rst, Chunks).
 """
 
 from __future__ import annotations
@@ -13,47 +13,111 @@ from ..exceptions import FormatError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    Buffer = bytes | bytearray | memoryview
+    from collections.abc import Sequence
+
+    from .._storage.protocols import Buffer
 
 BLOSC_HEADER = struct.Struct("<BBBBIII")
+# Numbers of the chunk format and of the codec format that Blosc 1 writes.
 BLOSC_VERSION_FORMAT = 2
 BLOSC_VERSION_CODEC = 1
+# Bits of `flags`. The codec number is in the three highest bits.
 BLOSC_FLAG_SHUFFLE = 1
 BLOSC_FLAG_MEMCPY = 2
 BLOSC_FLAG_BITSHUFFLE = 4
 BLOSC_FLAG_RESERVED = 8
 BLOSC_FLAG_SPLIT = 16
-# Maximum plain bytes that one compressed byte of each codec, by number, can stand for:
-# blosclz and lz4 encode lengths of 255 in a byte, snappy 64 in three bytes, zlib 258 in
-# two bits, zstd 128 KiB in four bytes.
+BLOSC_CODEC_SHIFT = 5
+# Maximum number of plain bytes per compressed byte, by codec number: blosclz and lz4
+# extend a length by at most 255 per byte, snappy copies 64 bytes with three, zlib 258
+# bytes with two bits, zstd 128 KiB with four bytes.
 MAX_RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 2**15}
-# The block table behind the header has one 4-byte start for each block.
+# Size in bytes of an entry of the block table.
 BLOCK_START_LENGTH = 4
 
+_unpack = BLOSC_HEADER.unpack
 
-class ChunkHeader:
-    """The header of a chunk, checked: plain and compressed size in bytes.
 
-    ``raw`` is what it was decoded from.
+class BloscHeader:
+    """The fields of a chunk header, named as in docs/format.rst; sizes are bytes.
+
+    ``raw`` is the 16 bytes from which the header was decoded.
     """
 
-    __slots__ = ("ctbytes", "nbytes", "raw")
+    __slots__ = (
+        "blocksize",
+        "ctbytes",
+        "flags",
+        "nbytes",
+        "raw",
+        "typesize",
+        "version",
+        "versionlz",
+    )
 
-    def __init__(self, nbytes: int, ctbytes: int, raw: bytes) -> None:
-        self.nbytes = nbytes
-        self.ctbytes = ctbytes
+    def __init__(
+        self,
+        raw: bytes,
+        version: int,
+        versionlz: int,
+        flags: int,
+        typesize: int,
+        nbytes: int,
+        blocksize: int,
+        ctbytes: int,
+    ) -> None:
         self.raw = raw
+        self.version = version
+        self.versionlz = versionlz
+        self.flags = flags
+        self.typesize = typesize
+        self.nbytes = nbytes
+        self.blocksize = blocksize
+        self.ctbytes = ctbytes
+
+    @property
+    def codec_number(self) -> int:
+        """The number of the codec, 0 to 7."""
+        return self.flags >> BLOSC_CODEC_SHIFT
 
     @property
     def codec(self) -> str:
-        """The name of the codec that is needed to decompress."""
-        return CNAME_MAPPING[self.raw[2] >> 5]
+        """The name of the codec; raises `KeyError` if the number has none."""
+        return CNAME_MAPPING[self.codec_number]
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the chunk holds the plain bytes uncompressed, without block table."""
+        return bool(self.flags & BLOSC_FLAG_MEMCPY)
+
+    @property
+    def filter(self) -> str:
+        """The name of the filter: ``'none'``, ``'shuffle'`` or ``'bitshuffle'``."""
+        if self.flags & BLOSC_FLAG_BITSHUFFLE:
+            return "bitshuffle"
+        return "shuffle" if self.flags & BLOSC_FLAG_SHUFFLE else "none"
+
+    @property
+    def nblocks(self) -> int:
+        """The number of blocks; `blocksize` must not be 0."""
+        return -(-self.nbytes // self.blocksize)
+
+    @property
+    def table_end(self) -> int:
+        """Offset in the chunk at which the table of block starts ends."""
+        return smallest_ctbytes(self.nbytes, self.blocksize)
 
 
-def decode_header(head: Buffer) -> ChunkHeader:
-    """Return the chunk header in the first 16 bytes of `head`.
+def unpack_header(head: Buffer) -> BloscHeader:
+    """Return the header in the first 16 bytes of `head`, without any check."""
+    raw = bytes(head[:BLOSC_HEADER_LENGTH])
+    return BloscHeader(raw, *_unpack(raw))
 
-    Every field is checked against what Blosc 1 can write; raises `FormatError`.
+
+def decode_header(head: Buffer) -> BloscHeader:
+    """Return the header in the first 16 bytes of `head`, checked.
+
+    Raises `FormatError` unless Blosc 1 can have written every field.
     """
     if len(head) < BLOSC_HEADER_LENGTH:
         raise FormatError(
@@ -62,18 +126,17 @@ def decode_header(head: Buffer) -> ChunkHeader:
             section="chunks",
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    fields = BLOSC_HEADER.unpack(raw)
-    problem = _problem_with(*fields)
+    fields = _unpack(raw)
+    problem = find_problem(*fields)
     if problem is not None:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    _, _, _, _, nbytes, _, ctbytes = fields
-    return ChunkHeader(nbytes, ctbytes, raw)
+    return BloscHeader(raw, *fields)
 
 
-def _problem_with(
+def find_problem(
     version: int,
     versionlz: int,
     flags: int,
@@ -82,8 +145,8 @@ def _problem_with(
     blocksize: int,
     ctbytes: int,
 ) -> tuple[str, object, int] | None:
-    """Return the first field that can't be: its name, what was expected, what it is."""
-    codec = flags >> 5
+    """Return name, expected value and found value of the first invalid field."""
+    codec = flags >> BLOSC_CODEC_SHIFT
     if version != BLOSC_VERSION_FORMAT:
         return "version", BLOSC_VERSION_FORMAT, version
     if versionlz != BLOSC_VERSION_CODEC:
@@ -98,13 +161,14 @@ def _problem_with(
         return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
     if not 1 <= blocksize <= (nbytes or 1):
         return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
-    # A copy of the plain bytes has no block starts.
+    # A copy has no block table.
     largest = nbytes + BLOSC_HEADER_LENGTH
     copied = flags & BLOSC_FLAG_MEMCPY
     smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
     if not smallest <= ctbytes <= largest:
         return "ctbytes", "%d to %d" % (smallest, largest), ctbytes
-    # Before memory is asked for: no codec can make so much of so little.
+    # Refuse a header that promises more than its codec can decompress from `ctbytes`,
+    # before anything allocates memory for it.
     most = MAX_RATIOS[codec] * ctbytes
     if nbytes > most:
         return "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
@@ -112,6 +176,19 @@ def _problem_with(
 
 
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
-    """Return the least bytes that a chunk of `nbytes` in such blocks can take."""
+    """Return the size in bytes of header and block table, the least a chunk takes."""
     nblocks = -(-nbytes // blocksize)
     return BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * nblocks
+
+
+# The block table: where each block starts, in bytes from the start of the chunk
+
+
+def encode_block_starts(starts: Sequence[int]) -> bytes:
+    """Return the block table with these entries."""
+    return struct.pack("<%dI" % len(starts), *starts)
+
+
+def decode_block_starts(table: Buffer) -> tuple[int, ...]:
+    """Return the entries in `table`, the whole block table or the first part of it."""
+    return struct.unpack_from("<%dI" % (len(table) // BLOCK_START_LENGTH), table)

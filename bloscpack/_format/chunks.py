@@ -1,13 +1,12 @@
-"""Chunks: the only module that calls Blosc, after every size has been checked.
+"""Compress and decompress chunks: the only module that calls Blosc.
 
-A chunk is one Blosc 1 buffer with its 16-byte header (docs/format.rst, Chunks).
-Compressing gives the same bytes on every thread count and whatever the process has
-set Blosc to, because all calls happen between `own_settings`.
+A chunk is a buffer of Blosc 1 with its 16-byte header (docs/format.rst, Chunks). Every
+size is checked before Blosc is called. All calls happen inside `own_settings`, so that
+the compressed bytes do not depend on the number of threads or on the settings that the
+process gave to Blosc.
 """
 
 from __future__ import annotations
-
-import struct
 
 from .._engine.blosc_settings import own_settings
 from ..constants import BLOSC_HEADER_LENGTH
@@ -17,23 +16,28 @@ from ..exceptions import (
     FormatError,
     NotReadable,
 )
-from .blosc_header import BLOSC_FLAG_MEMCPY, BLOSC_HEADER, ChunkHeader, decode_header
+from .blosc_header import (
+    decode_block_starts,
+    decode_header,
+    encode_block_starts,
+    unpack_header,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .._storage.protocols import Buffer as Buffer
     from ..args import BloscArgs
     from ..checksums import Hash
-
-    Buffer = bytes | bytearray | memoryview
+    from .blosc_header import BloscHeader
 
 
 def plain_size(compressed: Buffer) -> int:
-    """Return the plain bytes of a chunk that Blosc has just made."""
-    return int.from_bytes(compressed[4:8], "little")
+    """Return the number of plain bytes in a chunk that Blosc has just compressed."""
+    return unpack_header(compressed).nbytes
 
 
 def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
-    """Raise unless `digest` is that of the chunk `compressed`.
+    """Check that `digest` is the digest of the chunk `compressed`.
 
     Raises `ChecksumLengthMismatch` or `ChecksumMismatch`.
     """
@@ -53,7 +57,7 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
 
 
 def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
-    """Return `plain`, a buffer of bytes, as one chunk. Enter `own_settings` first."""
+    """Return `plain` compressed to one chunk. Enter `own_settings` first."""
     compressed: bytes = own_settings.blosc.compress(
         plain,
         typesize=blosc_args.typesize,
@@ -65,39 +69,38 @@ def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
 
 
 def in_block_order(compressed: bytes) -> bytes:
-    """Return a chunk with its blocks in order, as one thread of Blosc lays them down.
+    """Return the chunk with its blocks in the order in which one thread writes them.
 
-    The table behind the chunk header tells where each block starts; each ends where
-    another one starts.
+    Several threads of Blosc write the blocks in any order. Every block ends where
+    another block, or the chunk, ends: the block table has the starts alone.
     """
     from .._engine.prealloc import BytesUnderConstruction
 
-    _, _, flags, _, nbytes, blocksize, ctbytes = BLOSC_HEADER.unpack_from(compressed)
-    nblocks = -(-nbytes // blocksize)
-    if flags & BLOSC_FLAG_MEMCPY or nblocks <= 1:
+    header = unpack_header(compressed)
+    if header.is_copy or header.nblocks <= 1:
         return compressed
-    table = struct.Struct("<%dI" % nblocks)
-    starts = table.unpack_from(compressed, BLOSC_HEADER_LENGTH)
+    view = memoryview(compressed)
+    starts = decode_block_starts(view[BLOSC_HEADER_LENGTH : header.table_end])
     ordered = sorted(starts)
     if list(starts) == ordered:
         return compressed
-    ends = dict(zip(ordered, [*ordered[1:], ctbytes], strict=True))
-    view = memoryview(compressed)
-    blocks = [view[start : ends[start]] for start in starts]
-    made = BytesUnderConstruction(ctbytes)
-    made.view[:BLOSC_HEADER_LENGTH] = view[:BLOSC_HEADER_LENGTH]
-    position = BLOSC_HEADER_LENGTH + table.size
+    ends = dict(zip(ordered, [*ordered[1:], header.ctbytes], strict=True))
+    result = BytesUnderConstruction(header.ctbytes)
+    result.view[:BLOSC_HEADER_LENGTH] = header.raw
+    position = header.table_end
     new_starts = []
-    for block in blocks:
+    for start in starts:
+        block = view[start : ends[start]]
         new_starts.append(position)
-        made.put(position, block)
+        result.put(position, block)
         position += len(block)
-    table.pack_into(made.view, BLOSC_HEADER_LENGTH, *new_starts)
-    return made.finish()
+    table = encode_block_starts(new_starts)
+    result.view[BLOSC_HEADER_LENGTH : header.table_end] = table
+    return result.finish()
 
 
-def _check_whole(compressed: Buffer, known: ChunkHeader | None) -> ChunkHeader:
-    # Read anew, the chunk may be another than the one whose header was checked.
+def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
+    # The file may have changed between reading the header and reading the chunk.
     if known is not None and compressed[:BLOSC_HEADER_LENGTH] == known.raw:
         header = known
     else:
@@ -111,7 +114,7 @@ def _check_whole(compressed: Buffer, known: ChunkHeader | None) -> ChunkHeader:
     return header
 
 
-def _failure(error: Exception, header: ChunkHeader) -> FormatError:
+def _failure(error: Exception, header: BloscHeader) -> FormatError:
     from ..constants import CNAME_AVAIL
 
     if header.codec not in CNAME_AVAIL:
@@ -128,10 +131,10 @@ def _failure(error: Exception, header: ChunkHeader) -> FormatError:
     return FormatError("Blosc can't decompress the chunk: %s" % error, section="chunks")
 
 
-def decompress(compressed: Buffer, known: ChunkHeader | None = None) -> bytes:
+def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     """Return the plain bytes of a chunk. Enter `own_settings` first.
 
-    `known` is its header, if that has been decoded before. Raises `FormatError` if
+    `known` is its header, if it was decoded before. Raises `FormatError` if
     the chunk is damaged or its codec is missing.
     """
     header = _check_whole(compressed, known)
@@ -143,13 +146,13 @@ def decompress(compressed: Buffer, known: ChunkHeader | None = None) -> bytes:
 
 
 def decompress_into(
-    compressed: Buffer, destination: memoryview, known: ChunkHeader | None = None
+    compressed: Buffer, destination: memoryview, known: BloscHeader | None = None
 ) -> None:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if that has been decoded before. Raises `FormatError` if
-    the chunk is damaged, its codec is missing, or it does not hold exactly the bytes
-    of `destination`; then these may have any value.
+    `known` is its header, if it was decoded before. Raises `FormatError` if the chunk
+    is damaged, its codec is missing, or its plain size is not that of `destination`,
+    whose content is then undefined.
     """
     header = _check_whole(compressed, known)
     if header.nbytes != destination.nbytes:

@@ -1,4 +1,7 @@
-"""NumPy dtypes as metadata store them: text to dtype and back."""
+"""NumPy dtypes in the metadata of an array: dtype to text, and text or list to dtype.
+
+Text from a file is parsed as a literal, never evaluated (docs/format.rst, Arrays).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ..exceptions import (
     ObjectNumpyArrayRejection,
     UsageError,
 )
+from .literals import parse_literal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -24,50 +28,42 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     DType = numpy.dtype[Any]
 
-
-# A plain dtype as text: `<f8`, `|S5`, `<M8[25s]`, `float64`, and `i4,f8` of them.
-_PLAIN = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
-
-
-PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_PLAIN, _PLAIN))
-
-
-# What the repr of a descr is made of. A number may be a long of Python 2, as in
-# `(2L,)`, a text one of its Unicode texts.
-TOKEN = re.compile(
-    r"""\s*(?:[uU]?(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    r"""|(?P<number>[0-9]{1,18})L?|(?P<mark>[()\[\],]))\s*""",
-    re.DOTALL,
-)
-
-
-MAX_NESTING = 64
+# A type without fields, such as `<f8`, `|S5`, `<M8[25s]` or `float64`.
+_TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
+# Such a type, or several of them, such as `i4,f8`: text that is no literal.
+PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
+# Maximum number of characters, and of elements of a list, in an error message.
+SHOWN_CHARACTERS = 200
+SHOWN_ELEMENTS = 20
 
 
 def encode_dtype(dtype: DType) -> str:
-    """Return a dtype as the metadata hold it: the repr of its descr.
+    """Return the text of a dtype for the metadata: the repr of its descr.
 
-    Raises `ObjectNumpyArrayRejection` for objects, and `UsageError` for fields
-    that overlap.
+    Raises `ObjectNumpyArrayRejection` for objects, and `UsageError` for a dtype that
+    cannot be read again, for example one whose fields overlap.
     """
     if holds_objects(dtype):
         raise ObjectNumpyArrayRejection(
             "arrays of Python objects (dtype '%s') can't be stored" % dtype
         )
     try:
-        descr = dtype.descr
+        if dtype.names is None:
+            return repr(dtype.descr[0][1])
+        text = repr(dtype.descr)
+        # What readers refuse, such as a dtype that is long or deeply nested.
+        _check_parts(parse_literal(text))
     except ValueError as error:
         raise UsageError(
-            "arrays with dtype '%s' can't be stored: %s" % (dtype, error)
+            "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
-    # Fields without a name are padding; a type on its own is the one such entry.
-    return repr(descr if dtype.names is not None else descr[0][1])
+    return text
 
 
 def holds_objects(dtype: DType) -> bool:
-    """Return whether items of `dtype` refer to anything outside of themselves.
+    """Return whether items of `dtype` contain pointers to objects.
 
-    Also types, of arrays without items: `hasobject` of a nested one may overlook those.
+    `hasobject` alone is not enough: NumPy may overlook objects in nested dtypes.
     """
     base = dtype.base
     if dtype.hasobject or base.hasobject or base.kind == "T":
@@ -75,114 +71,81 @@ def holds_objects(dtype: DType) -> bool:
     return any(holds_objects(base[name]) for name in base.names or ())
 
 
-def decode_dtype(stored: Any) -> DType:
-    """Return the dtype that the metadata hold, in the spelling of any release.
+def decode_dtype(stored: object) -> DType:
+    """Return the dtype in the metadata, in the spelling of any release.
 
-    Nothing is evaluated but literals. Raises `ObjectDtypeFound` for objects and
-    another `FormatError` for what is no dtype.
+    Raises `ObjectDtypeFound` for objects, and another `FormatError` if `stored` is
+    not a dtype.
     """
-    _check_parts(stored)
-    descr = _parse(stored) if isinstance(stored, str) else _tupled(stored)
-    match descr:
-        case [("", plain)]:  # 0.4.0 wrote a list also where there are no fields
-            descr = plain
     try:
+        descr = _parse(stored)
         if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
-            dtype = numpy.dtype(descr)
+            dtype: DType = numpy.dtype(descr)
         elif isinstance(descr, list):
             dtype = numpy.lib.format.descr_to_dtype(descr)
         else:
             raise TypeError("neither a type nor a list of fields")
-        if holds_objects(dtype):
-            raise ObjectDtypeFound(
-                "arrays of Python objects (dtype %s) can't be read" % _shown(stored),
-                section="metadata",
-            )
-    except ObjectDtypeFound:
-        raise
-    except Exception as error:  # NumPy raises whatever it stumbles over
-        raise _no_dtype(stored, error) from error
+    except Exception as error:  # NumPy raises many types of errors
+        raise FormatError(
+            "expected a dtype in the metadata, found %s: %.200s"
+            % (shown(stored), error),
+            section="metadata",
+        ) from error
+    if holds_objects(dtype):
+        raise ObjectDtypeFound(
+            "arrays of Python objects (dtype %s) can't be read" % shown(stored),
+            section="metadata",
+        )
     return dtype
 
 
-def _no_dtype(stored: Any, why: object) -> FormatError:
-    return FormatError(
-        "expected a dtype in the metadata, found %s: %.200s" % (_shown(stored), why),
-        section="metadata",
-    )
-
-
-def _shown(value: Any) -> str:
-    """Return the repr of a value from a file, cut off without making all of it."""
+def shown(value: object) -> str:
+    """Return the beginning of the repr of a value, which may be large."""
     short = reprlib.Repr()
-    short.maxstring = short.maxother = 200
-    short.maxlist = short.maxtuple = short.maxdict = 20
-    return short.repr(value)[:200]
+    short.maxstring = short.maxother = SHOWN_CHARACTERS
+    short.maxlist = short.maxtuple = short.maxdict = SHOWN_ELEMENTS
+    return short.repr(value)[:SHOWN_CHARACTERS]
 
 
-def _check_parts(stored: Any) -> None:
-    """Raise `FormatError` for other things, or more of them, than any dtype has."""
-    size, todo = 0, [stored]
+def _parse(stored: object) -> object:
+    """Return the descr of a dtype in any spelling; raises `ValueError`."""
+    _check_parts(stored)
+    if isinstance(stored, str) and not PLAIN_DTYPE.fullmatch(stored):
+        stored = parse_literal(stored)
+        _check_parts(stored)
+    descr = _tupled(stored)
+    # Release 0.4.0 wrote a list also for a dtype without fields.
+    match descr:
+        case [("", plain)]:
+            return plain
+    return descr
+
+
+def _check_parts(value: object) -> None:
+    """Raise `ValueError` unless `value` has only elements that a dtype can have.
+
+    NumPy would accept None as a float, and a dictionary as fields that overlap.
+    """
+    size, todo = 0, [value]
     while todo:
-        value = todo.pop()
-        if isinstance(value, (list, tuple)):
-            todo.extend(value)
-        elif not isinstance(value, str) and type(value) is not int:
-            # NumPy takes None for a float, and an object for fields that overlap.
-            raise _no_dtype(stored, "neither a text, a number nor a list of them")
-        size += 1 if isinstance(value, int) else len(value)
-        if size > DEFAULT_DTYPE_LIMIT:
-            raise _no_dtype(stored, "longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
-
-
-def _parse(text: str) -> Any:
-    """Return the literal in `text`, or the text itself where it is a plain type."""
-    if PLAIN_DTYPE.fullmatch(text):
-        return text
-    # Python's own parser overflows its stack on some texts, so this is a small one.
-    group: list[Any] = []
-    groups: list[tuple[str, list[Any]]] = []
-    position, after_value = 0, False
-    while position < len(text):
-        token = TOKEN.match(text, position)
-        if token is None:
-            raise _no_dtype(text, "not understood from character %d on" % position)
-        position = token.end()
-        mark = token["mark"]
-        if mark == "," and after_value:
-            after_value = False
-        elif mark in ("(", "[") and not after_value and len(groups) < MAX_NESTING:
-            groups.append((mark, group))
-            group = []
-        elif mark in (")", "]") and groups and groups[-1][0] + mark in ("()", "[]"):
-            closed = group if mark == "]" else tuple(group)
-            group = groups.pop()[1]
-            group.append(closed)
-            after_value = True
-        elif mark is None and not after_value:
-            number = token["number"]
-            group.append(int(number) if number else _text_of(token["text"]))
-            after_value = True
+        part = todo.pop()
+        if isinstance(part, (list, tuple)):
+            todo.extend(part)
+            size += len(part)
+        elif isinstance(part, str):
+            size += len(part)
+        elif type(part) is int:
+            size += 1
         else:
-            raise _no_dtype(text, "not understood at character %d" % position)
-    if groups or len(group) != 1:
-        raise _no_dtype(text, "one list of fields was expected")
-    return _tupled(group[0])
+            raise ValueError("expected only strings, whole numbers and lists")
+        if size > DEFAULT_DTYPE_LIMIT:
+            raise ValueError("longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
 
 
-def _text_of(token: str) -> str:
-    import ast
+def _tupled(value: object, in_list: bool = False) -> object:
+    """Return `value` with tuples and lists where NumPy expects them in a descr.
 
-    try:
-        return str(ast.literal_eval(token))
-    except (ValueError, SyntaxError) as error:
-        raise _no_dtype(token, error) from error
-
-
-def _tupled(value: Any, in_list: bool = False) -> Any:
-    """Return `value` with lists and tuples where a descr has them.
-
-    JSON knows only lists: a list of fields stays one, a field becomes a tuple.
+    JSON has only lists: a list of fields stays a list, a field becomes a tuple.
     """
     if not isinstance(value, (list, tuple)):
         return value
@@ -191,7 +154,7 @@ def _tupled(value: Any, in_list: bool = False) -> Any:
     return [_tupled(part, in_list=True) for part in value]
 
 
-def _is_field_list(value: Any) -> bool:
+def _is_field_list(value: object) -> bool:
     return (
         isinstance(value, list)
         and bool(value)

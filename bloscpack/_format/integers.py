@@ -1,7 +1,7 @@
-"""Single numbers as they lie on disk, little-endian: kept from 0.16.
+"""Names kept from 0.16: functions that encode and decode one little-endian number.
 
-The package itself decodes whole records (see `headers`). Decoding raises `FormatError`
-for any other length than that of the number.
+`bloscpack.headers` has them for programs written for 0.16. The package itself decodes
+whole records. Every decoding function raises `FormatError` if the length is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT64 = struct.Struct("<q")
 
 
 def decode_uint8(byte: bytes | int) -> int:
-    """Return the number in one byte, or the number that indexing bytes gives."""
+    """Return the unsigned number in one byte; an int is returned unchanged."""
     return byte if isinstance(byte, int) else _decode(_UINT8, byte)
 
 
@@ -45,12 +45,12 @@ def _decode(record: struct.Struct, data: bytes) -> int:
 
 
 def decode_bitfield(byte: int) -> str:
-    """Return the bits of a byte as text, the highest first."""
+    """Return the bits of a byte as a string of eight digits, the highest bit first."""
     return format(byte, "08b")
 
 
 def encode_uint8(byte: int) -> bytes:
-    """Return a number as one byte."""
+    """Return an unsigned number as one byte."""
     return _UINT8.pack(byte)
 
 

@@ -1,7 +1,8 @@
-"""The metadata section: a value as JSON, compressed or not, with room to grow.
+"""The metadata section: a JSON value, optionally compressed, with reserved space.
 
 Bytes to value and back, no files (docs/format.rst, Metadata). The section is
-``header | text | room | digest``; the digest covers the stored text alone.
+``header | stored text | rest of the reserved space | digest``; the digest covers the
+stored text alone.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 
 def section_size(header: MetadataHeader) -> int:
-    """Return the bytes that the whole section takes."""
+    """Return the size of the section in bytes, header and digest included."""
     digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
 
 
-def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
-    """Return the whole section for the value `metadata`.
+def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes:
+    """Return the section that stores the value `metadata`.
 
-    The codec is used if its result is not longer than the text. Raises
-    `UsageError` if the value can't be stored, `MetadataSectionTooSmall` if the
-    room asked for does not hold it.
+    The text is stored uncompressed if the codec makes it longer. Raises `UsageError` if
+    JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
+    is smaller than the stored text.
     """
     args = metadata_args or MetadataArgs()
     args.check()
@@ -76,7 +77,7 @@ def encode(metadata: Any, metadata_args: MetadataArgs | None = None) -> bytes:
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
-    """Return the codec that is used and what it makes of `text`."""
+    """Return the name of the codec to use, and `text` encoded with it."""
     if not args.should_compress:
         return "None", text
     compressed = args.meta_codec_impl.compress(text, args.meta_level)
@@ -94,10 +95,10 @@ def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
 
 
 def check_header(header: MetadataHeader, limit: int | None = None) -> None:
-    """Raise `FormatError` for a header that no section can have.
+    """Raise `FormatError` if the header breaks a rule of the format or the limit.
 
-    `limit` is how many bytes the metadata may take when decompressed, by default
-    `DEFAULT_METADATA_LIMIT` of the bytes they are stored in.
+    `limit` is the maximum size in bytes of the decompressed metadata, by default
+    `DEFAULT_METADATA_LIMIT` of the stored size.
     """
     if header.magic_format not in SERIALIZERS_LOOKUP:
         expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
@@ -138,10 +139,10 @@ def decode(
     digest: bytes,
     limit: int | None = None,
 ) -> Any:
-    """Return the value of the text `stored`, its digest checked first.
+    """Return the value of the text `stored`, after checking its digest.
 
-    Raises `ChecksumMismatch`, or another `FormatError` if the text is not what
-    the header says or takes more than `limit` bytes, as in `check_header`.
+    Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
+    header, is no JSON, or exceeds `limit`, as in `check_header`.
     """
     check_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
@@ -165,14 +166,16 @@ def decode(
     return SERIALIZERS_LOOKUP[header.magic_format].loads(text)
 
 
-def encode_again(metadata: Any, old_metadata: Any, old_header: MetadataHeader) -> bytes:
-    """Return the section that replaces one with `old_header`, of the same size.
+def encode_again(
+    metadata: object, old_metadata: object, old_header: MetadataHeader
+) -> bytes:
+    """Return a section of the same size that replaces the section with `old_header`.
 
-    Raises `NoChangeInMetadata` if the value is the old one, and
-    `MetadataSectionTooSmall` if the room does not hold it.
+    Raises `NoChangeInMetadata` if the values are equal, and `MetadataSectionTooSmall`
+    if the reserved space is smaller than the stored text.
     """
     dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
-    # Python takes 1 for True.
+    # Compare the texts too: 1 == True in Python.
     if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):
         raise NoChangeInMetadata(
             "you requested to update metadata, but this has not changed"

@@ -1,7 +1,6 @@
-"""The offset table: file positions of the chunks, free entries behind them.
+"""The offset table: the file position of every chunk, followed by free entries.
 
-Bytes to numbers and back, no files (docs/format.rst, Offsets). A free entry, and
-every entry of a file that was never finished, is -1.
+Bytes to numbers and back, no files (docs/format.rst, Offsets).
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# Value of a free entry, and of every entry in a file whose writer did not finish.
 FREE = -1
 
 
 def encode(offsets: Iterable[int]) -> bytes:
-    """Return the entries as they lie on disk, eight bytes each."""
+    """Return the bytes of a table with these entries, eight bytes per entry."""
     from array import array
 
     entries = array("q", offsets)
@@ -29,7 +29,7 @@ def encode(offsets: Iterable[int]) -> bytes:
 
 
 def decode(table: bytes) -> list[int]:
-    """Return the entries in `table`; raises `FormatError` for half an entry."""
+    """Return the entries in `table`; raises `FormatError` if the last is incomplete."""
     if len(table) % OFFSET_LENGTH:
         raise FormatError(
             "expected an offset table of a multiple of '%d' bytes, found '%d'"
@@ -46,12 +46,12 @@ def decode(table: bytes) -> list[int]:
 
 
 def free_entries(count: int) -> bytes:
-    """Return `count` free entries as they lie on disk."""
+    """Return the bytes of `count` free entries."""
     return b"\xff" * (OFFSET_LENGTH * count)
 
 
 def check(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:
-    """Raise `FormatError` unless the table says where the chunks truly are."""
+    """Raise `FormatError` unless `offsets` has the positions in `true_offsets`."""
     for i, (found, expected) in enumerate(zip(offsets, true_offsets, strict=False)):
         if found != expected:
             raise FormatError(

@@ -1,7 +1,7 @@
-"""A file from front to back: the sections before the chunks, then chunk by chunk.
+"""Read a file from start to end: header, metadata and offsets, then chunk by chunk.
 
-Reads through a `Cursor`, so no count is trusted before it has been compared with
-the file. Every error names the section, the chunk and the file position.
+All functions read through a `Cursor` and compare every size with the file before they
+use it. Every error names the section, the chunk and the file position.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._storage.cursor import Cursor
+    from .._storage.protocols import Buffer
     from ..args import Limits
-    from .blosc_header import ChunkHeader
-    from .chunks import Buffer
+    from .blosc_header import BloscHeader
 
-# The least that a chunk takes: an empty Blosc chunk.
+# Minimum size in bytes of a chunk: an empty chunk has only a header.
 SMALLEST_CHUNK = BLOSC_HEADER_LENGTH
 
 
 class Beginning:
-    """All that lies in front of the first chunk.
+    """The sections before the first chunk.
 
-    ``offsets`` has one entry a chunk, None without a table; ``metadata_header`` is
-    None without metadata.
+    ``offsets`` has one entry per chunk; it is None if the file has no offset table.
+    ``metadata_header`` is None if the file has no metadata section.
     """
 
     def __init__(self, header: BloscpackHeader) -> None:
@@ -48,10 +48,10 @@ class Beginning:
 
 
 def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
-    """Read the sections in front of the chunks and stop at the first chunk.
+    """Read the sections before the chunks; the cursor stops at the first chunk.
 
-    Raises `FormatError`, also for what is beyond the `limits`. See docs/format.rst,
-    Header, Metadata and Offsets.
+    Raises `FormatError` if they break a rule of docs/format.rst (Header, Metadata,
+    Offsets) or exceed the `limits`.
     """
     beginning = Beginning(read_header(cursor))
     header = beginning.header
@@ -59,7 +59,7 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
         _check_limit(limits, header.nbytes or 0, "header", 0)
     if header.metadata:
         beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
-    # A file whose length was not known when it was written has no table.
+    # A file of unknown length has no offset table, whatever its options say.
     if header.offsets and header.nchunks != -1:
         beginning.offsets = _read_offsets(cursor, header)
     _check_nchunks(cursor, header)
@@ -131,7 +131,7 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
             section="offsets",
             offset=cursor.position,
         )
-    # A table that is there costs memory too: first see whether its chunks can be.
+    # Check that the chunks can exist before allocating memory for their offsets.
     _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
     log.debug("Read raw offsets: %r", raw)
@@ -156,16 +156,17 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> N
 
 
 class Frame:
-    """A chunk and the digest behind it, as its header tells of them.
+    """A chunk and its digest.
 
-    ``number`` counts from 0; ``offset`` is where it lies in the file, ``start`` where
-    its plain bytes belong. ``content`` is chunk and digest, if they have been read.
+    ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
+    ``start`` the position of its plain bytes in the plain data of the file, ``header``
+    its Blosc header. ``content`` is chunk and digest, None unless they were read.
     """
 
     __slots__ = ("content", "header", "number", "offset", "start")
 
     def __init__(
-        self, number: int, offset: int | None, start: int, header: ChunkHeader
+        self, number: int, offset: int | None, start: int, header: BloscHeader
     ) -> None:
         self.number = number
         self.offset = offset
@@ -177,10 +178,10 @@ class Frame:
 def find_frames(
     cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
 ) -> Iterator[Frame]:
-    """Yield all frames, in order; the caller moves the cursor behind each.
+    """Yield all frames in order; the caller must move the cursor past each.
 
-    The sizes of the chunks are compared with the header and with the `limits`. Raises
-    `FormatError`.
+    Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
+    the `limits`.
     """
     number = start = 0
     nbytes = None
@@ -203,10 +204,10 @@ def find_frames(
 def _ends(
     cursor: Cursor, header: BloscpackHeader, number: int, nbytes: int | None
 ) -> bool:
-    """Return whether a file of unknown length ends here, as chunk `number` would start.
+    """Return whether a file of unknown length ends where chunk `number` would start.
 
-    `nbytes` are the plain bytes of the chunk before. Raises `FormatError` if that can't
-    be the last one, or has to be.
+    `nbytes` is the plain size of the previous chunk, None if there is none. Raises
+    `FormatError` if a last chunk, or another than the last, must not have this size.
     """
     try:
         if not cursor.peek(1):
@@ -223,7 +224,7 @@ def _ends(
 def skip_frames(
     cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
 ) -> Iterator[Frame]:
-    """Yield all frames, in order, without reading more than their headers."""
+    """Yield all frames in order; only the headers of the chunks are read."""
     size = header.checksum_impl.size
     for frame in find_frames(cursor, header, limits):
         try:
@@ -238,7 +239,7 @@ def skip_frames(
 def read_frames(
     cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
 ) -> Iterator[Frame]:
-    """Yield all frames, in order, with their content; the digests are not checked."""
+    """Yield all frames in order, with content; the digests are not checked."""
     size = header.checksum_impl.size
     for frame in find_frames(cursor, header, limits):
         try:
@@ -252,14 +253,14 @@ def read_frames(
 
 
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
-    """Return where the first chunk starts and where each, with its digest, ends."""
+    """Return where the first chunk starts and where each chunk with digest ends."""
     ends = [cursor.position]
     ends += (cursor.position for _ in skip_frames(cursor, header))
     return ends
 
 
-def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> ChunkHeader:
-    """Return the header of the chunk that the cursor stands in front of."""
+def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
+    """Return the header of chunk `i`, which starts at the cursor."""
     head = cursor.peek(BLOSC_HEADER_LENGTH)
     if len(head) < BLOSC_HEADER_LENGTH:
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")

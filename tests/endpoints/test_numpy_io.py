@@ -514,6 +514,37 @@ def test_dtype_survives_its_text(dtype):
     assert dtype.fields == decode_dtype(encode_dtype(dtype)).fields
 
 
+def nested_dtype(depth):
+    dtype = np.dtype("<i4")
+    for _ in range(depth):
+        dtype = np.dtype([("a", dtype)])
+    return dtype
+
+
+@pytest.mark.parametrize("depth", [33, 99])
+def test_deeply_nested_dtype(depth):
+    array = np.zeros(3, nested_dtype(depth))
+    same_array(array, unpack(pack(array)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "why"),
+    [
+        (nested_dtype(101), "more than '200' open brackets"),
+        (
+            np.dtype([("a long name for field %d" % i, "u1") for i in range(40_000)]),
+            "longer than '1048576' characters",
+        ),
+        (np.dtype([((1.5, "a"), "<i4")]), "unexpected character"),
+    ],
+    ids=["deep", "long", "title"],
+)
+def test_dtype_that_readers_would_refuse_is_not_written(dtype, why):
+    with pytest.raises(UsageError, match=why) as caught:
+        pack(np.zeros(3, dtype))
+    assert len(str(caught.value)) < 1000
+
+
 # Refused on reading
 
 HOSTILE = [

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bloscpack import serializers
+from bloscpack import constants, serializers
 from bloscpack.exceptions import FormatError, NoSuchSerializer, UsageError
 
 JSON = serializers.SERIALIZERS_LOOKUP[b"JSON"]
@@ -95,7 +95,7 @@ def test_check_valid_serializer_refuses(shown, name):
 
 def test_what_could_not_be_read_is_not_written():
     deep = []
-    for _ in range(serializers.MAX_NESTING - 1):
+    for _ in range(constants.MAX_METADATA_NESTING - 1):
         deep = [deep]
     json_format = serializers.SERIALIZERS_LOOKUP[b"JSON"]
     assert deep == json_format.loads(json_format.dumps(deep))
