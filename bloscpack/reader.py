@@ -114,7 +114,7 @@ class Reader:
     """Random access to the plain bytes of a file, and to the rows of its array.
 
     Every digest is verified. The file must not change while the reader is used: a
-    reader over a file object sees the file as it is, without its journal.
+    reader over a file object ignores the journal of the file.
 
     Parameters
     ----------

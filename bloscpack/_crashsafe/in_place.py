@@ -33,9 +33,8 @@ from .ownership import copy_ownership
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, BinaryIO
 
-    from .._storage.protocols import Buffer
+    from .._storage.protocols import BinaryFile, Buffer
     from .journal import Extent
     from .locking import LockedFile
 
@@ -48,14 +47,16 @@ class Change:
     `UsageError` for a file object that can only append.
     """
 
-    def __init__(self, fp: Any, extents: Iterable[Extent]) -> None:
+    def __init__(self, fp: BinaryFile, extents: Iterable[Extent]) -> None:
         if writes_at_end(fp):
             raise UsageError(
                 "a file that is opened with 'a' can't be changed: expected 'r+b'"
             )
         self._fp = fp
         # Bypass buffering: a late flush would overwrite the restored bytes.
-        self._raw: Any = fp.raw if isinstance(fp, io.BufferedRandom) else fp
+        self._raw = fp
+        if isinstance(fp, io.BufferedRandom):
+            self._raw = fp.raw
         self._length = self._raw.seek(0, os.SEEK_END)
         self._extents = [
             (start, min(stop, self._length))
@@ -131,7 +132,7 @@ class JournaledChange(Change):
     """A change of a file with a name; a journal holds the old bytes.
 
     The first extent will begin with `new_head`, and `unchanged` is an extent that stays
-    as it is: the journal identifies the file by both. If the file is opened without
+    unchanged: the journal identifies the file by both. If the file is opened without
     ``sync``, the change survives the end of the process, but not of the machine.
     """
 
@@ -236,7 +237,7 @@ class CopiedChange(Change):
 
 
 def restore_bytes(
-    raw: BinaryIO, length: int, old_bytes: Iterable[tuple[int, Buffer]]
+    raw: BinaryFile, length: int, old_bytes: Iterable[tuple[int, Buffer]]
 ) -> None:
     """Give a file its old length, and its old bytes at their offsets."""
     if raw.seek(0, os.SEEK_END) > length:
@@ -247,7 +248,7 @@ def restore_bytes(
     raw.truncate(length)
 
 
-def mark_changed(raw: BinaryIO, before: int) -> None:
+def mark_changed(raw: BinaryFile, before: int) -> None:
     """Set the modification time of a file later than `before`, in nanoseconds.
 
     Readers recognize a change by the modification time, and the clock of a file system
@@ -267,7 +268,7 @@ class FileObjectTarget:
     begun and not ended.
     """
 
-    def __init__(self, fp: Any) -> None:
+    def __init__(self, fp: BinaryFile) -> None:
         self.fp = fp
         self.changing: Change | None = None
 
@@ -279,7 +280,7 @@ class FileObjectTarget:
 
 
 @contextmanager
-def changeable(fp: Any) -> Iterator[FileObjectTarget]:
+def changeable(fp: BinaryFile) -> Iterator[FileObjectTarget]:
     """Yield a file object as a target; if the block raises, its content is restored."""
     target = FileObjectTarget(fp)
     try:

@@ -26,7 +26,8 @@ from ..exceptions import StorageError
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import BinaryIO
+
+    from .._storage.protocols import BinaryFile
 
     # The (start, stop) of bytes of a file.
     Extent = tuple[int, int]
@@ -65,7 +66,7 @@ def name_for(path: str) -> str:
 
 
 def encode(
-    fp: BinaryIO, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
+    fp: BinaryFile, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
 ) -> Iterator[bytes]:
     """Yield the parts of an incomplete journal for a change of the file object `fp`.
 
@@ -101,7 +102,7 @@ def encode(
     yield digest.digest()
 
 
-def mark_complete(fp: BinaryIO) -> None:
+def mark_complete(fp: BinaryFile) -> None:
     """Set the flag that says that the journal in `fp` is complete.
 
     If its digest is wrong later, the journal is damaged. With the flag unset a wrong
@@ -133,7 +134,7 @@ def digest_of_witness(storage: Storage, start: int, stop: int) -> bytes:
 class _OpenFileStorage(Storage):
     """An open file, which can be read even after it has been removed."""
 
-    def __init__(self, fp: BinaryIO) -> None:
+    def __init__(self, fp: BinaryFile) -> None:
         # A descriptor of its own: the caller closes `fp`.
         self._fp = os.fdopen(os.dup(fp.fileno()), "rb", buffering=0)
         self._storage = whole_file(self._fp)
@@ -153,7 +154,7 @@ class Journal:
     ``length`` is the old length of the file in bytes.
     """
 
-    def __init__(self, name: str, fp: BinaryIO) -> None:
+    def __init__(self, name: str, fp: BinaryFile) -> None:
         self.name = name
         storage = whole_file(fp)
         fields = HEAD.unpack(storage.read_at(0, HEAD.size))
@@ -208,7 +209,7 @@ class Journal:
         for start, old in self.old_bytes(offset, offset + len(view)):
             view[start - offset : start - offset + len(old)] = old
 
-    def check_belongs_to(self, fp: BinaryIO) -> None:
+    def check_belongs_to(self, fp: BinaryFile) -> None:
         """Raise `StorageError` if the journal was not written for the file in `fp`.
 
         Another file may have got the name since the journal was written, or this one
@@ -276,7 +277,7 @@ def is_journal(name: str) -> bool:
         return fp.read(len(MAGIC)) == MAGIC
 
 
-def _decode(name: str, fp: BinaryIO) -> Journal | None:
+def _decode(name: str, fp: BinaryFile) -> Journal | None:
     head = whole_file(fp).read_at(0, SECTOR)
     # A crash may have cut a journal that was not synced, or filled it with zeros.
     written = 0
@@ -302,7 +303,7 @@ def _decode(name: str, fp: BinaryIO) -> Journal | None:
     return None
 
 
-def _is_complete(fp: BinaryIO) -> bool:
+def _is_complete(fp: BinaryFile) -> bool:
     """Return whether a journal has the length given in its head, and its digest.
 
     The caller has read the completeness flag before. A writer may be writing the

@@ -29,12 +29,11 @@ from .in_place import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import BinaryFile, Path
     from .journal import Extent
 
-# Errors of `flock` if another process has locked the file. With any other error, like
+# Errors of `flock` if another process has locked the file. With another error, like
 # that of a file system without locks, the file is changed without a lock.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 
@@ -47,7 +46,7 @@ class LockedFile:
     `CopiedChange` writes to; they tell `open_locked` what to undo.
     """
 
-    def __init__(self, path: Path, fp: BinaryIO, sync: bool) -> None:
+    def __init__(self, path: Path, fp: BinaryFile, sync: bool) -> None:
         self.path = path
         self.fp = fp
         self.sync = sync
@@ -91,7 +90,7 @@ class LockedFile:
             if os.path.lexists(self.journal_name):
                 disk.remove(self.journal_name)
             return False
-        raw: BinaryIO = getattr(self.fp, "raw", self.fp)
+        raw: BinaryFile = getattr(self.fp, "raw", self.fp)
         saved.check_belongs_to(raw)
         restore_bytes(raw, saved.length, saved.old_bytes())
         mark_changed(raw, self.mtime)
@@ -148,7 +147,7 @@ def open_locked(
 
 
 @contextmanager
-def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryIO]:
+def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
     """Open and lock the file that has the name `path` when the lock is taken."""
     journal_name = journal.name_for(os.fsdecode(path))
     while True:
@@ -163,7 +162,7 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _locked(fp: BinaryIO, path: Path) -> Iterator[None]:
+def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
     _lock(fp, path)
     try:
         yield
@@ -171,8 +170,8 @@ def _locked(fp: BinaryIO, path: Path) -> Iterator[None]:
         _unlock(fp)
 
 
-def _lock(fp: BinaryIO, path: Path) -> None:
-    """Lock a file, if its system and its file system have such locks."""
+def _lock(fp: BinaryFile, path: Path) -> None:
+    """Lock a file, unless the system or the file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -186,7 +185,7 @@ def _lock(fp: BinaryIO, path: Path) -> None:
             ) from error
 
 
-def _unlock(fp: BinaryIO) -> None:
+def _unlock(fp: BinaryFile) -> None:
     """Unlock a file: closing it is not enough if the process has forked meanwhile."""
     with suppress(ImportError, OSError):
         import fcntl

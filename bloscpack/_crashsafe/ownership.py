@@ -14,7 +14,7 @@ def copy_ownership(temporary: str, replaced: os.stat_result) -> None:
     """Give the file `temporary` the owner, group and permission bits of another file.
 
     If the system refuses the owner or the group, permission bits are removed so that
-    nobody has more access than before.
+    no user has more access than before.
     """
     uid, gid, mode = replaced.st_uid, replaced.st_gid, stat.S_IMODE(replaced.st_mode)
     if not _chown(temporary, uid, gid):

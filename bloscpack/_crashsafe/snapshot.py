@@ -139,9 +139,9 @@ class Snapshot:
         """Raise `FileChanged` if the bytes read so far may be of two states.
 
         Readers call it when they have read the sections in front of the chunks, and
-        again before they commit an output. `header` is that of the file. A header with
-        a checksum makes later checks unnecessary. None says that the header is damaged,
-        so digests prove nothing.
+        again before they commit an output. `header` is the file header. With a checksum
+        in it later checks are unnecessary. None says that the header is damaged, so
+        digests prove nothing.
         """
         if not self.digested:
             self.digested = header is not None and bool(header.checksum_impl.size)

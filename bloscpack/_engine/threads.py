@@ -15,12 +15,20 @@ from time import perf_counter
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, TypeVar
 
-    # The results of the items of a batch, and the error that ended it early.
-    _Results = tuple[list[Any], BaseException | None]
+    Item = TypeVar("Item")
+    Result = TypeVar("Result")
     # A function that `deliver` returns, to be called in any thread; None for nothing.
-    _Deferred = Callable[[], None] | None
+    Deferred = Callable[[], object] | None
+
+    # The classes below do not depend on the types of items and results.
+    _Work = Callable[[Any], object]
+    _Deliver = Callable[[Any], Deferred]
+    # A batch of items with its number, or a list of one deferred function with None.
+    _Job = tuple[int | None, list[object]]
+    # The results of the items of a batch, and the error that ended it early.
+    _Results = tuple[list[object], BaseException | None]
 
 # Maximum number of batches under way per thread: taken from the source, but not
 # delivered. It bounds the memory for items and results.
@@ -36,9 +44,9 @@ QUICK_AT_A_TIME = 32
 
 
 def for_each(
-    items: Iterable[Any],
-    work: Callable[[Any], Any],
-    deliver: Callable[[Any], _Deferred],
+    items: Iterable[Item],
+    work: Callable[[Item], Result],
+    deliver: Callable[[Result], Deferred],
     nthreads: int,
     batch: int = 1,
     quick: bool = False,
@@ -69,7 +77,7 @@ def for_each(
         pool.close()
 
 
-def _call(deferred: _Deferred) -> None:
+def _call(deferred: Deferred) -> None:
     if deferred is not None:
         deferred()
 
@@ -77,16 +85,16 @@ def _call(deferred: _Deferred) -> None:
 class _BatchSource:
     """Items in lists; ``error`` is the exception that ended the items early."""
 
-    def __init__(self, items: Iterable[Any], size: int) -> None:
+    def __init__(self, items: Iterable[object], size: int) -> None:
         self._items = iter(items)
         self._size = size
         self.ended = False
         self.error: Exception | None = None
 
-    def take(self, size: int | None = None) -> list[Any]:
+    def take(self, size: int | None = None) -> list[object]:
         """Return the next items; set ``ended`` if there are fewer than `size`."""
         size = self._size if size is None else size
-        taken: list[Any] = []
+        taken: list[object] = []
         try:
             # extend() keeps the items before an error; list(islice()) would lose them.
             taken.extend(islice(self._items, size))
@@ -98,8 +106,8 @@ class _BatchSource:
 
 def _work_while_quick(
     batches: _BatchSource,
-    work: Callable[[Any], Any],
-    deliver: Callable[[Any], _Deferred],
+    work: _Work,
+    deliver: _Deliver,
 ) -> bool:
     """Work in this thread while items are quick; return whether all items are done."""
     slow = 0
@@ -124,18 +132,15 @@ def _work_while_quick(
 
 
 class _WorkerPool:
-    """The worker threads of one `for_each`, and the queues to and from them.
+    """The worker threads of one `for_each`, and the queues to and from them."""
 
-    A job is a batch of items with its number, or a deferred function with number None.
-    """
-
-    def __init__(self, work: Callable[[Any], Any], nthreads: int) -> None:
+    def __init__(self, work: _Work, nthreads: int) -> None:
         from queue import SimpleQueue
 
         self._work = work
         self._window = WINDOW * nthreads
         # None ends a worker.
-        self._jobs: SimpleQueue[tuple[int | None, list[Any]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int | None, _Results]] = SimpleQueue()
         # Results of batches that are done before an earlier one is.
         self._early: dict[int, _Results] = {}
@@ -150,10 +155,10 @@ class _WorkerPool:
             except BaseException as error:
                 self._done.put((job[0], ([], error)))
 
-    def _do(self, number: int | None, items: list[Any]) -> None:
-        results: list[Any] = []
+    def _do(self, number: int | None, items: list[object]) -> None:
+        results: list[object] = []
         failure = None
-        work = _call if number is None else self._work
+        work: _Work = _call if number is None else self._work
         try:
             for item in items:
                 results.append(work(item))
@@ -161,7 +166,7 @@ class _WorkerPool:
             failure = error
         self._done.put((number, (results, failure)))
 
-    def _take_job(self) -> tuple[int | None, list[Any]] | None:
+    def _take_job(self) -> _Job | None:
         """Return a job that no worker has taken; None if there is none."""
         from queue import Empty
 
@@ -170,7 +175,7 @@ class _WorkerPool:
         except Empty:
             return None
 
-    def run(self, batches: _BatchSource, deliver: Callable[[Any], _Deferred]) -> None:
+    def run(self, batches: _BatchSource, deliver: _Deliver) -> None:
         """Take, work and deliver until there are no more items."""
         taken = delivered = 0
         while not batches.ended or delivered < taken or self._ndeferred:
@@ -205,9 +210,9 @@ class _WorkerPool:
 
     def _deliver(
         self,
-        results: list[Any],
+        results: list[object],
         failure: BaseException | None,
-        deliver: Callable[[Any], _Deferred],
+        deliver: _Deliver,
     ) -> None:
         for result in results:
             deferred = deliver(result)

@@ -69,8 +69,8 @@ class Storage:
     def read_at(self, offset: int, nbytes: int) -> bytes:
         """Return `nbytes` bytes from `offset` on, fewer where the content ends.
 
-        Memory is allocated only for bytes that exist, so `nbytes` may come from a file
-        that nobody has checked.
+        Memory is allocated only for bytes that exist, so `nbytes` may be a count from a
+        file that has not been checked.
         """
         nbytes = min(nbytes, self.size - offset)
         if nbytes <= 0:

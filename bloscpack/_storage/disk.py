@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from .protocols import Path
+    from .protocols import BinaryFile, Path
 
 # Errors of systems where a folder can't be synced, or need not be. They are ignored.
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
@@ -64,7 +64,7 @@ class Disk:
                     self.remove(temporary)
                 raise
 
-    def sync(self, fp: BinaryIO) -> None:
+    def sync(self, fp: BinaryFile) -> None:
         """Wait until all bytes written to `fp` are on the disk."""
         fp.flush()
         os.fsync(fp.fileno())
@@ -91,7 +91,7 @@ class Disk:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
         os.link(old, new)
 
-    def has_one_name(self, fp: BinaryIO) -> bool:
+    def has_one_name(self, fp: BinaryFile) -> bool:
         """Return whether a file has a single hard link."""
         return os.fstat(fp.fileno()).st_nlink == 1
 

@@ -93,8 +93,8 @@ class FileRange:
     def reserve(self, offset: int, size: int) -> None:
         """Allocate an extent of the file on disk, which makes writing twice as fast.
 
-        The file grows to the end of the extent. Nothing happens where the system has
-        no such call, or no room: then the write that needs the room fails.
+        The file grows to the end of the extent. Where the system has no such call,
+        or no room, this does nothing: the write that needs the room will fail.
         """
         import ctypes
 
