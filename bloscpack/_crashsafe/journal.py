@@ -223,19 +223,18 @@ class Journal:
         old = bytearray(len(new))
         self.overlay(first, memoryview(old))
         head = storage.read_at(first, len(new))
+        # An interrupted write may have replaced part of the head.
+        head_fits = head in (old, new) or all(
+            byte in both for byte, *both in zip(head, old, new, strict=False)
+        )
+        length_fits = last[0] <= storage.size or last[0] == last[1]
         same_inode = os.fstat(fp.fileno()).st_ino & INODE_MASK == self._inode
         fits = (
-            (same_inode or (size and head != new))
-            and (last[0] <= storage.size or last[0] == last[1])
+            head_fits
+            and length_fits
             and self.length <= max(storage.size, last[1])
+            and (same_inode or (size and head != new))
             and self._witness_digest == digest_of_witness(storage, start, start + size)
-            # An interrupted write may have replaced part of the head.
-            and (
-                head in (old, new)
-                or all(
-                    byte in both for byte, *both in zip(head, old, new, strict=False)
-                )
-            )
         )
         if not fits:
             raise StorageError(
