@@ -13,7 +13,7 @@ from operator import index
 
 from . import log
 from ._compat import sibling_names
-from ._crashsafe.in_place import borrowed
+from ._crashsafe.in_place import changeable
 from ._crashsafe.locking import LockedFile, open_locked
 from ._crashsafe.replace import check_distinct
 from ._engine.blosc_settings import own_settings
@@ -23,9 +23,9 @@ from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.append_plan import new_section, plan_append
 from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import read_beginning, walk_chunks
-from ._storage.base import named, read_up_to
+from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
-from ._storage.spool import sized
+from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads, log_digest
 from .args import BloscArgs, check_settings
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ._crashsafe.in_place import Borrowed, Change
+    from ._crashsafe.in_place import Change, FileObjectTarget
     from ._format.append_plan import Plan
     from ._format.sections import Beginning
     from ._storage.base import Path
@@ -78,12 +78,12 @@ def append_fp(
     not fit the array, or another file lies behind this one, `StorageError` if the
     new content is too short.
     """
-    with borrowed(original_fp) as target:
+    with changeable(original_fp) as target:
         return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
 
 
 def _append(
-    target: Borrowed | LockedFile,
+    target: FileObjectTarget | LockedFile,
     new_content_fp: Any,
     new_size: int,
     blosc_args: BloscArgs | dict[str, Any] | None,
@@ -156,7 +156,7 @@ def _bytes_behind(fp: Any, end: int) -> int:
     return size - end
 
 
-def _log_dropped_bytes(target: Borrowed | LockedFile, nbytes: int) -> None:
+def _log_dropped_bytes(target: FileObjectTarget | LockedFile, nbytes: int) -> None:
     if nbytes:
         name = (
             "'%s': " % os.fsdecode(target.path)
@@ -281,7 +281,7 @@ def rewrite_metadata_fp(fp: Any, metadata: Any) -> None:
     `NoChangeInMetadata` or `MetadataSectionTooSmall`, and `FormatError` for a new
     shape of an array that is not that of its data.
     """
-    with borrowed(fp) as target:
+    with changeable(fp) as target:
         _rewrite_metadata(target, metadata)
 
 
@@ -291,7 +291,7 @@ def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
     Whatever happens meanwhile, the file has the old metadata or the new ones (see
     docs/durability.rst). Raises what `rewrite_metadata_fp` raises.
     """
-    with named(path), open_locked(path, sync) as locked_file:
+    with naming_errors(path), open_locked(path, sync) as locked_file:
         _rewrite_metadata(locked_file, metadata)
 
 
@@ -303,7 +303,7 @@ def change_metadata(
     Nobody else changes them meanwhile. `change` may raise; UNCHANGED leaves them as
     they are. The rest is as in `rewrite_metadata`.
     """
-    with named(path), open_locked(path, sync) as locked_file:
+    with naming_errors(path), open_locked(path, sync) as locked_file:
         beginning = _read_beginning(locked_file)
         if beginning.metadata_header is None:
             raise NoMetadataFound("the file has no metadata section")
@@ -312,12 +312,12 @@ def change_metadata(
             _rewrite_metadata(locked_file, metadata)
 
 
-def _read_beginning(target: Borrowed | LockedFile) -> Beginning:
+def _read_beginning(target: FileObjectTarget | LockedFile) -> Beginning:
     target.fp.seek(0)
     return read_beginning(Cursor(target.fp))
 
 
-def _rewrite_metadata(target: Borrowed | LockedFile, metadata: Any) -> None:
+def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: Any) -> None:
     beginning = _read_beginning(target)
     section = new_section(beginning, beginning.header, 0, metadata)
     if section is None:
@@ -345,7 +345,7 @@ def append(
     the machine too. Raises `StorageError` if another writer is changing it.
     """
     check_distinct(new_file, orig_file)
-    with open(new_file, "rb") as fp, sized(fp) as (new_fp, size):
+    with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
         append_from(
             orig_file,
             new_fp,
@@ -373,7 +373,7 @@ def append_from(
     `accept`, if given, gets the metadata of the file before anything is changed, and
     raises if it does not want to go on. The rest is as in `append`.
     """
-    with named(orig_file), open_locked(orig_file, sync) as locked_file:
+    with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
             accept(_read_beginning(locked_file).metadata)
         old_size = locked_file.size

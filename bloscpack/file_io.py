@@ -23,7 +23,7 @@ from ._format.chunks import decompress, plain_size
 from ._format.sections import read_metadata, skip_frames
 from ._storage.base import as_bytes_view, bytes_left, read_up_to, write_all
 from ._storage.cursor import Cursor
-from ._storage.local import FileRange, writes_at_end
+from ._storage.local import FileRange, concurrent_storage, writes_at_end
 from ._storage.spool import size_of
 from .abstract_io import (
     CompressedSink,
@@ -89,24 +89,22 @@ class CompressedFPSource(SectionsSource):
 
     def __init__(self, input_fp: Any, *, limits: Limits | None = None) -> None:
         self.input_fp = input_fp
-        self._range = FileRange.over(input_fp)
-        self.random_access = self._range is not None
-        self._range_start = input_fp.tell() if self._range else 0
+        self._storage = concurrent_storage(input_fp)
+        self.random_access = self._storage is not None
         self._workspace = Workspace()
         super().__init__(Cursor(input_fp), limits)
 
     def tasks(self) -> Iterator[Frame]:
-        if self._range is None:
+        if self._storage is None:
             return super().tasks()
         return skip_frames(self._cursor, self.bloscpack_header, self.limits)
 
     def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
-        if self._range is None or frame.content is not None:
+        if self._storage is None or frame.content is not None:
             return super().load(frame)
         size = frame.header.ctbytes + self.bloscpack_header.checksum_impl.size
         view = self._workspace.view(size)
-        offset = self._range_start + (frame.offset or 0)
-        found = self._range.read_into(view, offset)
+        found = self._storage.read_into(view, frame.offset or 0)
         if found < size:
             raise FormatError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
@@ -294,24 +292,24 @@ class PlainFPSource(PlainSource):
                 yield chunk
 
     def tasks(self) -> Iterator[Any]:
-        self._range = FileRange.over(self.input_fp)
-        if self._range is None or self.nchunks == -1:
+        self._storage = concurrent_storage(self.input_fp)
+        if self._storage is None or self.nchunks == -1:
             yield from self
             return
         self._workspace = Workspace()
         begin, stop = self.input_fp.tell(), 0
         for i, (start, stop) in enumerate(self.spans()):
-            yield i, begin + start, stop - start
+            yield i, start, stop - start
         self.input_fp.seek(begin + stop)
 
     def load(self, task: Any) -> Buffer:
         if not isinstance(task, tuple):
             chunk: bytes = task
             return chunk
-        assert self._range is not None
+        assert self._storage is not None
         i, offset, size = task
         view = self._workspace.view(size)
-        self.check_complete(i, size, self._range.read_into(view, offset))
+        self.check_complete(i, size, self._storage.read_into(view, offset))
         return view
 
     def check_complete(self, i: int, size: int, found: int) -> None:

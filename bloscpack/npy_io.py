@@ -22,8 +22,8 @@ from ._format.array_metadata import Description
 from ._format.dtypes import encode_dtype
 from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
-from ._storage.local import opened
-from ._storage.spool import size_of, sized
+from ._storage.local import open_file
+from ._storage.spool import seekable_with_size, size_of
 from .append import append_from
 from .args import BloscArgs
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
@@ -228,7 +228,7 @@ def pack_npy_to_file(
     damaged or too short.
     """
     check_distinct(npy_file, out_file)
-    with opened(npy_file) as in_fp:
+    with open_file(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         _check_size(in_fp, array, size)
@@ -340,7 +340,7 @@ def append_npy(
     `orig_file` holds none; what `pack_npy_to_file` raises for its input.
     """
     check_distinct(npy_file, orig_file)
-    with opened(npy_file) as fp, sized(fp) as (new_fp, size):
+    with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
         rows = read_header(new_fp)
         _check_size(new_fp, rows, size)
         append_from(

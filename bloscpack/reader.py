@@ -1,12 +1,14 @@
-"""Random access: parts of the plain bytes, or rows of an array, from the chunks needed.
+"""Random access: read part of the plain bytes, or of the rows of an array.
 
-Positions become chunk numbers, these become extents of the file; each chunk is read,
-verified, decompressed and trimmed in any thread, and the parts are delivered in order.
-Where there is no offset table, the chunk headers are walked once.
+Strategy: positions become chunk numbers, and chunk numbers become extents of the file.
+Worker threads read, verify, decompress and trim the chunks; the caller gets the parts
+in order. The offset table is used only if it can be true. Otherwise the headers of all
+chunks are read once, when the reader is made.
 """
 
 from __future__ import annotations
 
+import io
 from bisect import bisect_right
 from itertools import pairwise
 
@@ -15,9 +17,9 @@ from ._engine.threads import for_each
 from ._format.blosc_header import decode_header
 from ._format.chunks import check_digest, decompress
 from ._format.sections import SMALLEST_CHUNK, read_beginning, skip_frames
-from ._storage.base import read_up_to
+from ._storage.base import Storage, StorageFile
 from ._storage.cursor import Cursor
-from ._storage.local import FileRange
+from ._storage.local import whole_file
 from .abstract_io import effective_nthreads
 from .constants import BLOSC_HEADER_LENGTH
 from .exceptions import FormatError, UsageError
@@ -25,19 +27,28 @@ from .exceptions import FormatError, UsageError
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from ._format.array_metadata import Array, Description
+    from ._storage.protocols import Seekable
 
-    # The number of a chunk, and its extent of the file if it had to be read in the
-    # thread of the caller.
+    # The number of a chunk, and the bytes of the chunk and its digest if the thread of
+    # the caller had to read them.
     Task = tuple[int, bytes | None]
 
 
 class Selection:
-    """Pieces of the plain bytes, of `size` bytes each, `pitch` bytes from each other.
+    """Equally spaced pieces of the plain bytes, which do not overlap.
 
-    There are `count` of them, the first at `start`; they don't overlap.
+    Parameters
+    ----------
+    start
+        Position of the first piece, in plain bytes.
+    size
+        Length of each piece, in bytes.
+    pitch
+        Distance between the starts of two neighbouring pieces, in bytes.
+    count
+        Number of pieces.
     """
 
     def __init__(self, start: int, size: int, pitch: int = 1, count: int = 1) -> None:
@@ -48,31 +59,45 @@ class Selection:
 
     @property
     def stop(self) -> int:
-        """Where the last piece ends."""
+        """The position behind the last piece, in plain bytes."""
         if not self.count:
             return self.start
         return self.start + (self.count - 1) * self.pitch + self.size
 
     def within(self, start: int, stop: int) -> range:
-        """Return the numbers of the pieces that have bytes between two positions."""
+        """Return the numbers of the pieces that have bytes in the span [start, stop).
+
+        Parameters
+        ----------
+        start, stop
+            Positions in plain bytes.
+        """
         first = (start - self.start - self.size) // self.pitch + 1
         after = -((self.start - stop) // self.pitch)
         return range(max(first, 0), min(after, self.count))
 
     def cut(self, plain: memoryview, start: int) -> bytes:
-        """Return what belongs to the pieces, of plain bytes that begin at `start`."""
+        """Return the bytes of `plain` that belong to the pieces, joined.
+
+        Parameters
+        ----------
+        plain
+            The plain bytes of a chunk.
+        start
+            The position of the first of them.
+        """
         numbers = self.within(start, start + len(plain))
         position = self.start + numbers.start * self.pitch - start
         count = len(numbers)
         parts = []
-        if position < 0:  # begun in the chunk before
+        if position < 0:  # the first piece starts in the chunk before
             parts.append(bytes(plain[: position + self.size]))
             position, count = position + self.pitch, count - 1
         complete = min(count, (len(plain) - position - self.size) // self.pitch + 1)
         if complete > 0:
             parts.append(self._gather(plain, position, complete))
             position, count = position + complete * self.pitch, count - complete
-        if count > 0:
+        if count > 0:  # the last piece ends in the chunk after
             parts.append(bytes(plain[position:]))
         return b"".join(parts)
 
@@ -86,21 +111,43 @@ class Selection:
 
 
 class Reader:
-    """A file in a file object that can seek, read where it is asked.
+    """Random access to the plain bytes of a file, and to the rows of its array.
 
-    ``nbytes`` is the number of plain bytes, ``metadata`` the metadata, ``header`` the
-    file header. The file object stays open, and is the reader's as long as it is used.
-    Every digest is checked. Raises `FormatError` if what it needs is damaged.
+    Every digest is verified. The file must not change while the reader is used: a
+    reader over a file object ignores the journal of the file.
+
+    Parameters
+    ----------
+    fp
+        A file object that can seek, with the file from byte 0 on; it stays open, and
+        only the reader may use it meanwhile. Regular files are read by all threads,
+        other file objects by the thread of the caller.
+
+    Attributes
+    ----------
+    nbytes
+        Number of plain bytes.
+    metadata
+        The metadata; None if the file has none.
+    header
+        The `BloscpackHeader`.
+
+    Raises
+    ------
+    FormatError
+        If the file header, the metadata or the offset table is damaged; `read`,
+        `deliver` and `read_rows` raise it for the chunks that they need.
     """
 
-    def __init__(self, fp: Any) -> None:
+    def __init__(self, fp: Seekable | Storage) -> None:
+        if isinstance(fp, Storage):
+            fp = io.BufferedReader(StorageFile(fp))
+        self._storage = whole_file(fp)
         fp.seek(0)
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         self.header = beginning.header
         self.metadata = beginning.metadata
-        self._fp = fp
-        self._range = FileRange.over(fp)
         offsets = beginning.offsets or []
         if self._can_trust(offsets, cursor.position):
             size = self.header.chunk_size
@@ -114,7 +161,11 @@ class Reader:
             self.nbytes = sum(frame.header.nbytes for frame in frames)
 
     def _can_trust(self, offsets: list[int], first: int) -> bool:
-        """Return whether the table could be that of this file; chunks tell the rest."""
+        """Return whether the offset table agrees with the header and the last chunk.
+
+        `first` is the position behind the table. Each chunk that is read later is
+        compared with its offset and the next one.
+        """
         smallest = SMALLEST_CHUNK + self.header.checksum_impl.size
         if (
             self.header.nbytes is None
@@ -123,13 +174,29 @@ class Reader:
         ):
             return False
         try:
-            last = decode_header(self._read_at(offsets[-1], BLOSC_HEADER_LENGTH))
+            last = decode_header(
+                self._storage.read_at(offsets[-1], BLOSC_HEADER_LENGTH)
+            )
         except FormatError:
             return False
         return last.nbytes == self.header.last_chunk
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
-        """Return the plain bytes from `start` to `stop`, cut as Python cuts slices."""
+        """Return the plain bytes from `start` to `stop`.
+
+        Parameters
+        ----------
+        start, stop
+            Positions in plain bytes, with the meaning that they have in slices of
+            Python: negative ones count from the end, too large ones mean the end.
+        nthreads
+            Number of threads; None for the default.
+
+        Raises
+        ------
+        FormatError
+            If a chunk that holds some of the bytes is damaged.
+        """
         parts: list[bytes] = []
         selection = self.select(slice(start, stop))
         self.deliver(selection, parts.append, nthreads=nthreads)
@@ -138,21 +205,47 @@ class Reader:
     def deliver(
         self,
         selection: Selection,
-        deliver: Callable[[bytes], Any],
+        deliver: Callable[[bytes], object],
         *,
         nthreads: int | None = None,
     ) -> None:
-        """Call `deliver` with what is selected, piece by piece, in order."""
+        """Call `deliver` with the selected bytes, a part at a time, in order.
+
+        Parameters
+        ----------
+        selection
+            What `select` or `select_rows` returned.
+        deliver
+            Called in the thread of the caller, once for each chunk that is needed; what
+            it returns is ignored.
+        nthreads
+            Number of threads; None for the default.
+
+        Raises
+        ------
+        FormatError
+            If a chunk that holds some of the bytes is damaged; `deliver` has been
+            called for all chunks before it.
+        """
         nthreads = effective_nthreads(nthreads, None)
 
         def work(task: Task) -> bytes:
             return self._load(task, selection)
 
+        def deliver_part(part: bytes) -> None:
+            deliver(part)
+
         with own_settings:
-            for_each(self._tasks(selection), work, deliver, nthreads)
+            for_each(self._tasks(selection), work, deliver_part, nthreads)
 
     def select(self, span: slice) -> Selection:
-        """Return a span of the plain bytes, cut as Python cuts slices; without step."""
+        """Return the selection of a span of plain bytes; the step is ignored.
+
+        Parameters
+        ----------
+        span
+            A slice with positions in plain bytes.
+        """
         start, stop, _ = slice(span.start, span.stop).indices(self.nbytes)
         return Selection(start, max(0, stop - start))
 
@@ -163,7 +256,8 @@ class Reader:
             if start >= selection.stop:
                 break
             if selection.within(start, stop):
-                yield number, self._fetch(number) if self._range is None else None
+                concurrent = self._storage.concurrent
+                yield number, None if concurrent else self._read_chunk(number)
             number += 1
 
     def _span(self, number: int) -> tuple[int, int]:
@@ -171,10 +265,11 @@ class Reader:
         return self._starts[number], self.nbytes if last else self._starts[number + 1]
 
     def _load(self, task: Task, selection: Selection) -> bytes:
+        """Return the selected bytes of a chunk, verified and decompressed."""
         number, content = task
         offset = self._offsets[number]
         try:
-            content = self._fetch(number) if content is None else content
+            content = self._read_chunk(number) if content is None else content
             checksum = self.header.checksum_impl
             end = len(content) - checksum.size
             check_digest(content[:end], content[end:], checksum)
@@ -194,12 +289,12 @@ class Reader:
                 section="chunks",
             )
 
-    def _fetch(self, number: int) -> bytes:
-        """Return a chunk and its digest."""
+    def _read_chunk(self, number: int) -> bytes:
+        """Return the bytes of a chunk and its digest."""
         offset = self._offsets[number]
-        head = decode_header(self._read_at(offset, BLOSC_HEADER_LENGTH))
+        head = decode_header(self._storage.read_at(offset, BLOSC_HEADER_LENGTH))
         size = head.ctbytes + self.header.checksum_impl.size
-        content = self._read_at(offset, size)
+        content = self._storage.read_at(offset, size)
         if self._offsets[number + 1 : number + 2] not in ([], [offset + size]):
             raise FormatError(
                 "the offset table says that chunk %d starts at byte %d, but the one in "
@@ -215,19 +310,15 @@ class Reader:
             )
         return content
 
-    def _read_at(self, offset: int, size: int) -> bytes:
-        if self._range is None:
-            self._fp.seek(offset)
-            return read_up_to(self._fp, size)
-        buffer = bytearray(size)
-        return bytes(buffer[: self._range.read_into(memoryview(buffer), offset)])
-
     # Arrays
 
     def describe(self) -> Description:
-        """Return dtype, shape and order of the array that the file holds.
+        """Return dtype, shape and order of the array in the file.
 
-        Raises `NotANumpyArray` if it holds none.
+        Raises
+        ------
+        NotANumpyArray
+            If the metadata do not describe an array.
         """
         from ._format.array_metadata import Description
 
@@ -236,10 +327,18 @@ class Reader:
         return description
 
     def select_rows(self, rows: slice) -> Selection:
-        """Return some rows of the array, the items along its first axis.
+        """Return the selection of some rows of the array, its items along axis 0.
 
-        Raises `UsageError` for an array without a first axis, or in Fortran order,
-        whose rows do not lie in one piece, and for a step below 1.
+        Parameters
+        ----------
+        rows
+            A slice of row numbers with a step of 1 or more.
+
+        Raises
+        ------
+        UsageError
+            If the array has no axis, if it has several in Fortran order, where the
+            bytes of a row are scattered, or if the step is below 1.
         """
         array = self.describe()
         if not array.shape or (array.order == "F" and len(array.shape) > 1):
@@ -259,7 +358,22 @@ class Reader:
         return Selection(start * size, size, step * size, count)
 
     def read_rows(self, rows: slice, *, nthreads: int | None = None) -> Array:
-        """Return some rows of the array, from the chunks that hold them."""
+        """Return some rows of the array as an array.
+
+        Parameters
+        ----------
+        rows
+            A slice of row numbers with a step of 1 or more.
+        nthreads
+            Number of threads; None for the default.
+
+        Raises
+        ------
+        NotANumpyArray, UsageError
+            As `describe` and `select_rows`.
+        FormatError
+            If a chunk that holds some of the rows is damaged.
+        """
         import numpy
 
         array = self.describe()

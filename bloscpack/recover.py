@@ -17,7 +17,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
 from ._storage.local import storage_of
-from ._storage.spool import sized
+from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
@@ -55,7 +55,7 @@ def recover_fp(
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
-    with sized(damaged_fp) as (copy, _), own_settings:
+    with seekable_with_size(damaged_fp) as (copy, _), own_settings:
         inspection = Inspection(storage_of(copy), count)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)

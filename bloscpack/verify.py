@@ -14,7 +14,7 @@ from ._damage.findings import Finding, Report
 from ._damage.inspection import Inspection
 from ._engine.blosc_settings import own_settings
 from ._storage.local import storage_of
-from ._storage.spool import sized
+from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -37,7 +37,7 @@ def verify_fp(fp: Any, *, nthreads: int | None = None) -> Report:
     Raises `NotReadable` for what is no Bloscpack file or has a layout nobody knows.
     """
     count = effective_nthreads(nthreads, None)
-    with sized(fp) as (copy, _), own_settings:
+    with seekable_with_size(fp) as (copy, _), own_settings:
         inspection = Inspection(storage_of(copy), count)
         report = report_on(inspection)
         copy.seek(0, os.SEEK_END)

@@ -148,7 +148,7 @@ def _is_wanted(path: str, args: Namespace) -> bool:
 
 def _is_left_over(path: str) -> bool:
     """Return whether a file is what an interrupted command has left behind."""
-    return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_one(path)
+    return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_journal(path)
 
 
 def _output(

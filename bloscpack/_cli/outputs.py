@@ -104,7 +104,7 @@ def _check_removable(in_file: str, out_file: str) -> None:
             % in_file,
             EXIT_USAGE,
         )
-    if journal.is_one(in_file):
+    if journal.is_journal(in_file):
         raise Refusal(
             "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
         )

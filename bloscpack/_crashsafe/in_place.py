@@ -1,20 +1,31 @@
-"""Changing a file in place: all changes are made, or none.
+"""Changes of a file in place: all writes of a change take effect, or none.
 
-A `Change` keeps the bytes that it writes over until the last
-write has been done: in the journal where the file has a name, so that neither the end
-of the process nor of the machine does any harm; in memory for a mere file object.
+Contract: before the first write, a `Change` saves the bytes that it is going to
+overwrite. If the ``with`` block raises an error they are restored. Three kinds differ
+in where the old bytes are and in what commits the change:
+
+==================  =========================  ======================================
+class               old bytes                  commit point
+==================  =========================  ======================================
+`JournaledChange`   the journal of the file    the journal is removed
+`CopiedChange`      the file itself: writes    the copy is renamed to the file
+                    go to a copy
+`InMemoryChange`    memory                     the ``with`` block ends
+==================  =========================  ======================================
+
+The first two survive the end of the process and of the machine. The third is for file
+objects, whose name is unknown.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 from contextlib import contextmanager, suppress
 
 from .._storage.base import write_all
 from .._storage.disk import disk
-from .._storage.local import writes_at_end
+from .._storage.local import whole_file, writes_at_end
 from ..exceptions import UsageError
 from . import journal
 from .ownership import copy_ownership
@@ -22,31 +33,30 @@ from .ownership import copy_ownership
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
-    from .._format.chunks import Buffer
+    from .._storage.protocols import BinaryFile, Buffer
     from .journal import Extent
     from .locking import LockedFile
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 class Change:
-    """What a block does to a file object: it stays if the block ends well.
+    """A context manager whose block changes a file: completely, or not at all.
 
-    All of it goes through `overwrite` and `truncate`. `extents` are the (start, stop)
-    that they may write over; what lies behind the old end is free. Raises `UsageError`
-    for a file that can only be added to.
+    The block writes only by `overwrite` and `truncate`. `extents` are the (start, stop)
+    that it may overwrite; bytes behind the old end need not be in them. Raises
+    `UsageError` for a file object that can only append.
     """
 
-    def __init__(self, fp: Any, extents: Iterable[Extent]) -> None:
+    def __init__(self, fp: BinaryFile, extents: Iterable[Extent]) -> None:
         if writes_at_end(fp):
             raise UsageError(
                 "a file that is opened with 'a' can't be changed: expected 'r+b'"
             )
         self._fp = fp
-        # What a buffer could not write it would write later, over what was put back.
-        self._raw = fp.raw if isinstance(fp, io.BufferedRandom) else fp
+        # Bypass buffering: a late flush would overwrite the restored bytes.
+        self._raw = fp
+        if isinstance(fp, io.BufferedRandom):
+            self._raw = fp.raw
         self._length = self._raw.seek(0, os.SEEK_END)
         self._extents = [
             (start, min(stop, self._length))
@@ -60,8 +70,12 @@ class Change:
         write_all(self._raw, data)
 
     def truncate(self, length: int) -> None:
-        """Cut the file at `length`."""
+        """Cut the file to `length` bytes."""
         self._raw.truncate(length)
+
+    def restore(self) -> None:
+        """Give the file its old content again, after any part of the change."""
+        raise NotImplementedError
 
     def __enter__(self) -> Change:
         self._save_old_bytes()
@@ -75,76 +89,51 @@ class Change:
                 committed = True
         finally:
             if not committed:
-                self._restore_old_bytes()
-            # The buffer forgets what it has read.
+                self.restore()
+            # Discards the read buffer, which may hold bytes of before the change.
             self._fp.seek(0, os.SEEK_END)
 
     def _save_old_bytes(self) -> None:
-        """Keep what is going to be written over."""
+        """Save the bytes in the extents, before the first write."""
         raise NotImplementedError
 
     def _commit(self) -> None:
-        """Let the change stay."""
-        raise NotImplementedError
-
-    def _restore_old_bytes(self) -> None:
-        """Undo the change, or what has been done of it."""
+        """Make the change permanent."""
         raise NotImplementedError
 
 
-class BorrowedChange(Change):
-    """A change to a file object, whose old bytes are kept in memory."""
+class InMemoryChange(Change):
+    """A change of a file object; memory holds the old bytes."""
 
-    def __init__(self, target: Borrowed, extents: Iterable[Extent]) -> None:
+    def __init__(self, target: FileObjectTarget, extents: Iterable[Extent]) -> None:
         super().__init__(target.fp, extents)
         self._target = target
 
     def _save_old_bytes(self) -> None:
-        self._kept = []
+        storage = whole_file(self._raw)
+        self._old_bytes: list[tuple[int, bytes]] = []
         for start, stop in self._extents:
-            for piece in journal.read_pieces(self._raw, start, stop):
-                self._kept.append((start, piece))
-                start += len(piece)
+            for block in storage.read_blocks(start, stop):
+                self._old_bytes.append((start, block))
+                start += len(block)
         self._target.changing = self
 
     def _commit(self) -> None:
         self._raw.flush()
         self._target.changing = None
 
-    def _restore_old_bytes(self) -> None:
-        restore_bytes(self._raw, self._length, self._kept)
+    def restore(self) -> None:
+        restore_bytes(self._raw, self._length, self._old_bytes)
         self._raw.flush()
         self._target.changing = None
 
 
-def restore_bytes(raw: Any, length: int, pieces: Iterable[tuple[int, Buffer]]) -> None:
-    """Give a file its old length, and its old bytes in the places that had changed."""
-    if raw.seek(0, os.SEEK_END) > length:
-        raw.truncate(length)  # first: this may be what makes room
-    for offset, data in pieces:
-        raw.seek(offset)
-        write_all(raw, data)
-    raw.truncate(length)
-
-
-def _mark_changed(raw: Any, before: int) -> None:
-    """Give a file a time of change that it never had, however coarse the clock is.
-
-    Readers know by it that what they read may be of two states.
-    """
-    if os.utime in os.supports_fd:
-        status = os.fstat(raw.fileno())
-        times = status.st_atime_ns, max(status.st_mtime_ns, before) + 1
-        with suppress(PermissionError):  # only the owner may
-            os.utime(raw.fileno(), ns=times)
-
-
 class JournaledChange(Change):
-    """A change to a file with a name, which survives whatever ends the process.
+    """A change of a file with a name; a journal holds the old bytes.
 
-    `new_head` is what the start of the first extent will become, `unchanged` an extent
-    that stays; the file is known again by them. Without `sync` a crash of the machine,
-    unlike one of the process, may lose the journal before the change.
+    The first extent will begin with `new_head`, and `unchanged` is an extent that stays
+    unchanged: the journal identifies the file by both. If the file is opened without
+    ``sync``, the change survives the end of the process, but not of the machine.
     """
 
     def __init__(
@@ -155,28 +144,29 @@ class JournaledChange(Change):
         unchanged: Extent,
     ) -> None:
         super().__init__(locked_file.fp, extents)
-        self._claim = locked_file
+        self._locked_file = locked_file
         self._new_head = new_head
         self._unchanged = unchanged
 
     def _save_old_bytes(self) -> None:
-        locked_file = self._claim
+        locked_file = self._locked_file
         if locked_file.sync:
-            # A journal that outlives bytes which were never on the disk fits nothing.
+            # The journal must not reach the disk before bytes that it calls unchanged:
+            # after a crash it would fit no file.
             disk.sync(self._raw)
         try:
             with disk.create(locked_file.journal_name, 0o600) as fp:
                 copy_ownership(locked_file.journal_name, os.fstat(self._raw.fileno()))
                 locked_file.changing = True
-                for piece in journal.encode(
+                for part in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
                 ):
-                    fp.write(piece)
+                    fp.write(part)
                 if locked_file.sync:
                     disk.sync(fp)
                     disk.sync_folder(locked_file.journal_name)
-                journal.close(fp)
-        except FileExistsError:  # another writer's, where nothing can be locked
+                journal.mark_complete(fp)
+        except FileExistsError:  # of another writer, on a system without locks
             raise
         except BaseException:
             with suppress(FileNotFoundError):
@@ -184,88 +174,119 @@ class JournaledChange(Change):
             raise
 
     def _commit(self) -> None:
-        _mark_changed(self._raw, self._claim.mtime)
-        if self._claim.sync:
+        mark_changed(self._raw, self._locked_file.mtime)
+        if self._locked_file.sync:
             disk.sync(self._raw)
-        self._claim.size = os.fstat(self._raw.fileno()).st_size
-        self._claim.drop_journal()
+        self._locked_file.size = os.fstat(self._raw.fileno()).st_size
+        self._locked_file.remove_journal()  # commit point
 
-    def _restore_old_bytes(self) -> None:
-        self._claim.roll_back()
+    def restore(self) -> None:
+        self._locked_file.roll_back()
 
 
 class CopiedChange(Change):
-    """A change to a copy, which then takes the place of the file.
+    """A change of a copy, which replaces the file.
 
-    For where nothing stays that a journal could know the file by.
+    It serves where the whole file is overwritten, so that a journal would have no
+    unchanged bytes to identify the file by.
     """
 
     def __init__(self, locked_file: LockedFile, extents: Iterable[Extent]) -> None:
         super().__init__(locked_file.fp, extents)
-        self._claim = locked_file
+        self._locked_file = locked_file
         self._target = os.path.realpath(os.fsdecode(locked_file.path))
 
     def _save_old_bytes(self) -> None:
         old = self._raw
+        locked_file = self._locked_file
         try:
-            self._claim.temporary, self._raw = disk.create_beside(self._target, 0o600)
+            locked_file.temporary, self._raw = disk.create_beside(self._target, 0o600)
         except OSError as error:
-            error.filename = os.fsdecode(self._claim.path)
+            error.filename = os.fsdecode(locked_file.path)
             raise
         try:
-            for piece in journal.read_pieces(old, 0, self._length):
-                self._raw.write(piece)
+            for block in whole_file(old).read_blocks(0, self._length):
+                self._raw.write(block)
         except BaseException:
-            self._restore_old_bytes()
+            self.restore()
             raise
 
     def _commit(self) -> None:
-        temporary = self._claim.temporary
+        temporary = self._locked_file.temporary
         assert temporary is not None
         self._raw.flush()
         copy_ownership(temporary, os.fstat(self._fp.fileno()))
-        if self._claim.sync:
+        if self._locked_file.sync:
             disk.sync(self._raw)
-        self._claim.size = os.fstat(self._raw.fileno()).st_size
+        self._locked_file.size = os.fstat(self._raw.fileno()).st_size
         self._raw.close()
         try:
-            disk.rename(temporary, self._target)
+            disk.rename(temporary, self._target)  # commit point
         except OSError as error:
-            error.filename, error.filename2 = os.fsdecode(self._claim.path), None
+            error.filename = os.fsdecode(self._locked_file.path)
+            error.filename2 = None
             raise
-        self._claim.temporary = None
-        if self._claim.sync:
+        self._locked_file.temporary = None
+        if self._locked_file.sync:
             disk.sync_folder(self._target)
 
-    def _restore_old_bytes(self) -> None:
-        with suppress(OSError):  # what a full disk has not taken
+    def restore(self) -> None:
+        with suppress(OSError):  # closing writes the buffer, and the disk may be full
             self._raw.close()
-        self._claim.drop_temporary()
+        self._locked_file.remove_temporary()
 
 
-class Borrowed:
-    """A file object of somebody else's, whose changes are kept in memory."""
+def restore_bytes(
+    raw: BinaryFile, length: int, old_bytes: Iterable[tuple[int, Buffer]]
+) -> None:
+    """Give a file its old length, and its old bytes at their offsets."""
+    if raw.seek(0, os.SEEK_END) > length:
+        raw.truncate(length)  # first, because a full disk may need the room
+    for offset, data in old_bytes:
+        raw.seek(offset)
+        write_all(raw, data)
+    raw.truncate(length)
 
-    def __init__(self, fp: Any) -> None:
+
+def mark_changed(raw: BinaryFile, before: int) -> None:
+    """Set the modification time of a file later than `before`, in nanoseconds.
+
+    Readers recognize a change by the modification time, and the clock of a file system
+    may be too coarse to tell two changes apart.
+    """
+    if os.utime in os.supports_fd:
+        status = os.fstat(raw.fileno())
+        times = status.st_atime_ns, max(status.st_mtime_ns, before) + 1
+        with suppress(PermissionError):  # only the owner may do it
+            os.utime(raw.fileno(), ns=times)
+
+
+class FileObjectTarget:
+    """A file object of the caller that is going to be changed.
+
+    It offers ``fp`` and `change` like `LockedFile`; ``changing`` is the change that has
+    begun and not ended.
+    """
+
+    def __init__(self, fp: BinaryFile) -> None:
         self.fp = fp
-        #: The change that is under way.
         self.changing: Change | None = None
 
     def change(
         self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
     ) -> Change:
-        """Return the change, to be entered."""
-        return BorrowedChange(self, extents)
+        """Return a change, to be used in a ``with`` statement."""
+        return InMemoryChange(self, extents)
 
 
 @contextmanager
-def borrowed(fp: Any) -> Iterator[Borrowed]:
-    """Let a file object be changed; when the block raises it is what it was before."""
-    target = Borrowed(fp)
+def changeable(fp: BinaryFile) -> Iterator[FileObjectTarget]:
+    """Yield a file object as a target; if the block raises, its content is restored."""
+    target = FileObjectTarget(fp)
     try:
         yield target
     except BaseException:
-        # Ctrl-C just before or after a change.
+        # Ctrl-C may come when a change has begun but its block has not, or after it.
         if target.changing is not None:
-            target.changing._restore_old_bytes()
+            target.changing.restore()
         raise

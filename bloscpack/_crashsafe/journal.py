@@ -1,9 +1,15 @@
-"""The journal: what a file was before it is changed in place (docs/durability.rst).
+"""The undo journal of a file that is changed in place: its layout, reading and checks.
 
-``NAME.journal`` holds the old length of NAME and the old bytes of every extent that
-will be written over, closed by a digest. It is complete before the first change, and
-removing it is what commits them. Until then the file is what the journal makes of it: a
-writer puts the old bytes back, a reader lays them over what it reads.
+``NAME.journal`` holds the old length of NAME and the old bytes of every extent that the
+change overwrites; docs/durability.rst has the table of its fields. Contract:
+
+- The journal is complete before the first byte of NAME is overwritten.
+- Removing the journal commits the change.
+- As long as a complete journal exists, NAME counts as unchanged: a writer first
+  restores the old bytes, and a reader puts them over the bytes that it reads.
+- An incomplete journal means that NAME is unchanged, so it can be removed.
+- A journal is applied only to the file for which it was written
+  (`Journal.check_belongs_to`).
 """
 
 from __future__ import annotations
@@ -13,33 +19,44 @@ import os
 import stat
 import struct
 
-from .._storage.base import PIECE, read_up_to
+from .._storage.base import MemoryStorage, Storage
+from .._storage.local import whole_file
 from ..exceptions import StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
+    from .._storage.protocols import BinaryFile
+
+    # The (start, stop) of bytes of a file.
     Extent = tuple[int, int]
 
 SUFFIX = ".journal"
 MAGIC = b"blpkjrnl"
 VERSION = 1
+# Magic, version, completeness flag, old length of the file, inode number, number of
+# extents, start and length of the witness, digest of the witness.
 HEAD = struct.Struct("<8sBB6xqQqqq32s")
-# Set when the journal is complete, before the first change; the digest takes it as 0.
-CLOSED_AT = 9
-# Some systems number files with more bits.
+VERSION_OFFSET = len(MAGIC)
+# Offset of the flag that becomes 1 when the journal is complete. The digest of the
+# journal is taken with 0 in its place.
+COMPLETE_FLAG_OFFSET = VERSION_OFFSET + 1
+# Some file systems have inode numbers of more than the 64 bits in the journal.
 INODE_MASK = 2**64 - 1
 EXTENT = struct.Struct("<qq")
+# Length of the new head.
+LENGTH = struct.Struct("<q")
 DIGEST_LENGTH = 32
-# How many of the bytes that stay are looked at to know the file again: all, or so many
-# pieces at equal distances, each of so many bytes.
-WITNESS_PIECES = 128
-WITNESS_PIECE = 4 * 2**10
-# A longer one is read when its bytes are needed.
-HELD_IN_MEMORY = 64 * 2**20
-# What a disk writes at once: the beginning of a journal is there, or is zeros.
+# Maximum number of samples of the witness that are hashed, and bytes in each: a witness
+# may be the rest of a large file, and hashing all of it would take longer than the
+# change.
+WITNESS_SAMPLES = 128
+WITNESS_SAMPLE_SIZE = 4 * 2**10
+# Maximum size in bytes of a journal that is read into memory as a whole.
+MAX_IN_MEMORY = 64 * 2**20
+# Number of bytes that a disk writes at once: after a crash the first sector of a
+# journal that was not synced is complete, or all zeros.
 SECTOR = 512
 
 
@@ -49,16 +66,17 @@ def name_for(path: str) -> str:
 
 
 def encode(
-    fp: Any, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
+    fp: BinaryFile, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
 ) -> Iterator[bytes]:
-    """Yield a journal for changes to the file object `fp`, piece by piece.
+    """Yield the parts of an incomplete journal for a change of the file object `fp`.
 
-    `extents` are the (start, stop) that will be written over, none beyond the end of
-    the file, the first with what its start will become, `new_head`. `unchanged` is an
-    extent that stays.
+    `extents` will be overwritten; they end within the file, and the first one will
+    begin with the bytes `new_head`. `unchanged` is the witness: an extent that the
+    change does not touch. `mark_complete` makes the journal complete.
     """
     import hashlib
 
+    storage = whole_file(fp)
     start, stop = unchanged
     status = os.fstat(fp.fileno())
     head = HEAD.pack(
@@ -70,85 +88,88 @@ def encode(
         len(extents),
         start,
         stop - start,
-        _witness(fp, start, stop),
+        digest_of_witness(storage, start, stop),
     )
     table = b"".join(EXTENT.pack(start, stop) for start, stop in extents)
     digest = hashlib.sha256()
-    for piece in (head, table, struct.pack("<q", len(new_head)), new_head):
-        digest.update(piece)
-        yield piece
+    for part in (head, table, LENGTH.pack(len(new_head)), new_head):
+        digest.update(part)
+        yield part
     for start, stop in extents:
-        for piece in read_pieces(fp, start, stop):
-            digest.update(piece)
-            yield piece
+        for block in storage.read_blocks(start, stop):
+            digest.update(block)
+            yield block
     yield digest.digest()
 
 
-def close(fp: Any) -> None:
-    """Mark the journal that was written to `fp` as complete.
+def mark_complete(fp: BinaryFile) -> None:
+    """Set the flag that says that the journal in `fp` is complete.
 
-    If its digest is wrong later on, it has been damaged, and not just begun.
+    If its digest is wrong later, the journal is damaged. With the flag unset a wrong
+    digest means that the journal was never finished.
     """
-    fp.seek(CLOSED_AT)
+    fp.seek(COMPLETE_FLAG_OFFSET)
     fp.write(b"\1")
     fp.flush()
 
 
-def _witness(fp: Any, start: int, stop: int) -> bytes:
-    """Return a digest of the bytes from `start` to `stop`, or of many parts of them."""
+def digest_of_witness(storage: Storage, start: int, stop: int) -> bytes:
+    """Return a digest of samples of the bytes from `start` to `stop`.
+
+    The samples are equally spaced; the last one is at the end. A short witness is
+    hashed completely.
+    """
     import hashlib
 
-    step = max(WITNESS_PIECE, -(-(stop - start) // WITNESS_PIECES))
+    step = max(WITNESS_SAMPLE_SIZE, -(-(stop - start) // WITNESS_SAMPLES))
     digest = hashlib.blake2b(digest_size=DIGEST_LENGTH)  # the fastest one
     for position in range(start, stop, step):
-        digest.update(_read(fp, position, min(WITNESS_PIECE, stop - position)))
-    last = max(start, stop - WITNESS_PIECE)
-    digest.update(_read(fp, last, stop - last))
+        size = min(WITNESS_SAMPLE_SIZE, stop - position)
+        digest.update(storage.read_at(position, size))
+    last = max(start, stop - WITNESS_SAMPLE_SIZE)
+    digest.update(storage.read_at(last, stop - last))
     return digest.digest()
 
 
-def _read(fp: Any, start: int, size: int) -> bytes:
-    fp.seek(start)
-    return read_up_to(fp, size)
+class _OpenFileStorage(Storage):
+    """An open file, which can be read even after it has been removed."""
 
+    def __init__(self, fp: BinaryFile) -> None:
+        # A descriptor of its own: the caller closes `fp`.
+        self._fp = os.fdopen(os.dup(fp.fileno()), "rb", buffering=0)
+        self._storage = whole_file(self._fp)
+        self.size = self._storage.size
+        self.concurrent = self._storage.concurrent
 
-def read_pieces(fp: Any, start: int, stop: int) -> Iterator[bytes]:
-    """Yield the bytes from `start` to `stop`, which may be more than memory holds."""
-    for position in range(start, stop, PIECE):
-        yield _read(fp, position, min(PIECE, stop - position))
-
-
-class _Held:
-    """The bytes of a file, which can be read also when its name is gone."""
-
-    def __init__(self, fp: Any) -> None:
-        self._fd = os.dup(fp.fileno())
-
-    def __call__(self, start: int, size: int) -> bytes:
-        return os.pread(self._fd, size, start)
+    def read_into(self, view: memoryview, offset: int) -> int:
+        return self._storage.read_into(view, offset)
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        self._fp.close()
 
 
 class Journal:
-    """A complete journal: the old ``length`` in bytes, and the old bytes of extents.
+    """A complete journal, which can still be read after it has been removed.
 
-    It can still tell them when it has been removed; many are not held in memory.
+    ``length`` is the old length of the file in bytes.
     """
 
-    def __init__(self, name: str, fp: Any) -> None:
+    def __init__(self, name: str, fp: BinaryFile) -> None:
         self.name = name
-        fields = HEAD.unpack(_read(fp, 0, HEAD.size))
+        storage = whole_file(fp)
+        fields = HEAD.unpack(storage.read_at(0, HEAD.size))
         _, _, _, self.length, self._inode, count, *self._unchanged, digest = fields
-        self._witness = digest
-        table = fp.read(count * EXTENT.size)
+        self._witness_digest = digest
+        position = HEAD.size
+        table = storage.read_at(position, count * EXTENT.size)
         self._extents: list[Extent] = list(EXTENT.iter_unpack(table))
-        (size,) = struct.unpack("<q", fp.read(8))
-        self._new_head = fp.read(max(size, 0))
-        self._old_at = fp.tell()
+        position += len(table)
+        (size,) = LENGTH.unpack(storage.read_at(position, LENGTH.size))
+        position += LENGTH.size
+        self._new_head = storage.read_at(position, size)
+        self._old_bytes_offset = position + len(self._new_head)
         start, unchanged = self._unchanged
-        # The digest was right: someone wanted it so.
+        # The digest of the journal was right, so these fields were forged.
         if (
             size < 0
             or not self._extents
@@ -157,59 +178,63 @@ class Journal:
             or not 0 <= unchanged <= self.length - start
         ):
             raise StorageError("'%s' is no valid journal" % name)
-        self._content = self._content_of(fp)
+        self._content: Storage
+        # Windows can't remove a file that is open.
+        if storage.size > MAX_IN_MEMORY and os.name != "nt":
+            self._content = _OpenFileStorage(fp)
+        else:
+            self._content = MemoryStorage(storage.read_at(0, storage.size))
 
-    def _content_of(self, fp: Any) -> Callable[[int, int], bytes]:
-        """Return what reads so many bytes, a PIECE at most, at a position of it."""
-        size = os.fstat(fp.fileno()).st_size
-        if size > HELD_IN_MEMORY and hasattr(os, "pread"):
-            return _Held(fp)
-        content = _read(fp, 0, size)
-        return lambda start, size: content[start : start + size]
+    def old_bytes(
+        self, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield (offset in the file, old bytes) for the overwritten extents.
 
-    def _old(self, offset: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the old bytes in an extent of the file, and where they belong."""
-        position = self._old_at
-        for start, stop in self._extents:
-            first, last = max(start, offset), min(stop, end)
-            for at in range(first, last, PIECE):
-                size = min(PIECE, last - at)
-                yield at, self._content(position + at - start, size)
-            position += stop - start
-
-    def pieces(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all old bytes, and where they belong."""
-        return self._old(0, self.length)
+        Only the part from `start` to `stop` of the file is yielded, `READ_SIZE` bytes
+        at most at a time.
+        """
+        stop = self.length if stop is None else stop
+        position = self._old_bytes_offset
+        for extent_start, extent_stop in self._extents:
+            first, last = max(extent_start, start), min(extent_stop, stop)
+            shift = position - extent_start
+            offset = first
+            for block in self._content.read_blocks(first + shift, last + shift):
+                yield offset, block
+                offset += len(block)
+            position += extent_stop - extent_start
 
     def overlay(self, offset: int, view: memoryview) -> None:
-        """Lay the old bytes over `view`, which was read at `offset`."""
-        for at, old in self._old(offset, offset + len(view)):
-            view[at - offset : at - offset + len(old)] = old
+        """Put the old bytes over `view`, which was read from the file at `offset`."""
+        for start, old in self.old_bytes(offset, offset + len(view)):
+            view[start - offset : start - offset + len(old)] = old
 
-    def check_belongs_to(self, fp: Any) -> None:
-        """Raise `StorageError` if it was not written for what is in `fp`.
+    def check_belongs_to(self, fp: BinaryFile) -> None:
+        """Raise `StorageError` if the journal was not written for the file in `fp`.
 
-        Someone may have put another file under the name since; with another inode and
-        the new head it may be the new state, whole.
+        Another file may have got the name since the journal was written, or this one
+        may have been copied. Then the old bytes would make a mixture of two files. A
+        copy whose head is new is refused too: it may be the complete new state.
         """
+        storage = whole_file(fp)
         start, size = self._unchanged
-        status = os.fstat(fp.fileno())
-        same_file = status.st_ino & INODE_MASK == self._inode
         first, last = self._extents[0][0], self._extents[-1]
         new = self._new_head
         old = bytearray(len(new))
         self.overlay(first, memoryview(old))
-        head = _read(fp, first, len(new))
+        head = storage.read_at(first, len(new))
+        # An interrupted write may have replaced part of the head.
+        head_fits = head in (old, new) or all(
+            byte in both for byte, *both in zip(head, old, new, strict=False)
+        )
+        length_fits = last[0] <= storage.size or last[0] == last[1]
+        same_inode = os.fstat(fp.fileno()).st_ino & INODE_MASK == self._inode
         fits = (
-            (same_file or (size and head != new))
-            and (last[0] <= status.st_size or last[0] == last[1])
-            and self.length <= max(status.st_size, last[1])
-            and self._witness == _witness(fp, start, start + size)
-            # Where the change was interrupted, part of the head may be new.
-            and (
-                head in (old, new)
-                or all(is_ in both for is_, *both in zip(head, old, new, strict=False))
-            )
+            head_fits
+            and length_fits
+            and self.length <= max(storage.size, last[1])
+            and (same_inode or (size and head != new))
+            and self._witness_digest == digest_of_witness(storage, start, start + size)
         )
         if not fits:
             raise StorageError(
@@ -220,13 +245,13 @@ class Journal:
 
 
 def load(name: str) -> Journal | None:
-    """Return the journal `name`; None if there is none or it was never completed.
+    """Return the journal `name`; None if there is none, or an incomplete one.
 
-    An incomplete one means that nothing has been changed yet. Raises `StorageError`
-    if what has the name is something else, or damaged.
+    In both cases the file is unchanged. Raises `StorageError` if the journal is damaged
+    or of an unknown version, or if another file has its name.
     """
     try:
-        # Opening a pipe would wait for somebody to write to it.
+        # A pipe is refused before it is opened: opening would wait for a writer.
         if not stat.S_ISREG(os.lstat(name).st_mode):
             raise StorageError(
                 "'%s' has the name of a journal, but is no regular file" % name
@@ -243,30 +268,33 @@ def load(name: str) -> Journal | None:
         raise
 
 
-def is_one(name: str) -> bool:
-    """Return whether a file has the name of a journal, and begins like one."""
+def is_journal(name: str) -> bool:
+    """Return whether a file has the name of a journal and begins like a journal."""
     if not name.endswith(SUFFIX) or not os.path.isfile(name):
         return False
     with open(name, "rb") as fp:
         return fp.read(len(MAGIC)) == MAGIC
 
 
-def _decode(name: str, fp: Any) -> Journal | None:
-    head = fp.read(SECTOR)
-    # What was never synced may be missing, or be zero.
-    begun = 0
-    while begun < len(MAGIC) and head[begun : begun + 1] == MAGIC[begun : begun + 1]:
-        begun += 1
-    if begun < len(MAGIC) and any(head[begun:]):
+def _decode(name: str, fp: BinaryFile) -> Journal | None:
+    head = whole_file(fp).read_at(0, SECTOR)
+    # A crash may have cut a journal that was not synced, or filled it with zeros.
+    written = 0
+    while (
+        written < len(MAGIC)
+        and head[written : written + 1] == (MAGIC[written : written + 1])
+    ):
+        written += 1
+    if written < len(MAGIC) and any(head[written:]):
         raise StorageError("'%s' has the name of a journal, but is none" % name)
-    if head[len(MAGIC) : CLOSED_AT] not in (b"", b"\0", bytes([VERSION])):
+    version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
+    if version not in (b"", b"\0", bytes([VERSION])):
         raise StorageError(
-            "the journal '%s' has version %d, which is not known"
-            % (name, head[len(MAGIC)])
+            "the journal '%s' has version %d, which is not known" % (name, version[0])
         )
     if _is_complete(fp):
         return Journal(name, fp)
-    if head[CLOSED_AT : CLOSED_AT + 1] == b"\1":
+    if head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1":
         raise StorageError(
             "the journal '%s' is damaged: the change that it belongs to can't be "
             "taken back. Remove the journal if the file is whole" % name
@@ -274,32 +302,37 @@ def _decode(name: str, fp: Any) -> Journal | None:
     return None
 
 
-def _is_complete(fp: Any) -> bool:
-    """Return whether a file has the length that its head says, and its digest."""
-    # Now: it may just be written, and where the head says so, that has been finished.
-    size = os.fstat(fp.fileno()).st_size
-    head = _read(fp, 0, HEAD.size)
-    if len(head) < HEAD.size or head[len(MAGIC)] != VERSION:
+def _is_complete(fp: BinaryFile) -> bool:
+    """Return whether a journal has the length given in its head, and its digest.
+
+    The caller has read the completeness flag before. A writer may be writing the
+    journal now, so the length must be read later than the flag.
+    """
+    storage = whole_file(fp)
+    head = storage.read_at(0, HEAD.size)
+    if len(head) < HEAD.size or head[VERSION_OFFSET] != VERSION:
         return False
     count: int = HEAD.unpack(head)[5]
     table_size = count * EXTENT.size
-    if not 0 <= table_size <= size - HEAD.size:
+    if not 0 <= table_size <= storage.size - HEAD.size:
         return False
+    position = HEAD.size + table_size
     try:
-        table = EXTENT.iter_unpack(fp.read(table_size))
-        (length,) = struct.unpack("<q", fp.read(8))
+        table = EXTENT.iter_unpack(storage.read_at(HEAD.size, table_size))
+        (head_size,) = LENGTH.unpack(storage.read_at(position, LENGTH.size))
     except struct.error:
         return False
-    kept: int = sum(stop - start for start, stop in table)
-    if HEAD.size + table_size + 8 + length + kept + DIGEST_LENGTH != size:
+    old_size: int = sum(stop - start for start, stop in table)
+    digest_offset = position + LENGTH.size + head_size + old_size
+    if digest_offset + DIGEST_LENGTH != storage.size:
         return False
     import hashlib
 
-    end = size - DIGEST_LENGTH
-    expected = _read(fp, end, DIGEST_LENGTH)
-    if not any(expected):  # of a file of zeros as long as no other
+    expected = storage.read_at(digest_offset, DIGEST_LENGTH)
+    if not any(expected):  # saves hashing a huge file of zeros
         return False
-    digest = hashlib.sha256(head[:CLOSED_AT] + b"\0" + head[CLOSED_AT + 1 :])
-    for piece in read_pieces(fp, HEAD.size, end):
-        digest.update(piece)
+    flag = COMPLETE_FLAG_OFFSET
+    digest = hashlib.sha256(head[:flag] + b"\0" + head[flag + 1 :])
+    for block in storage.read_blocks(HEAD.size, digest_offset):
+        digest.update(block)
     return digest.digest() == expected

@@ -1,4 +1,12 @@
-"""Open a file for changes by one writer at a time."""
+"""Files that are opened for changes by one writer at a time.
+
+Contract: `open_locked` locks a file and restores its old content if a change was
+interrupted, before it yields the file. The lock ends with the block or the process.
+`LockedFile.remove_journal` is the commit point of a journaled change.
+
+The lock is ``flock``: advisory, so it keeps out only the writers that ask for it, and a
+file system or a system may have none. A reader takes no lock (see `snapshot`).
+"""
 
 from __future__ import annotations
 
@@ -7,60 +15,64 @@ import os
 from contextlib import contextmanager, suppress
 
 from .. import log
-from .._storage.disk import disk
+from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
 from . import journal
 from .in_place import (
-    NO_ROOM,
     Change,
     CopiedChange,
     JournaledChange,
-    _mark_changed,
+    mark_changed,
     restore_bytes,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
-    from .._storage.base import Path
+    from .._storage.protocols import BinaryFile, Path
     from .journal import Extent
 
-
+# Errors of `flock` if another process has locked the file. With another error, like
+# that of a file system without locks, the file is changed without a lock.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 
 
 class LockedFile:
-    """A file that is open for changes, and for this writer alone."""
+    """A file that is open, locked, and may be changed.
 
-    def __init__(self, path: Path, fp: Any, sync: bool) -> None:
+    ``size`` is the length of the file in bytes after the last commit. ``changing`` says
+    whether this writer has a journal, and ``temporary`` is the name of the copy that a
+    `CopiedChange` writes to; they tell `open_locked` what to undo.
+    """
+
+    def __init__(self, path: Path, fp: BinaryFile, sync: bool) -> None:
         self.path = path
         self.fp = fp
         self.sync = sync
-        #: Whether there is a journal of this writer.
         self.changing = False
-        #: What a change is made in that is no change of the file itself.
         self.temporary: str | None = None
         self.journal_name = journal.name_for(os.fsdecode(path))
         status = os.fstat(fp.fileno())
         self.mtime = status.st_mtime_ns
-        #: Of the file, in bytes, after what has been committed so far.
         self.size = status.st_size
 
     def change(
         self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
     ) -> Change:
-        """Return the change, to be entered, of `JournaledChange`, or one to a copy."""
+        """Return a change, to be used in a ``with`` statement (see `JournaledChange`).
+
+        It is a `CopiedChange` if `unchanged` is empty and a copy may replace the file.
+        """
         start, stop = unchanged
         if start == stop and self._may_be_copied():
             return CopiedChange(self, extents)
         return JournaledChange(self, extents, new_head, unchanged)
 
     def _may_be_copied(self) -> bool:
-        """Return whether a copy could take the place of the file, and nobody notice.
+        """Return whether a copy may replace the file.
 
-        Hard links must go on to mean the same file, and files of others stay theirs.
+        It must not break a hard link, nor change the owner of the file.
         """
         status = os.fstat(self.fp.fileno())
         is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
@@ -71,31 +83,31 @@ class LockedFile:
         return is_mine and is_there and disk.has_one_name(self.fp)
 
     def roll_back(self) -> bool:
-        """Make the file what its journal says; return whether there was one."""
-        kept = journal.load(self.journal_name)
-        if kept is None:
-            # Never completed, so nothing has been changed.
+        """Restore the old content from the journal; return whether there was one."""
+        saved = journal.load(self.journal_name)
+        if saved is None:
+            # The journal is incomplete, so nothing has been changed.
             if os.path.lexists(self.journal_name):
                 disk.remove(self.journal_name)
             return False
-        raw = getattr(self.fp, "raw", self.fp)
-        kept.check_belongs_to(raw)
-        restore_bytes(raw, kept.length, kept.pieces())
-        _mark_changed(raw, self.mtime)
-        disk.sync(raw)  # always: the journal is the only copy
-        self.size = kept.length
-        self.drop_journal()
+        raw: BinaryFile = getattr(self.fp, "raw", self.fp)
+        saved.check_belongs_to(raw)
+        restore_bytes(raw, saved.length, saved.old_bytes())
+        mark_changed(raw, self.mtime)
+        disk.sync(raw)  # always: the journal has the only copy of the old bytes
+        self.size = saved.length
+        self.remove_journal()
         return True
 
-    def drop_temporary(self) -> None:
-        """Remove the copy of a change that was not completed."""
+    def remove_temporary(self) -> None:
+        """Remove the copy of a `CopiedChange` that was not committed."""
         if self.temporary is not None:
             with suppress(FileNotFoundError):
                 disk.remove(self.temporary)
             self.temporary = None
 
-    def drop_journal(self) -> None:
-        """Remove the journal: from here on the file is what it is."""
+    def remove_journal(self) -> None:
+        """Remove the journal, which commits the content that the file has now."""
         disk.remove(self.journal_name)
         self.changing = False
         if self.sync:
@@ -106,10 +118,11 @@ class LockedFile:
 def open_locked(
     path: Path, sync: bool = True, mode: str = "r+b"
 ) -> Iterator[LockedFile]:
-    """Open an existing file for changes by this writer alone.
+    """Open an existing file and lock it; restore it if a change was interrupted.
 
-    What a change that was interrupted has left is put right first. With another `mode`
-    the file is only kept from others. Raises `StorageError` if there is another writer.
+    A `mode` of "rb" only keeps other writers away. Without `sync` changes survive the
+    end of the process, but not of the machine. Raises `StorageError` if another writer
+    has locked the file.
     """
     with _open_and_lock(path, mode) as fp:
         locked_file = LockedFile(path, fp, sync)
@@ -122,10 +135,10 @@ def open_locked(
         try:
             yield locked_file
         except BaseException as error:
-            # Ctrl-C just before or after a change. What can't be put back stays for
-            # the next writer.
+            # Ctrl-C may come when a change has begun but its block has not, or after
+            # it. A journal that can't be applied now stays for the next writer.
             with suppress(OSError):
-                locked_file.drop_temporary()
+                locked_file.remove_temporary()
                 if locked_file.changing:
                     locked_file.roll_back()
             if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -134,12 +147,14 @@ def open_locked(
 
 
 @contextmanager
-def _open_and_lock(path: Path, mode: str) -> Iterator[Any]:
+def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
+    """Open and lock the file that has the name `path` when the lock is taken."""
     journal_name = journal.name_for(os.fsdecode(path))
     while True:
         interrupted = os.path.lexists(journal_name)
         with disk.open(path, "r+b" if interrupted else mode) as fp, _locked(fp, path):
-            # Whoever had the lock may have put another file in its place, or died.
+            # The writer that had the lock may have replaced the file, or died and left
+            # a journal. Then open it again.
             same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
             if same and interrupted == os.path.lexists(journal_name):
                 yield fp
@@ -147,7 +162,7 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _locked(fp: Any, path: Path) -> Iterator[None]:
+def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
     _lock(fp, path)
     try:
         yield
@@ -155,8 +170,8 @@ def _locked(fp: Any, path: Path) -> Iterator[None]:
         _unlock(fp)
 
 
-def _lock(fp: Any, path: Path) -> None:
-    """Claim a file, where the system and its disk can do that."""
+def _lock(fp: BinaryFile, path: Path) -> None:
+    """Lock a file, unless the system or the file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -170,8 +185,8 @@ def _lock(fp: Any, path: Path) -> None:
             ) from error
 
 
-def _unlock(fp: Any) -> None:
-    """Give the claim up: closing leaves it to a process that was forked meanwhile."""
+def _unlock(fp: BinaryFile) -> None:
+    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
     with suppress(ImportError, OSError):
         import fcntl
 

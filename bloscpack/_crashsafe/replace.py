@@ -1,8 +1,9 @@
-"""New files that appear whole or not at all, in place of an old one or of none.
+"""New files that appear under their name complete or not at all.
 
-`replacing` writes beside the target and renames: the name is the commit point. What is
-replaced is first what it was before a change that was interrupted, and nobody else may
-change it meanwhile. An old file is only given up for one that is safely on the disk.
+Contract: `replacing` writes a temporary file in the folder of the target and renames
+it: the rename is the commit point. An existing target is locked meanwhile, and restored
+first if a change was interrupted. By default the new file is synced before it replaces
+another file.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import errno
 import os
 from contextlib import contextmanager, nullcontext, suppress
 
-from .._storage.disk import disk
+from .._storage.disk import NO_ROOM, disk
 from .._storage.stream import is_stream, open_stream, standard_stream
 from ..exceptions import StorageError, UsageError
 from . import journal
-from .in_place import NO_ROOM
 from .locking import open_locked
 from .ownership import copy_ownership
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from .._storage.base import Path
+    from .._storage.protocols import Path
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
-    """Raise `UsageError` if both names mean the same file."""
-    names = os.fspath(in_file), os.fspath(out_file)  # no descriptors
+    """Raise `UsageError` if both names belong to the same file."""
+    names = os.fspath(in_file), os.fspath(out_file)  # refuses descriptors
     try:
         same = os.path.samefile(*names)
     except FileNotFoundError:
@@ -45,14 +45,17 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
 def replacing(
     path: Path, sync: bool | None = None, like: os.stat_result | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of `path` when the block ends well.
+    """Open a new file, and rename it to `path` when the block ends without an error.
 
-    If the block raises, the new file is removed and `path` stays as it was. A
-    symbolic link is followed; permissions are those of the file replaced, or those
-    that any new file gets. What is no regular file, like a pipe, is written directly.
+    If the block raises an error, the new file is removed and `path` stays as it was. A
+    symbolic link is followed. The new file has the permission bits of the file that it
+    replaces, or those of any new file. A target that is no regular file, like a pipe,
+    is written directly.
+
     With `sync` the file is on the disk when this returns; None means that it is if it
-    replaces another one, which would otherwise be lost without it. `like` is the status
-    of a file whose times, and permissions where it replaces none, the new one takes.
+    replaces another file, whose content could otherwise be lost in a crash. `like` is
+    the status of a file whose times the new file gets, and whose permission bits it
+    gets if it replaces no file.
     """
     name = os.fsdecode(path)
     if not os.path.exists(name):
@@ -61,13 +64,14 @@ def replacing(
         with _new_file(name, None, bool(sync), like) as fp:
             yield fp
         return
-    if journal.is_one(os.path.realpath(name)):
+    if journal.is_journal(os.path.realpath(name)):
         raise StorageError(
             "'%s' is the journal of a file, which would be lost with it" % name
         )
     status = os.stat(name)
     if not is_stream(name):
-        # What can't be read, nobody can append to.
+        # Locking needs read permission. Appending does too, so without it no writer can
+        # be appending to the file, but an old journal may exist.
         readable = os.access(name, os.R_OK)
         if not readable and os.path.lexists(journal.name_for(name)):
             raise StorageError(
@@ -86,20 +90,21 @@ def replacing(
 
 
 def _check_new(name: str) -> None:
-    """Raise what the system says of a name that no file can have, like ``old/``.
+    """Raise the error of the system for a name that no file can have, like ``old/``.
 
-    Its real path may be the name of a file, which it must not replace.
+    The real path of that name, ``old``, may be a file, which must not be replaced.
     """
     no_file = os.path.basename(name) in ("", os.curdir)
     if no_file or os.path.lexists(os.path.realpath(name)):
-        # A link to nothing is no file yet; a file may have been made meanwhile.
+        # Raises nothing if another program has created the file meanwhile.
         os.stat(name)
 
 
 def _check_no_journal(name: str) -> None:
-    """Raise `StorageError` if there is the journal of a file that had the name.
+    """Raise `StorageError` if there is a journal of a file that had this name.
 
-    It may only have been moved, and a new file must not be taken for it.
+    That file may have been moved and still need its journal, and the journal must not
+    be applied to a new file.
     """
     journal_name = journal.name_for(name)
     if journal.load(journal_name) is not None:
@@ -122,7 +127,7 @@ def _new_file(
             target, 0o666 if replaced is like is None else 0o600
         )
     except OSError as error:
-        error.filename = name  # one that the caller knows
+        error.filename = name  # the caller does not know the temporary name
         raise
     try:
         with fp:
@@ -137,13 +142,13 @@ def _new_file(
             if sync:
                 disk.sync(fp)
         if replaced is None:
-            _give_free_name(temporary, target)
+            _rename_to_free_name(temporary, target)
         else:
-            disk.rename(temporary, target)
+            disk.rename(temporary, target)  # commit point
         if sync:
             disk.sync_folder(target)
     except BaseException as error:
-        with suppress(FileNotFoundError):  # Ctrl-C just after it was renamed
+        with suppress(FileNotFoundError):  # Ctrl-C right after the rename
             disk.remove(temporary)
         if isinstance(error, OSError) and (
             error.errno in NO_ROOM or error.filename == temporary
@@ -152,15 +157,18 @@ def _new_file(
         raise
 
 
-def _give_free_name(temporary: str, target: str) -> None:
-    """Rename a new file; raises `StorageError` if somebody has taken the name."""
+def _rename_to_free_name(temporary: str, target: str) -> None:
+    """Rename a new file; raise `StorageError` if another program has taken the name.
+
+    A rename would replace the file of that program, a hard link does not.
+    """
     try:
-        disk.link(temporary, target)
+        disk.link(temporary, target)  # commit point
     except FileExistsError as error:
         raise StorageError(
             errno.EEXIST, "another program has made this file meanwhile", target
         ) from error
-    except OSError:  # no hard links there; what else is wrong shows here too
-        disk.rename(temporary, target)
+    except OSError:  # no hard links, or an error that the rename raises again
+        disk.rename(temporary, target)  # commit point
     else:
         disk.remove(temporary)

@@ -1,8 +1,10 @@
-"""Reading a file that a writer may be changing: the state before, or the one after.
+"""Consistent reads of a file that a writer may be changing, without a lock.
 
-Where there is a journal, it is laid over the file, which then reads as it was before
-the change. A change that begins or ends meanwhile shows in the file's status; what was
-read is then thrown away and read anew, unless its digests prove it to be of one piece.
+Contract: `read_snapshot` returns a result of the state before a change or after it,
+never of a mixture. While the journal exists, the reader puts the old bytes over the
+bytes of the file (`RolledBackStorage`). A change that begins or ends during the read is
+detected by the status of the file and of its journal; the read then starts again,
+unless the digests of the chunks prove that all chunks belong to one state.
 """
 
 from __future__ import annotations
@@ -13,111 +15,107 @@ import os
 import stat
 
 from .. import log
-from .._storage.local import opened
+from .._storage.base import Storage, StorageFile
+from .._storage.local import open_file, whole_file
 from ..exceptions import FormatError, StorageError
 from . import journal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any, BinaryIO, TypeVar
 
-    from .._storage.base import Path
+    from .._storage.protocols import Path
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
 
+# Maximum number of times that the chunks of a file are read while writers change it.
 ATTEMPTS = 10
-# How often to begin, which costs little, beside a writer that never rests.
-BEGINNINGS = 100
+# Maximum number of times that the sections in front of the chunks are read, which costs
+# little, while writers change the file.
+BEGINNING_ATTEMPTS = 100
 
 
 def attempts_for(output: Path) -> int:
-    """Return how often a file may be read that is written to `output` meanwhile."""
+    """Return how often the chunks of a file may be read that is written to `output`."""
     from .._storage.stream import is_stream
 
-    # What a stream has been given can't be taken back.
+    # Bytes that were written to a pipe can't be taken back.
     return 1 if is_stream(output) else ATTEMPTS
 
 
 class FileChanged(Exception):
-    """The file is no longer what it was when it was opened."""
+    """The file has been changed or replaced since it was opened."""
 
 
-class RolledBackView(io.RawIOBase):
-    """A file as its journal says that it was."""
+class RolledBackStorage(Storage):
+    """A file in the state before the change that its journal describes."""
 
-    def __init__(self, fp: Any, kept: journal.Journal) -> None:
-        self._fp = fp
-        self._kept = kept
-        self._position = 0
+    def __init__(self, storage: Storage, saved: journal.Journal) -> None:
+        self._storage = storage
+        self._saved = saved
+        self.size = saved.length
+        self.concurrent = storage.concurrent
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the descriptor of the file as it is now."""
-        descriptor: int = self._fp.fileno()
-        return descriptor
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to another position."""
-        bases = {os.SEEK_CUR: self._position, os.SEEK_END: self._kept.length}
-        self._position = offset + bases.get(whence, 0)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, less at the end of the file as it was."""
-        left = max(0, self._kept.length - self._position)
-        view = memoryview(buffer).cast("B")[:left]
-        self._fp.seek(self._position)
-        found = self._fp.readinto(view)
-        # What has been cut off lies in the journal.
+    def read_into(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        found = self._storage.read_into(view, offset)
+        # The change may have cut bytes off. They are in the journal.
         view[found:] = bytes(len(view) - found)
-        self._kept.overlay(self._position, view)
-        self._position += len(view)
+        self._saved.overlay(offset, view)
         return len(view)
 
 
-class Snapshot:
-    """An open file and the state that it was in."""
+class RolledBackFile(StorageFile):
+    """A `RolledBackStorage` as a raw file object, with the descriptor of the file."""
 
-    def __init__(self, path: Path, fp: Any) -> None:
+    def __init__(self, fp: BinaryIO, saved: journal.Journal) -> None:
+        super().__init__(RolledBackStorage(whole_file(fp), saved))
+        self._fp = fp
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file, which has the changed content."""
+        return self._fp.fileno()
+
+
+class Snapshot:
+    """An open file and its state when it was opened.
+
+    ``fp`` reads the file; ``beginning_read`` says whether the sections in front of the
+    chunks have been read and accepted, ``digested`` whether digests prove that the
+    chunks belong to the same state.
+    """
+
+    def __init__(self, path: Path, fp: BinaryIO) -> None:
         self._path = path
         self._journal_name = journal.name_for(os.fsdecode(path))
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
-        self._patched = False
-        self._state = self._now()
-        self.fp = fp
-        #: Whether all that lies in front of the chunks has been read and accepted.
-        self.begun = False
-        #: Whether digests tell what belongs together.
+        self._rolled_back = False
+        self._state = self._current_state()
+        self.fp: BinaryIO | io.BufferedReader = fp
+        self.beginning_read = False
         self.digested = False
 
     def apply_journal(self) -> None:
-        """Let ``fp`` read what was before the change that is under way, if one is."""
-        kept = journal.load(self._journal_name) if self._regular else None
-        if kept is None:
+        """If there is a journal, let ``fp`` read the state before the change."""
+        saved = journal.load(self._journal_name) if self._regular else None
+        if saved is None:
             return
-        kept.check_belongs_to(self._real_fp)
+        saved.check_belongs_to(self._real_fp)
         log.verbose("a change is under way: reading what was before")
-        self.fp = io.BufferedReader(RolledBackView(self._real_fp, kept))
-        # As long as the journal is there, it makes up for whatever is written.
-        self._patched = True
+        self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
+        # As long as the journal exists, changes of the file do not change the result.
+        self._rolled_back = True
         self._state = (), self._state[1]
 
-    def _now(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return what tells states apart: of the file, and of its journal."""
+    def _current_state(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return values that change when the file or its journal changes."""
         of_file: tuple[int, ...] = ()
         if not self._regular:
             return of_file, ()
-        if not self._patched:
+        if not self._rolled_back:
             status = os.fstat(self._real_fp.fileno())
             of_file = status.st_size, status.st_mtime_ns
         try:
@@ -127,8 +125,8 @@ class Snapshot:
         return of_file, (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def is_current(self) -> bool:
-        """Return whether nobody has changed or replaced the file since."""
-        return self._state == self._now() and not self._is_replaced()
+        """Return whether the file has been neither changed nor replaced since."""
+        return self._state == self._current_state() and not self._is_replaced()
 
     def _is_replaced(self) -> bool:
         try:
@@ -138,17 +136,18 @@ class Snapshot:
         return not os.path.samestat(status, os.fstat(self._real_fp.fileno()))
 
     def check(self, header: BloscpackHeader | None) -> None:
-        """Accept what has been read; raises `FileChanged` if it may be mixed.
+        """Raise `FileChanged` if the bytes read so far may be of two states.
 
-        To be called once all that lies in front of the chunks has been read, and at
-        the end by what is going to leave something behind; without a header, if that
-        is lost, nothing is taken on trust.
+        Readers call it when they have read the sections in front of the chunks, and
+        again before they commit an output. `header` is the file header. With a checksum
+        in it later checks are unnecessary. None says that the header is damaged, so
+        digests prove nothing.
         """
         if not self.digested:
             self.digested = header is not None and bool(header.checksum_impl.size)
             if not self.is_current():
                 raise FileChanged
-            self.begun = True
+            self.beginning_read = True
 
 
 def read_snapshot(
@@ -156,22 +155,24 @@ def read_snapshot(
     read: Callable[[Any, Callable[[BloscpackHeader | None], None]], Result],
     attempts: int = ATTEMPTS,
 ) -> Result:
-    """Return what ``read(fp, check)`` returns for a file, before or after a change.
+    """Return the result of ``read(fp, check)`` for one state of a file.
 
-    It is called again if the file was changed meanwhile, so it must leave nothing
-    behind when it raises; it calls `check` with the header, as `Snapshot.check` says.
-    `attempts` is how often it may go on once `check` has returned.
+    `read` calls `check`, which is `Snapshot.check`. If the file changes meanwhile
+    `read` is called again, so it must undo its effects when it raises an error.
+    `attempts` is the maximum number of calls that get beyond their first `check`.
+
+    Raises `StorageError` if the file changed during every attempt.
     """
-    path = os.fspath(path)  # no descriptor, which would be closed
-    for _ in range(BEGINNINGS):
+    path = os.fspath(path)  # refuses a descriptor, which would be closed
+    for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:
             break
-        with opened(path) as fp:
+        with open_file(path) as fp:
             snapshot = Snapshot(path, fp)
             try:
                 snapshot.apply_journal()
                 result = read(snapshot.fp, snapshot.check)
-                snapshot.begun = True
+                snapshot.beginning_read = True
                 if snapshot.digested or snapshot.is_current():
                     return result
             except FileChanged:
@@ -179,7 +180,7 @@ def read_snapshot(
             except (FormatError, StorageError):
                 if snapshot.is_current():
                     raise
-            attempts -= snapshot.begun
+            attempts -= snapshot.beginning_read
     raise StorageError(
         errno.EAGAIN, "the file was changed each time it was read", os.fsdecode(path)
     )

@@ -7,29 +7,31 @@ from _thread import allocate_lock
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
-    Buffer = bytes | bytearray | memoryview
+    from types import ModuleType
 
 
 class _OwnSettings:
-    """Blosc as Bloscpack needs it, for as long as any thread is inside.
+    """A context manager: the settings of Blosc that Bloscpack needs hold inside.
 
-    One thread of Blosc's own unless asked for more, the GIL released and automatic
-    block sizes; released, Blosc also leaves the environment variables BLOSC_* aside.
-    These settings belong to the process, so the first to enter remembers them and the
-    last puts them back.
+    They are one thread (unless `use_threads_of_blosc` sets more), a released GIL and
+    automatic block sizes. With the GIL released, Blosc also ignores the environment
+    variables BLOSC_*. The settings belong to the process, and several threads may be
+    inside: the first one to enter saves the settings of the application, and the last
+    one to leave restores them.
+
+    ``disordered`` says whether Blosc may store the blocks of a chunk in the order in
+    which its threads finish them.
     """
 
-    # Loaded by the first to enter: for a small chunk, even `import` takes its time.
-    blosc: Any = None
-    ctypes: Any = None
+    # Imported by the first thread that enters. They are stored because an import
+    # statement takes noticeable time compared with a small chunk.
+    blosc: ModuleType = None  # type: ignore[assignment]
+    ctypes: ModuleType = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
-        #: Whether Blosc may lay blocks down in the order in which they are done.
         self.disordered = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
@@ -53,18 +55,18 @@ class _OwnSettings:
                 if blocksize:
                     blosc.set_blocksize(0)
             elif self.disordered:
-                blosc.set_nthreads(1)  # meant for the other, who was alone
+                blosc.set_nthreads(1)  # more are allowed only to a thread that is alone
             self._inside += 1
 
     def __exit__(self, *exc_info: object) -> None:
         with self._lock:
-            # A child of fork may leave what its parent has entered.
+            # A child process may leave a block that its parent entered before the fork.
             self._inside = max(self._inside - 1, 0)
             if self._inside == 0:
                 self._restore()
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
-        """Let Blosc share a chunk among threads, if nobody else is inside."""
+        """Let Blosc use `nthreads` threads for a chunk if no other thread is inside."""
         with self._lock:
             if self._inside == 1:
                 self.disordered = True
@@ -81,10 +83,11 @@ class _OwnSettings:
                 self.blosc.set_blocksize(blocksize)
 
     def _reset(self) -> None:
-        # A child of fork has none of the threads that were inside.
+        # A child process has none of the threads that were inside before the fork.
         self._lock = allocate_lock()
         self._inside = 0
         self._restore()
 
 
+#: Every call of Blosc is inside ``with own_settings``.
 own_settings = _OwnSettings()

@@ -1,9 +1,10 @@
-"""Bytes objects that are filled in place, instead of being joined at the end.
+"""Bytes objects that are allocated first and then filled in place, without a copy.
 
-Python has no way to make ``bytes`` of a known size and then write into them, so this
-asks CPython itself (PyBytes_FromStringAndSize, _PyBytes_Resize), as its C extensions
-do; other Pythons get a bytearray and one copy. Large memory is asked for in huge
-pages where the system has them: giving out small ones takes longer than Blosc does.
+Strategy: Python code can't write into ``bytes``, so on CPython the functions of its C
+interface allocate and resize them (PyBytes_FromStringAndSize, _PyBytes_Resize). Other
+interpreters get a bytearray, which is copied once. Large memory is requested in huge
+pages where the system has them: mapping small pages takes longer than Blosc needs to
+decompress into them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 
     from .._format.chunks import Buffer
 
-# Below this, small pages cost nothing that could be measured.
+# Minimum size in bytes of memory that is requested in huge pages: no gain was measured
+# below.
 HUGE_PAGES_FROM = 4 * 2**20
+# Size in bytes of a huge page of x86 and ARM.
 HUGE_PAGE = 2 * 2**20
-# Below this, copying costs less than asking CPython.
+# Minimum size in bytes of an object that is filled in place: below, the calls into
+# CPython take longer than a copy.
 WORTH_NO_COPY = 16 * 2**10
-# The bytes of a bytes object lie behind its header, and end with a zero byte.
+# Offset of the content in a bytes object: its size without the zero byte at the end.
 BYTES_HEADER = bytes.__basicsize__ - 1
 
 CPYTHON = sys.implementation.name == "cpython"
@@ -41,7 +45,7 @@ if CPYTHON:
 
 
 def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
-    """Return the memory at an address as writable bytes; `owner` lives as long."""
+    """Return memory as a writable view, which keeps `owner` alive."""
     if not nbytes:
         return memoryview(bytearray())
     memory = (ctypes.c_char * nbytes).from_address(address)
@@ -50,7 +54,7 @@ def memory_at(address: int, nbytes: int, owner: object) -> memoryview:
 
 
 def advise_huge_pages(address: int, nbytes: int) -> None:
-    """Ask for huge pages in fresh memory; it is advice, so failure does not matter."""
+    """Request huge pages for new memory; the system may ignore the request."""
     if nbytes < HUGE_PAGES_FROM or not hasattr(mmap, "MADV_HUGEPAGE"):
         return
     start = -(-address // HUGE_PAGE) * HUGE_PAGE
@@ -61,7 +65,7 @@ def advise_huge_pages(address: int, nbytes: int) -> None:
 
 
 class BytesUnderConstruction:
-    """Memory that becomes a bytes object; `finish` must be the last thing called."""
+    """A bytes object that is filled through ``view``, and then returned by `finish`."""
 
     def __init__(self, nbytes: int) -> None:
         self._owner: ctypes.c_void_p | bytearray
@@ -78,18 +82,18 @@ class BytesUnderConstruction:
             self.view = memoryview(self._owner)
 
     def put(self, start: int, data: Buffer) -> None:
-        """Copy `data` to `start`; other threads go on meanwhile if that takes long."""
+        """Copy `data` to the offset `start`; long copies release the GIL."""
         size = len(data)
         view = self.view[start : start + size]
         if size >= WORTH_NO_COPY and isinstance(data, bytes) and len(view) == size:
-            # Assigning to a view would keep the other threads waiting.
+            # Assignment to a view holds the GIL, `memmove` of ctypes does not.
             address = ctypes.addressof(ctypes.c_char.from_buffer(view))
             ctypes.memmove(address, data, size)
         else:
             view[:] = data
 
     def resize(self, nbytes: int) -> None:
-        """Make room for another number of bytes; views taken before are void."""
+        """Change the size; views that were taken before are invalid."""
         self.view = memoryview(b"")
         if isinstance(self._owner, bytearray):
             self._owner[:] = self._owner[:nbytes].ljust(nbytes, b"\0")
@@ -100,7 +104,7 @@ class BytesUnderConstruction:
         self.view = memory_at(pointer + BYTES_HEADER, nbytes, None)
 
     def finish(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes object; nothing else may be called afterwards."""
         self.view = memoryview(b"")
         if isinstance(self._owner, bytearray):
             return bytes(self._owner)
@@ -114,13 +118,14 @@ class BytesUnderConstruction:
 
 
 class BytesWriter:
-    """A file object, as far as writing a file needs one, over bytes in the making.
+    """A file object for writing whose content becomes a bytes object.
 
-    `capacity` is a guess, in bytes; memory that is not written to costs nothing.
+    `capacity` is the expected size in bytes. Too large a value costs only address
+    space: the system provides memory when it is written to.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._user_settings = BytesUnderConstruction(capacity)
+        self._content = BytesUnderConstruction(capacity)
         self._capacity = capacity
         self._position = 0
         self._size = 0
@@ -130,31 +135,31 @@ class BytesWriter:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to `offset` from the start, or from where it stands."""
+        """Move to `offset`, from the start or from the position, and return it."""
         self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
         return self._position
 
     def reserve(self, nbytes: int) -> None:
-        """Make room for `nbytes` more; while they are written, nothing moves."""
+        """Allocate `nbytes` behind the position; writing them moves no memory."""
         end = self._position + nbytes
         if end > self._capacity:
             self._capacity = end
-            self._user_settings.resize(end)
+            self._content.resize(end)
 
     def write(self, data: Buffer) -> int:
-        """Write all of `data`."""
+        """Write all of `data` and return its length."""
         end = self._position + len(data)
         if end > self._capacity:
             self.reserve(len(data) + end // 8)
-        self._user_settings.put(self._position, data)
+        self._content.put(self._position, data)
         self._position = end
         self._size = max(self._size, end)
         return len(data)
 
     def write_later(self, *pieces: Buffer) -> Callable[[], None]:
-        """Move on behind `pieces`; return what writes them, to be called in any thread.
+        """Move behind `pieces`; return a function that writes them, for any thread.
 
-        Room must have been reserved.
+        `reserve` must have allocated the memory.
         """
         start = self._position
         self._position += sum(map(len, pieces))
@@ -163,12 +168,12 @@ class BytesWriter:
         def write() -> None:
             position = start
             for piece in pieces:
-                self._user_settings.put(position, piece)
+                self._content.put(position, piece)
                 position += len(piece)
 
         return write
 
     def getvalue(self) -> bytes:
-        """Return what was written, as the last thing done."""
-        self._user_settings.resize(self._size)
-        return self._user_settings.finish()
+        """Return the bytes written; nothing else may be called afterwards."""
+        self._content.resize(self._size)
+        return self._content.finish()

@@ -1,9 +1,9 @@
-"""Doing the same to many things on several threads, results in order.
+"""An ordered parallel map over threads, in bounded memory.
 
-The thread of the caller takes the items and delivers the results, so that sources
-and sinks need not know of threads; whenever enough is on its way it works like the
-others. Errors come in the order of the items, as a single thread would have met
-them. Memory is bounded by a window, and no thread outlives the call.
+Strategy: `for_each` takes the items and delivers the results in the thread of the
+caller, in order, so sources and sinks need no locks. While enough items are under way,
+that thread does work like the other ones. An error is raised in the order of the items,
+as if a single thread had done all work. No thread outlives the call.
 """
 
 from __future__ import annotations
@@ -15,74 +15,88 @@ from time import perf_counter
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, TypeVar
 
-    # What has come of a batch, up to what ended it.
-    _Results = tuple[list[Any], BaseException | None]
-    # What a delivery leaves to be done.
-    _Rest = Callable[[], None] | None
+    Item = TypeVar("Item")
+    Result = TypeVar("Result")
+    # A function that `deliver` returns, to be called in any thread; None for nothing.
+    Deferred = Callable[[], object] | None
 
-# How many items may be on their way, per thread: taken, but not delivered.
+    # The classes below do not depend on the types of items and results.
+    _Work = Callable[[Any], object]
+    _Deliver = Callable[[Any], Deferred]
+    # A batch of items with its number, or a list of one deferred function with None.
+    _Job = tuple[int | None, list[object]]
+    # The results of the items of a batch, and the error that ended it early.
+    _Results = tuple[list[object], BaseException | None]
+
+# Maximum number of batches under way per thread: taken from the source, but not
+# delivered. It bounds the memory for items and results.
 WINDOW = 3
-# Handing an item to another thread takes longer than work that is done in less
-# time, in seconds. One that is slow may have been interrupted, or be the first to touch
-# its memory.
+# Minimum time in seconds that an item must take before threads help: handing an item to
+# another thread takes about as long.
 WORTH_A_THREAD = 100e-6
+# Number of slow batches in a row that start the threads. A single one may be slow
+# because the system interrupted it, or because it touched new memory.
 SLOW_IN_A_ROW = 4
-# Taking the time takes time too.
+# Maximum number of items timed together: `perf_counter` has a cost.
 QUICK_AT_A_TIME = 32
 
 
 def for_each(
-    items: Iterable[Any],
-    work: Callable[[Any], Any],
-    deliver: Callable[[Any], _Rest],
+    items: Iterable[Item],
+    work: Callable[[Item], Result],
+    deliver: Callable[[Result], Deferred],
     nthreads: int,
     batch: int = 1,
     quick: bool = False,
 ) -> None:
-    """Call ``deliver(work(item))`` for each item, `work` on `nthreads` threads.
+    """Call ``deliver(work(item))`` for each item, with `work` on `nthreads` threads.
 
-    Items are taken and results delivered in order, by the thread of the caller. What
-    `deliver` leaves to be done in any thread, in any order, it returns as a function.
-    The first item, in that order, whose taking, work or delivery raises ends all, and
-    its error is raised. Threads get `batch` items at a time. `quick` says that
-    the work on an item may be too little for threads to help; that is found out first.
+    The thread of the caller takes the items and calls `deliver`, both in order.
+    `deliver` may return a function, which is then called in any thread and in any
+    order: it finishes the delivery, for example by writing at a position.
+
+    `batch` is the number of items that a thread gets at a time. `quick` says that the
+    work on an item may be too short for threads to help; then the caller works alone
+    until it has measured that the work is long enough.
+
+    Raises the error of the first item, in order, whose taking, work or delivery fails.
     """
     if nthreads <= 1:
         for item in items:
-            _finish(deliver(work(item)))
+            _call(deliver(work(item)))
         return
-    taken = _Batches(items, batch)
-    if quick and _do_while_quick(taken, work, deliver):
+    batches = _BatchSource(items, batch)
+    if quick and _work_while_quick(batches, work, deliver):
         return
-    line = _Line(work, nthreads)
+    pool = _WorkerPool(work, nthreads)
     try:
-        line.run(taken, deliver)
+        pool.run(batches, deliver)
     finally:
-        line.close()
+        pool.close()
 
 
-def _finish(rest: _Rest) -> None:
-    if rest is not None:
-        rest()
+def _call(deferred: Deferred) -> None:
+    if deferred is not None:
+        deferred()
 
 
-class _Batches:
-    """Items, a list at a time; ``error`` is what ended them before their time."""
+class _BatchSource:
+    """Items in lists; ``error`` is the exception that ended the items early."""
 
-    def __init__(self, items: Iterable[Any], size: int) -> None:
+    def __init__(self, items: Iterable[object], size: int) -> None:
         self._items = iter(items)
         self._size = size
         self.ended = False
         self.error: Exception | None = None
 
-    def take(self, size: int | None = None) -> list[Any]:
-        """Return the next items; once there are less than wanted, it has ended."""
+    def take(self, size: int | None = None) -> list[object]:
+        """Return the next items; set ``ended`` if there are fewer than `size`."""
         size = self._size if size is None else size
-        taken: list[Any] = []
+        taken: list[object] = []
         try:
-            # Not list(islice()), which would lose those in front of an error.
+            # extend() keeps the items before an error; list(islice()) would lose them.
             taken.extend(islice(self._items, size))
         except Exception as error:
             self.error = error
@@ -90,23 +104,23 @@ class _Batches:
         return taken
 
 
-def _do_while_quick(
-    batches: _Batches,
-    work: Callable[[Any], Any],
-    deliver: Callable[[Any], _Rest],
+def _work_while_quick(
+    batches: _BatchSource,
+    work: _Work,
+    deliver: _Deliver,
 ) -> bool:
-    """Do what is not worth a thread here; return whether that was everything."""
+    """Work in this thread while items are quick; return whether all items are done."""
     slow = 0
     size = 1
     while not batches.ended:
         items = batches.take(size)
         start = perf_counter()
         for item in items:
-            rest = deliver(work(item))
-            if rest is not None:
-                rest()
-        enough = perf_counter() - start > WORTH_A_THREAD * len(items)
-        if enough:
+            deferred = deliver(work(item))
+            if deferred is not None:
+                deferred()
+        is_slow = perf_counter() - start > WORTH_A_THREAD * len(items)
+        if is_slow:
             slow, size = slow + 1, 1
         else:
             slow, size = 0, min(2 * size, QUICK_AT_A_TIME)
@@ -117,33 +131,34 @@ def _do_while_quick(
     return batches.ended
 
 
-class _Line:
-    """The threads of one `for_each` and the two queues between them and the caller."""
+class _WorkerPool:
+    """The worker threads of one `for_each`, and the queues to and from them."""
 
-    def __init__(self, work: Callable[[Any], Any], nthreads: int) -> None:
+    def __init__(self, work: _Work, nthreads: int) -> None:
         from queue import SimpleQueue
 
         self._work = work
         self._window = WINDOW * nthreads
-        # A batch has a number, what a delivery left to be done has None.
-        self._todo: SimpleQueue[tuple[int | None, list[Any]] | None] = SimpleQueue()
+        # None ends a worker.
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int | None, _Results]] = SimpleQueue()
-        self._waiting: dict[int, _Results] = {}
-        self._nleft = 0
-        self._helpers: list[threading.Thread] = []
-        self._nhelpers = nthreads - 1
+        # Results of batches that are done before an earlier one is.
+        self._early: dict[int, _Results] = {}
+        self._ndeferred = 0
+        self._workers: list[threading.Thread] = []
+        self._max_workers = nthreads - 1  # and the thread of the caller
 
-    def _help(self) -> None:
-        while (job := self._todo.get()) is not None:
+    def _work_until_closed(self) -> None:
+        while (job := self._jobs.get()) is not None:
             try:
                 self._do(*job)
             except BaseException as error:
                 self._done.put((job[0], ([], error)))
 
-    def _do(self, number: int | None, items: list[Any]) -> None:
-        results: list[Any] = []
+    def _do(self, number: int | None, items: list[object]) -> None:
+        results: list[object] = []
         failure = None
-        work = _finish if number is None else self._work
+        work: _Work = _call if number is None else self._work
         try:
             for item in items:
                 results.append(work(item))
@@ -151,80 +166,85 @@ class _Line:
             failure = error
         self._done.put((number, (results, failure)))
 
-    def _take_job(self) -> tuple[int | None, list[Any]] | None:
-        """Return a job that no helper has taken yet, if there is one."""
+    def _take_job(self) -> _Job | None:
+        """Return a job that no worker has taken; None if there is none."""
         from queue import Empty
 
         try:
-            return self._todo.get_nowait()
+            return self._jobs.get_nowait()
         except Empty:
             return None
 
-    def run(self, batches: _Batches, deliver: Callable[[Any], _Rest]) -> None:
+    def run(self, batches: _BatchSource, deliver: _Deliver) -> None:
         """Take, work and deliver until there are no more items."""
         taken = delivered = 0
-        while not batches.ended or delivered < taken or self._nleft:
-            if not batches.ended and taken - delivered + self._nleft < self._window:
-                self._todo.put((taken, batches.take()))
-                self._start_helper()
+        while not batches.ended or delivered < taken or self._ndeferred:
+            under_way = taken - delivered + self._ndeferred
+            if not batches.ended and under_way < self._window:
+                self._jobs.put((taken, batches.take()))
+                self._start_worker()
                 taken += 1
-            elif delivered not in self._waiting:
+            elif delivered not in self._early:
                 job = self._take_job() if self._done.empty() else None
                 if job is not None:
                     self._do(*job)
                 self._receive()
-            while delivered in self._waiting:
-                self._deliver(*self._waiting.pop(delivered), deliver)
+            while delivered in self._early:
+                self._deliver(*self._early.pop(delivered), deliver)
                 delivered += 1
             while not self._done.empty():
                 self._receive()
-        # Its turn comes when everything before it has been delivered.
+        # All items before the error have been delivered.
         if batches.error is not None:
             raise batches.error
 
     def _receive(self) -> None:
-        number, found = self._done.get()
+        """Wait for a job that is done; raise the error of a deferred function."""
+        number, results = self._done.get()
         if number is not None:
-            self._waiting[number] = found
+            self._early[number] = results
             return
-        self._nleft -= 1
-        if found[1] is not None:
-            raise found[1]
+        self._ndeferred -= 1
+        if results[1] is not None:
+            raise results[1]
 
     def _deliver(
         self,
-        results: list[Any],
+        results: list[object],
         failure: BaseException | None,
-        deliver: Callable[[Any], _Rest],
+        deliver: _Deliver,
     ) -> None:
         for result in results:
-            rest = deliver(result)
-            if rest is not None:
-                self._todo.put((None, [rest]))
-                self._nleft += 1
+            deferred = deliver(result)
+            if deferred is not None:
+                self._jobs.put((None, [deferred]))
+                self._ndeferred += 1
         if failure is not None:
             raise failure
 
-    def _start_helper(self) -> None:
-        if len(self._helpers) < self._nhelpers:
-            name = "bloscpack-%d" % (len(self._helpers) + 1)
-            helper = threading.Thread(target=self._help, name=name, daemon=True)
-            # Listed first: Ctrl-C may come while it starts, and it must not be lost.
-            self._helpers.append(helper)
+    def _start_worker(self) -> None:
+        if len(self._workers) < self._max_workers:
+            name = "bloscpack-%d" % (len(self._workers) + 1)
+            worker = threading.Thread(
+                target=self._work_until_closed, name=name, daemon=True
+            )
+            # Listed before it starts: Ctrl-C may come during the start, and `close`
+            # must wait for the thread then.
+            self._workers.append(worker)
             try:
-                helper.start()
-            except RuntimeError:  # no more threads to be had: go on with these
-                self._helpers.pop()
-                self._nhelpers = len(self._helpers)
+                worker.start()
+            except RuntimeError:  # the system has no more threads: use those there are
+                self._workers.pop()
+                self._max_workers = len(self._workers)
 
     def close(self) -> None:
-        """Forget what no helper has begun, and wait for the helpers to end."""
+        """Drop the jobs that no worker has begun, and wait for the workers to end."""
         interruption = None
         while True:
             try:
                 self._end()
                 break
-            except BaseException as error:  # Ctrl-C again: first let them end
+            except BaseException as error:  # Ctrl-C again: raised when all have ended
                 interruption = error
         if interruption is not None:
             raise interruption
@@ -232,22 +252,23 @@ class _Line:
     def _end(self) -> None:
         while self._take_job() is not None:
             pass
-        # Each takes one and ends; more than one for each do no harm.
-        for _ in self._helpers:
-            self._todo.put(None)
-        for helper in self._helpers:
-            if helper.is_alive():  # Ctrl-C may have come before it was
-                helper.join()
+        # One for each worker. A second call of this method puts more, which does no
+        # harm.
+        for _ in self._workers:
+            self._jobs.put(None)
+        for worker in self._workers:
+            if worker.is_alive():  # Ctrl-C may have come before it started
+                worker.join()
 
 
 class Workspace(threading.local):
-    """Memory that each thread uses again and again, so that it stays in its cache."""
+    """A buffer for each thread, reused for each item so that it stays in the cache."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def view(self, size: int) -> memoryview:
-        """Return `size` bytes of any value; they are void after the next call."""
+        """Return `size` bytes of any value, valid until the thread calls this again."""
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
         return memoryview(self._buffer)[:size]

@@ -1,8 +1,20 @@
-"""The contract of a storage, and the two storages that need no file.
+"""The contract of a storage: bytes that are read at any position.
 
-A `Storage` reads bytes at a position. Everything that reads at positions takes one:
-`Reader`, verify, recover. A new place to read from is a new subclass in a module of
-this folder.
+Strategy: code that reads at positions (`Reader`, verify, recover, the sources over
+files, the journal) takes a `Storage` and never seeks. Code that reads forward takes a
+file object; `StorageFile` is one over any storage.
+
+A new place to read from is one new module in this folder, with one subclass of
+`Storage` that
+
+- sets ``size``, in bytes, before the first read;
+- defines `Storage.read_into`, which fills a buffer from an offset and raises `OSError`
+  or `StorageError` if the place can't be read;
+- sets ``identity`` if the place reports a version of its content, like an ETag;
+- sets ``concurrent`` to False if only one thread may read, or if parallel reads are of
+  no use.
+
+Its tests are one more entry in the table of ``tests/storage/test_storage.py``.
 """
 
 from __future__ import annotations
@@ -15,47 +27,67 @@ from ..exceptions import FormatError, StorageError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterator
     from typing import Any
 
-    Path = str | os.PathLike[str]
+    from .protocols import Buffer as Buffer
+    from .protocols import Path as Path
+    from .protocols import Readable, Seekable, Writable
 
-    Buffer = bytes | bytearray | memoryview
-
-# What is asked for at a time where the size of the file is not known.
-PIECE = 2**20
+# Number of bytes read at a time where the size of the input is unknown, and where an
+# extent may be larger than memory.
+READ_SIZE = 2**20
 
 
 class Storage:
-    """Bytes at positions from 0 to ``size``, read by any thread.
+    """Bytes at the positions from 0 to ``size``.
 
-    ``size`` is in bytes. ``identity`` is equal for two storages only if they hold the
-    same bytes; None if nothing tells. A subclass sets ``size`` and defines `read_into`.
+    Attributes
+    ----------
+    size
+        Number of bytes when the storage was made.
+    identity
+        A value that differs for two storages if their bytes differ; None if the place
+        reports no version of its content.
+    concurrent
+        Whether worker threads may read. If False, the threads that call `for_each`
+        read, one at a time.
     """
 
     size: int = 0
-    identity: object = None
+    identity: Hashable = None
+    concurrent: bool = True
 
     def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view` with the bytes from `offset` on.
+        """Fill `view` with the bytes from `offset` on; return the number of bytes read.
 
-        Return the number of bytes read: fewer than `view` holds only at the end.
+        It is smaller than the length of `view` only where the content ends; it is 0 at
+        the end and beyond. The rest of `view` may hold any value.
         """
         raise NotImplementedError
 
     def read_at(self, offset: int, nbytes: int) -> bytes:
-        """Return `nbytes` bytes from `offset` on, fewer at the end.
+        """Return `nbytes` bytes from `offset` on, fewer where the content ends.
 
-        Memory is allocated only for bytes that exist.
+        Memory is allocated only for bytes that exist, so `nbytes` may be a count from a
+        file that has not been checked.
         """
-        view = memoryview(bytearray(max(0, min(nbytes, self.size - offset))))
+        nbytes = min(nbytes, self.size - offset)
+        if nbytes <= 0:
+            return b""
+        view = memoryview(bytearray(nbytes))
         return bytes(view[: self.read_into(view, offset)])
+
+    def read_blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes from `start` to `stop` in blocks of at most `READ_SIZE`."""
+        for position in range(start, stop, READ_SIZE):
+            yield self.read_at(position, min(READ_SIZE, stop - position))
 
 
 class MemoryStorage(Storage):
     """The bytes of a buffer."""
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Buffer) -> None:
         self._view = as_bytes_view(buffer)
         self.size = self._view.nbytes
 
@@ -68,16 +100,24 @@ class MemoryStorage(Storage):
 class FileObjectStorage(Storage):
     """A file object that can seek, from its current position to its end.
 
-    A lock lets one thread at a time move the position, which is not restored.
+    Reading moves the position of the file object. A lock keeps the threads that share
+    this storage apart, but not those that use the file object directly: therefore it
+    is not ``concurrent``.
     """
 
-    def __init__(self, fp: Any) -> None:
+    concurrent = False
+
+    def __init__(self, fp: Seekable) -> None:
         self._fp = fp
         self._lock = allocate_lock()
         self._start = fp.tell()
-        self.size = bytes_left(fp) or 0
+        fp.seek(0, os.SEEK_END)
+        self.size = max(0, fp.tell() - self._start)
+        fp.seek(self._start)
 
     def read_into(self, view: memoryview, offset: int) -> int:
+        if not view:
+            return 0
         with self._lock:
             self._fp.seek(self._start + offset)
             data = read_up_to(self._fp, len(view))
@@ -85,20 +125,57 @@ class FileObjectStorage(Storage):
         return len(data)
 
 
-class named:
-    """Give errors about the content of a file, or about its use, the file's name."""
+class StorageFile(io.RawIOBase):
+    """A raw file object that reads a storage; wrap it in `io.BufferedReader`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to another position, in bytes, and return it."""
+        bases = {os.SEEK_CUR: self._position, os.SEEK_END: self.storage.size}
+        self._position = offset + bases.get(whence, 0)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from the position on; return the number of bytes read."""
+        left = max(0, self.storage.size - self._position)
+        view = memoryview(buffer).cast("B")[:left]
+        count = self.storage.read_into(view, self._position)
+        self._position += count
+        return count
+
+
+class naming_errors:
+    """Add the name of a file to `FormatError` and `UsageError` about that file.
+
+    An error that already names a file keeps that name.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> None:
         return None
 
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
-        # Not those about an argument, which are no RuntimeError.
+        # An error about an argument of the call is no RuntimeError: the file has no
+        # part in it.
         about_file = isinstance(error, (FormatError, RuntimeError))
         if about_file and isinstance(error, (FormatError, UsageError)):
             error.filename = error.filename or os.fsdecode(self._path)
+
+
+# File objects and buffers
 
 
 def bytes_left(fp: Any) -> int | None:
@@ -115,11 +192,11 @@ def bytes_left(fp: Any) -> int | None:
     return max(0, end - position)
 
 
-def single_read(fp: Any) -> Callable[[int], bytes | None]:
-    """Return the method of a file object that reads once, if it has one.
+def single_read(fp: Readable) -> Callable[[int], bytes | None]:
+    """Return the method of a file object that makes one system call, if it has one.
 
-    Between two reads Python looks for Ctrl-C; a buffer over a pipe that reads until
-    it has enough does not.
+    Python handles Ctrl-C between two calls. `io.BufferedReader.read` on a pipe makes
+    calls until it has all bytes, so it would delay Ctrl-C.
     """
     if (
         type(fp) is io.BufferedReader
@@ -127,13 +204,12 @@ def single_read(fp: Any) -> Callable[[int], bytes | None]:
         and os.get_blocking(fp.fileno())
     ):
         return fp.read1
-    read: Callable[[int], bytes | None] = fp.read
-    return read
+    return fp.read
 
 
-def read_up_to(fp: Any, size: int) -> bytes:
+def read_up_to(fp: Readable, size: int) -> bytes:
     """Return `size` bytes of a file object, fewer only at its end."""
-    pieces = []
+    parts = []
     missing = size
     read = single_read(fp)
     while missing:
@@ -142,13 +218,13 @@ def read_up_to(fp: Any, size: int) -> bytes:
             raise StorageError("the input gives no data now: it must wait for them")
         if not data:
             break
-        pieces.append(data)
+        parts.append(data)
         missing -= len(data)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def write_all(fp: Any, data: Buffer) -> None:
-    """Write all of `data`; raw files and pipes may take a part at a time."""
+def write_all(fp: Writable, data: Buffer) -> None:
+    """Write all of `data`: raw files and pipes may take only part of it at a time."""
     written = fp.write(data)
     if written is None and isinstance(fp, io.RawIOBase):
         raise StorageError("the output takes no data now: it must wait for room")
@@ -162,9 +238,10 @@ def write_all(fp: Any, data: Buffer) -> None:
 
 
 def as_bytes_view(buffer: Any) -> memoryview:
-    """Return the bytes of any buffer as a flat view, without a copy if it has none.
+    """Return the bytes of any buffer as a flat view.
 
-    Raises TypeError for what is no buffer.
+    They are copied only if the buffer is not contiguous. Raises `TypeError` for an
+    object that is no buffer.
     """
     view = memoryview(buffer)
     if view.nbytes == 0:

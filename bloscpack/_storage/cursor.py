@@ -1,52 +1,58 @@
-"""Read forward through a file or a buffer without trusting any count."""
+"""Read the sections of a file forward, from a file object or from memory.
+
+Strategy: a count in a file may be any number, so it is compared with the number of
+bytes left before memory is allocated. Where that number is unknown, as in a pipe,
+memory grows with the bytes that arrive.
+"""
 
 from __future__ import annotations
 
 import os
 
 from ..exceptions import FormatError
-from .base import PIECE, as_bytes_view, bytes_left, read_up_to
+from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
 
-    Path = str | os.PathLike[str]
-
-    Buffer = bytes | bytearray | memoryview
+    from .protocols import Buffer
 
 
 class Cursor:
-    """Reads a file object forward, from where it stands."""
+    """A position in a file object, and methods that read forward from there.
+
+    ``position`` counts the bytes read since the cursor was made.
+    """
 
     def __init__(self, fp: Any) -> None:
         self.fp = fp
         self.position = 0
-        self._left = bytes_left(fp)
+        self._total = bytes_left(fp)
         self._peeked = b""
 
     def left(self) -> int | None:
-        """Return the bytes that are left; None if nobody knows."""
-        return None if self._left is None else self._left - self.position
+        """Return the number of bytes left; None if it is unknown."""
+        return None if self._total is None else self._total - self.position
 
     def _fetch(self, size: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
-        if self._left is not None:
+        if self._total is not None:
             return read_up_to(self.fp, size)
-        # What is not there must not cost memory either.
-        pieces = [read_up_to(self.fp, min(size, PIECE))]
-        while len(pieces[-1]) == PIECE and (size := size - PIECE):
-            pieces.append(read_up_to(self.fp, min(size, PIECE)))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        # `size` may be larger than the file, and then must not cost memory.
+        blocks = [read_up_to(self.fp, min(size, READ_SIZE))]
+        while len(blocks[-1]) == READ_SIZE and (size := size - READ_SIZE):
+            blocks.append(read_up_to(self.fp, min(size, READ_SIZE)))
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     def peek(self, size: int) -> Buffer:
-        """Return the next `size` bytes, fewer at the end, and stay where we are."""
+        """Return the next `size` bytes, fewer at the end, without moving."""
         if len(self._peeked) < size:
             self._peeked += self._fetch(size - len(self._peeked))
         return self._peeked[:size]
 
     def read(self, size: int) -> Buffer:
-        """Return the next `size` bytes, fewer at the end."""
+        """Return the next `size` bytes, fewer at the end, and move behind them."""
         if self._peeked:
             data, self._peeked = self._peeked[:size], self._peeked[size:]
             if len(data) < size:
@@ -57,10 +63,13 @@ class Cursor:
         return data
 
     def read_exactly(self, size: int, what: str, section: str) -> Buffer:
-        """Return the next `size` bytes; raises `FormatError` if they aren't there."""
+        """Return the next `size` bytes; raise `FormatError` if there are fewer.
+
+        The error calls the bytes `what` and locates them in `section`.
+        """
         left = self.left()
         if left is not None and left < size:
-            raise self._short(size, left, what, section)
+            raise self._too_short(size, left, what, section)
         start = self.position
         try:
             data = self.read(size)
@@ -72,29 +81,33 @@ class Cursor:
             ) from error
         if len(data) < size:
             self.position = start
-            raise self._short(size, len(data), what, section)
+            raise self._too_short(size, len(data), what, section)
         return data
 
     def skip(self, size: int, what: str, section: str) -> None:
-        """Move `size` bytes on; raises `FormatError` if they aren't there."""
+        """Move forward by `size` bytes; raise `FormatError` if there are fewer."""
         left = self.left()
         if left is None:
-            start, skipped = self.position, 0
-            while skipped < size and (data := self.read(min(size - skipped, PIECE))):
-                skipped += len(data)
-            left, self.position = skipped, start
-        if left < size:
-            raise self._short(size, left, what, section)
-        if self._left is None:
-            self.position += size
+            self._read_over(size, what, section)
             return
+        if left < size:
+            raise self._too_short(size, left, what, section)
         peeked = min(size, len(self._peeked))
         self._peeked = self._peeked[peeked:]
         if size > peeked:
             self.fp.seek(size - peeked, os.SEEK_CUR)
         self.position += size
 
-    def _short(self, size: int, found: int, what: str, section: str) -> FormatError:
+    def _read_over(self, size: int, what: str, section: str) -> None:
+        """Read `size` bytes of a file that can't seek, and forget them."""
+        start, skipped = self.position, 0
+        while skipped < size and (data := self.read(min(size - skipped, READ_SIZE))):
+            skipped += len(data)
+        if skipped < size:
+            self.position = start
+            raise self._too_short(size, skipped, what, section)
+
+    def _too_short(self, size: int, found: int, what: str, section: str) -> FormatError:
         return FormatError(
             "the file ends too early: expected %s of '%d' bytes, found '%d'"
             % (what, size, found),
@@ -104,12 +117,12 @@ class Cursor:
 
 
 class MemoryCursor(Cursor):
-    """Reads a buffer forward; what it returns are views of it, never copies."""
+    """A position in a buffer; the methods return views of the buffer, not copies."""
 
-    def __init__(self, buffer: Any) -> None:
-        super().__init__(None)
+    def __init__(self, buffer: Buffer) -> None:
         self._view = as_bytes_view(buffer)
-        self._left = self._view.nbytes
+        self.position = 0
+        self._total = self._view.nbytes
 
     def peek(self, size: int) -> Buffer:
         return self._view[self.position : self.position + size]
@@ -122,7 +135,7 @@ class MemoryCursor(Cursor):
     def read_exactly(self, size: int, what: str, section: str) -> Buffer:
         start, end = self.position, self.position + size
         if end > self._view.nbytes:
-            raise self._short(size, self._view.nbytes - start, what, section)
+            raise self._too_short(size, self._view.nbytes - start, what, section)
         self.position = end
         return self._view[start:end]
 

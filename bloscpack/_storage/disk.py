@@ -1,7 +1,7 @@
-"""What is asked of the system to make, keep and remove files.
+"""The system calls that create, sync, rename and remove files.
 
-Everything that decides whether data survive a crash passes through `disk`, so that a
-test can put another in its place, and stop the world after every step.
+Strategy: every call that decides whether data survive a crash is a method of `disk`.
+Tests put another `Disk` in its place, which fails at, or stops before, any call.
 """
 
 from __future__ import annotations
@@ -11,36 +11,46 @@ import os
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import BinaryIO
 
-    from .base import Path
+    from .protocols import BinaryFile, Path
 
-# What systems say whose folders can't be synced, or need not be.
+# Errors of systems where a folder can't be synced, or need not be. They are ignored.
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
+# Errors that say that a file can't grow. Their messages get the name of that file.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Maximum number of characters of the target's name in the name of its temporary file:
+# the longer name must not exceed the limit of the file system (255 bytes).
+NAME_PART = 50
 
 
 class Disk:
     """The file system."""
 
-    def open(self, path: Path, mode: str) -> Any:
-        """Return a file object."""
-        return open(path, mode)
+    def open(self, path: Path, mode: str) -> BinaryIO:
+        """Return an existing file as a file object; `mode` is binary, like "r+b"."""
+        return open(path, mode)  # type: ignore[return-value]
 
-    def create(self, name: str, mode: int) -> Any:
-        """Return a file object to write a new file; the name must be free."""
+    def create(self, name: str, mode: int) -> BinaryIO:
+        """Create a file with the permission bits `mode` and return it, for writing.
+
+        Raises `FileExistsError` if the name is taken.
+        """
 
         def opener(path: str, flags: int) -> int:
             return os.open(path, flags, mode)
 
         return open(name, "xb", opener=opener)
 
-    def create_beside(self, target: str, mode: int) -> tuple[str, Any]:
-        """Return the name of a new, hidden file beside `target`, and what writes it."""
+    def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
+        """Create a hidden file in the folder of `target`; return its name and itself.
+
+        It is on the file system of `target`, so it can be renamed to it.
+        """
         folder, name = os.path.split(target)
         number = 0
         while True:
-            # Cut so that the new name isn't too long where the target's isn't.
-            beside = ".%s.%d-%d.tmp" % (name[:50], os.getpid(), number)
+            beside = ".%s.%d-%d.tmp" % (name[:NAME_PART], os.getpid(), number)
             temporary = os.path.join(folder, beside)
             number += 1
             if os.path.lexists(temporary):
@@ -49,19 +59,19 @@ class Disk:
                 return temporary, self.create(temporary, mode)
             except FileExistsError:
                 continue
-            except BaseException:  # Ctrl-C just after it was made
+            except BaseException:  # Ctrl-C right after the file was created
                 if os.path.lexists(temporary):
                     self.remove(temporary)
                 raise
 
-    def sync(self, fp: Any) -> None:
-        """Return once everything in the file object `fp` is on the disk."""
+    def sync(self, fp: BinaryFile) -> None:
+        """Wait until all bytes written to `fp` are on the disk."""
         fp.flush()
         os.fsync(fp.fileno())
 
     def sync_folder(self, path: str) -> None:
-        """Return once the names in the folder of `path` are on the disk."""
-        if os.name == "nt":  # where folders can't be opened
+        """Wait until the names in the folder that contains `path` are on the disk."""
+        if os.name == "nt":  # folders can't be opened there
             return
         try:
             folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
@@ -74,15 +84,15 @@ class Disk:
                 raise
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of the file that has it."""
+        """Rename a file; it replaces the file that has the new name, if any."""
         os.replace(old, new)
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name, which must be free."""
+        """Give a file a second name; raise `FileExistsError` if that name is taken."""
         os.link(old, new)
 
-    def has_one_name(self, fp: Any) -> bool:
-        """Return whether a file has no hard links beside its name."""
+    def has_one_name(self, fp: BinaryFile) -> bool:
+        """Return whether a file has a single hard link."""
         return os.fstat(fp.fileno()).st_nlink == 1
 
     def remove(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Local files: opened by name, and read and written at any position by any thread."""
+"""Local files: opened by name, read and written at any position by any thread."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ import io
 import os
 import stat
 
-from .base import FileObjectStorage, Storage, bytes_left, named
+from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .disk import disk
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from types import TracebackType
+    from typing import Any, BinaryIO
 
-    Path = str | os.PathLike[str]
-
-    Buffer = bytes | bytearray | memoryview
+    from .protocols import Buffer, Path, Seekable
 
 
-class opened(named):
-    """An open file; errors about its content or its use get its name."""
+class open_file:
+    """Open a file by name for a ``with`` block; errors about it get its name."""
 
     def __init__(self, path: Path, mode: str = "rb") -> None:
-        super().__init__(path)
+        self._path = path
         self._mode = mode
+        self._naming_errors = naming_errors(path)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> BinaryIO:
         self._fp = disk.open(self._path, self._mode)
         return self._fp
 
-    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._fp.close()
-        super().__exit__(error_type, error, traceback)
+        self._naming_errors.__exit__(error_type, error, traceback)
 
 
 def writes_at_end(fp: Any) -> bool:
-    """Return whether what is written to a file object lands at its end, as with "a"."""
+    """Return whether every write goes to the end of the file, as in mode "a"."""
     try:
-        descriptor = fp.fileno()
+        descriptor: int = fp.fileno()
     except (AttributeError, OSError):
         return False
     try:
@@ -48,31 +53,32 @@ def writes_at_end(fp: Any) -> bool:
 
 
 class FileRange:
-    """A regular file, read and written at any place by any thread.
+    """System calls on a regular file that take an offset.
 
-    The position of the file object is neither used nor moved.
+    They neither use nor move the position of the file object.
     """
 
-    def __init__(self, fp: Any) -> None:
+    def __init__(self, fp: io.FileIO) -> None:
+        self._fp = fp  # must stay open as long as its descriptor is used
         self._fd = fp.fileno()
 
     @staticmethod
     def over(fp: Any) -> FileRange | None:
-        """Return the file behind a file object; None if that is not all there is to it.
+        """Return the file behind a file object; None if it can't be read by offset.
 
-        Only Python's own binary files qualify: what wraps another file, like gzip,
-        has its descriptor, but not its content.
+        Only the binary files of Python itself qualify: a file object of another type,
+        like that of gzip, has the descriptor of the file, but other content.
         """
-        kinds = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
-        raw = fp.raw if type(fp) in kinds else fp
+        buffered = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+        raw = fp.raw if type(fp) in buffered else fp
         if type(raw) is not io.FileIO or not hasattr(os, "preadv"):
             return None
-        if not stat.S_ISREG(os.fstat(fp.fileno()).st_mode):
+        if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             return None
-        if writes_at_end(fp):
+        if writes_at_end(raw):
             return None
         fp.flush()
-        return FileRange(fp)
+        return FileRange(raw)
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset` on; return the bytes read, fewer at the end."""
@@ -85,10 +91,10 @@ class FileRange:
         return done
 
     def reserve(self, offset: int, size: int) -> None:
-        """Ask the disk for room at once, which is twice as fast as piece by piece.
+        """Allocate an extent of the file on disk, which makes writing twice as fast.
 
-        The file grows by it. Where the system can't, or there is no room, nothing
-        happens: the write that needs it will tell.
+        The file grows to the end of the extent. Where the system has no such call,
+        or no room, this does nothing: the write that needs the room will fail.
         """
         import ctypes
 
@@ -107,22 +113,44 @@ class FileRange:
 
 
 class LocalStorage(Storage):
-    """A regular file from the current position of its file object to its end."""
+    """A regular file from the position `start` to its end."""
 
-    def __init__(self, file_range: FileRange, fp: Any) -> None:
+    def __init__(self, file_range: FileRange, fp: Seekable) -> None:
         self._range = file_range
         self._start = fp.tell()
-        self.size = bytes_left(fp) or 0
-        status = os.fstat(fp.fileno())
-        self.identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        status = os.fstat(file_range._fd)
+        self.size = max(0, status.st_size - self._start)
+        self.identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            self._start,
+        )
 
     def read_into(self, view: memoryview, offset: int) -> int:
         return self._range.read_into(view, self._start + offset)
 
 
-def storage_of(fp: Any) -> Storage:
-    """Return the bytes of a file object, from its current position on, as a storage."""
+def concurrent_storage(fp: Seekable) -> Storage | None:
+    """Return a file object, from its current position on, as a concurrent storage.
+
+    Return None if only the thread of the caller may read it: for pipes, for file
+    objects that Bloscpack does not know, and on systems without ``preadv``.
+    """
+    if type(fp) is io.BufferedReader and isinstance(fp.raw, StorageFile):
+        storage = fp.raw.storage
+        return storage if storage.concurrent and fp.tell() == 0 else None
     file_range = FileRange.over(fp)
-    if file_range is None:
-        return FileObjectStorage(fp)
-    return LocalStorage(file_range, fp)
+    return None if file_range is None else LocalStorage(file_range, fp)
+
+
+def storage_of(fp: Seekable) -> Storage:
+    """Return a file object, from its current position on, as a storage."""
+    return concurrent_storage(fp) or FileObjectStorage(fp)
+
+
+def whole_file(fp: Seekable) -> Storage:
+    """Return a file object from byte 0 on as a storage."""
+    fp.seek(0)
+    return storage_of(fp)

@@ -1,4 +1,4 @@
-"""Inputs of unknown size: a copy in a temporary file tells it."""
+"""Inputs of unknown size: they are copied to a temporary file, which has a size."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def size_of(fp: BinaryIO) -> int | None:
-    """Return the bytes left in an open file, None where only reading it will tell.
+    """Return the number of bytes left in an open file; None if it is unknown.
 
-    Pipes have no size, and files that the system makes up as they are read say 0.
+    It is unknown for pipes, and for files that the system generates while they are
+    read, like those in ``/proc``, which report 0 bytes.
     """
     status = os.fstat(fp.fileno())
     if not stat.S_ISREG(status.st_mode):
@@ -28,12 +29,11 @@ def size_of(fp: BinaryIO) -> int | None:
 
 
 @contextmanager
-def sized(fp: Any) -> Iterator[tuple[Any, int]]:
-    """Give a file object that can seek, and the bytes left in it.
+def seekable_with_size(fp: Any) -> Iterator[tuple[Any, int]]:
+    """Yield a file object that can seek, and the number of bytes left in it.
 
-    What can't seek, like a pipe, is read to its end first, and a copy of that given;
-    so are files that the system makes up as they are read, which say that they are
-    empty.
+    It is `fp` itself if that can seek. A pipe, or a file that the system generates
+    while it is read, is first copied to a temporary file, which is yielded.
     """
     size = bytes_left(fp)
     if size or (size == 0 and not (hasattr(fp, "peek") and fp.peek(1))):

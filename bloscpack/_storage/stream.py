@@ -1,4 +1,4 @@
-"""Targets that are written from front to back: pipes and the standard streams."""
+"""Outputs that can't be replaced or sought: pipes, devices, the standard streams."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any
 
-    from .base import Path
+    from .protocols import Path
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether `path` exists, but can't be replaced: a pipe, standard output."""
+    """Return whether `path` exists and must be written directly, not replaced."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -22,47 +22,47 @@ def is_stream(path: Path) -> bool:
     return not stat.S_ISREG(status.st_mode) or standard_stream(status) is not None
 
 
-class _Named(io.FileIO):
-    """A target whose errors in writing name it, like those in opening."""
+class _NamedFile(io.FileIO):
+    """A raw file whose write errors contain its name, as its open errors do."""
 
-    def __init__(self, target: Path | int, shown: str) -> None:
+    def __init__(self, target: Path | int, name: str) -> None:
         super().__init__(target, "w")
-        self._shown = shown
+        self._shown_name = name
 
     def write(self, data: Any) -> int:
-        """Write bytes; return how many it took."""
+        """Write bytes; return the number of bytes written."""
         try:
             return super().write(data)
         except OSError as error:
-            error.filename = self._shown
+            error.filename = self._shown_name
             raise
 
 
 class Stream(io.BufferedWriter):
-    """A target that is written from front to back, whatever it may be."""
+    """A file object that is written from front to back."""
 
     def seekable(self) -> bool:
-        """Return False: what others wrote there must not be sought over."""
+        """Return False: seeking could overwrite the output of another program."""
         return False
 
 
-def open_stream(target: Path | int, shown: str) -> Stream:
-    """Open what is there, a path or a descriptor, to write to it as it is.
+def open_stream(target: Path | int, name: str) -> Stream:
+    """Open an existing path or a descriptor for writing, without truncating it.
 
-    Errors call it `shown`.
+    Errors contain `name` in place of the target.
     """
-    return Stream(_Named(target, shown))
+    return Stream(_NamedFile(target, name))
 
 
 def standard_stream(status: os.stat_result) -> int | None:
-    """Return the descriptor of standard output or error, if that is the target.
+    """Return the descriptor of standard output or error if it is the file of `status`.
 
-    It may be a regular file, that the shell has opened and goes on to write to.
+    A shell may have redirected it to a regular file, and may write on to that file.
     """
     for descriptor in (1, 2):
         try:
             if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
         except OSError:
-            continue  # closed
+            continue  # the descriptor is closed
     return None

@@ -21,6 +21,8 @@ import shutil
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from crash.operations import (
     JOURNAL,
     LOOSE,

@@ -18,7 +18,7 @@ from support import environment
 import bloscpack
 from bloscpack._crashsafe import in_place as inplace
 from bloscpack._crashsafe import locking, ownership
-from bloscpack._crashsafe.in_place import Borrowed
+from bloscpack._crashsafe.in_place import FileObjectTarget
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
 from bloscpack.append import append, append_fp, rewrite_metadata
@@ -40,7 +40,7 @@ EVERYWHERE = [(0, 10)]
 
 def in_memory(fp):
     """Return a change to a mere file object."""
-    return Borrowed(fp).change(EVERYWHERE, b"", (0, 0))
+    return FileObjectTarget(fp).change(EVERYWHERE, b"", (0, 0))
 
 
 def change_and_fail(fp, changes, error):

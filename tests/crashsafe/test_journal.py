@@ -27,6 +27,8 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 import bloscpack
 from bloscpack._crashsafe import journal
 from bloscpack._crashsafe.locking import open_locked
+from bloscpack._storage import base
+from bloscpack._storage.base import FileObjectStorage, MemoryStorage
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.exceptions import FormatError, StorageError
 
@@ -51,7 +53,7 @@ def encoded(path, extents=EXTENTS, new_head=NEW_HEAD, unchanged=UNCHANGED):
 def closed(content):
     """Return a journal as it is when the first change is made."""
     fp = io.BytesIO(content)
-    journal.close(fp)
+    journal.mark_complete(fp)
     return fp.getvalue()
 
 
@@ -84,10 +86,10 @@ def test_name_of_a_link(path, monkeypatch):
 
 @pytest.mark.parametrize("finish", [bytes, closed])
 def test_round_trip(path, finish):
-    kept = loaded(path, finish(encoded(path)))
-    assert len(OLD) == kept.length
+    saved = loaded(path, finish(encoded(path)))
+    assert len(OLD) == saved.length
     assert [(start, OLD[start:stop]) for start, stop in EXTENTS] == [
-        (start, bytes(piece)) for start, piece in kept.pieces()
+        (start, bytes(piece)) for start, piece in saved.old_bytes()
     ]
 
 
@@ -108,14 +110,14 @@ def test_layout(path):
 
 def test_large_extents_come_in_pieces(tmp_path):
     path = tmp_path / TARGET
-    path.write_bytes(bytes(journal.PIECE) + b"x" * 7 + bytes(journal.PIECE))
+    path.write_bytes(bytes(base.READ_SIZE) + b"x" * 7 + bytes(base.READ_SIZE))
     extents = [(0, 32), (5, path.stat().st_size)]
     with path.open("rb") as fp:
         pieces = [*journal.encode(fp, extents, NEW_HEAD, (2, 5))]
-    assert [32, journal.PIECE, journal.PIECE, 2, 32] == [len(p) for p in pieces[4:]]
+    assert [32, base.READ_SIZE, base.READ_SIZE, 2, 32] == [len(p) for p in pieces[4:]]
     content = b"".join(pieces)
-    old = dict(loaded(path, content).pieces())
-    assert [0, 5, 5 + journal.PIECE, 5 + 2 * journal.PIECE] == list(old)
+    old = dict(loaded(path, content).old_bytes())
+    assert [0, 5, 5 + base.READ_SIZE, 5 + 2 * base.READ_SIZE] == list(old)
     assert path.read_bytes()[5:] == b"".join([*old.values()][1:])
 
 
@@ -130,17 +132,17 @@ def test_no_more_is_looked_at_than_sensible(tmp_path, size):
             return data
 
     fp = Counting(bytes(size))
-    journal._witness(fp, 0, size)
-    most = journal.WITNESS_PIECES * journal.WITNESS_PIECE
-    assert min(size, most) <= fp.looked_at <= most + journal.WITNESS_PIECE
+    journal.digest_of_witness(FileObjectStorage(fp), 0, size)
+    most = journal.WITNESS_SAMPLES * journal.WITNESS_SAMPLE_SIZE
+    assert min(size, most) <= fp.looked_at <= most + journal.WITNESS_SAMPLE_SIZE
 
 
 @pytest.mark.parametrize("place", [0, 2**23, 2**24 - 1])
 def test_witness_is_spread_over_all_that_stays(place):
     content = bytearray(2**24)
-    before = journal._witness(io.BytesIO(content), 0, 2**24)
+    before = journal.digest_of_witness(MemoryStorage(content), 0, 2**24)
     content[place] = 1
-    assert before != journal._witness(io.BytesIO(content), 0, 2**24)
+    assert before != journal.digest_of_witness(MemoryStorage(content), 0, 2**24)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +157,9 @@ def test_witness_is_spread_over_all_that_stays(place):
 )
 def test_overlay(path, offset, expected):
     path.write_bytes(b"AAAA" + bytes(8) + b"CC" + bytes(20))
-    kept = loaded(path, encoded(path, [(0, 4), (12, 14)], b"A", (4, 12)))
+    saved = loaded(path, encoded(path, [(0, 4), (12, 14)], b"A", (4, 12)))
     view = bytearray(b"b" * 10)
-    kept.overlay(offset, memoryview(view))
+    saved.overlay(offset, memoryview(view))
     assert expected == view
 
 
@@ -192,7 +194,7 @@ def test_parts_that_never_got_to_the_disk(path):
 
 def test_every_length_of_one_that_was_completed(path):
     content = closed(encoded(path))
-    for length in range(journal.CLOSED_AT + 1, len(content)):
+    for length in range(journal.COMPLETE_FLAG_OFFSET + 1, len(content)):
         with pytest.raises(StorageError, match="is damaged"):
             loaded(path, content[:length])
 
@@ -207,11 +209,11 @@ def test_every_bit_of_one_that_was_completed(path):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
-            kept = loaded(path, flipped)
+            saved = loaded(path, flipped)
         except StorageError:
             continue
-        assert original.length == kept.length
-        assert [*original.pieces()] == [*kept.pieces()]
+        assert original.length == saved.length
+        assert [*original.old_bytes()] == [*saved.old_bytes()]
         same += 1
     assert 8 == same  # the byte that says that it is complete
 
@@ -300,16 +302,16 @@ def test_zeros_without_end(path, huge):
 
 
 def test_a_long_one_is_read_when_it_is_needed(path, monkeypatch):
-    monkeypatch.setattr(journal, "HELD_IN_MEMORY", 0)
-    monkeypatch.setattr(journal, "PIECE", 50)
-    kept = loaded(path, encoded(path))
-    os.unlink(kept.name)
-    pieces = [*kept.pieces()]
+    monkeypatch.setattr(journal, "MAX_IN_MEMORY", 0)
+    monkeypatch.setattr(base, "READ_SIZE", 50)
+    saved = loaded(path, encoded(path))
+    os.unlink(saved.name)
+    pieces = [*saved.old_bytes()]
     assert 5 == len(pieces)
     for start, piece in pieces:
         assert OLD[start : start + len(piece)] == piece
     view = bytearray(len(OLD))
-    kept.overlay(0, memoryview(view))
+    saved.overlay(0, memoryview(view))
     expected = bytearray(len(OLD))
     for start, stop in EXTENTS:
         expected[start:stop] = OLD[start:stop]
@@ -386,19 +388,19 @@ def test_nonsense_with_the_right_digest(path, case):
 def test_a_length_that_nothing_fills(path, length):
     content = bytearray(encoded(path))
     struct.pack_into("<q", content, 16, length)
-    kept = loaded(path, with_digest(bytes(content)))
+    saved = loaded(path, with_digest(bytes(content)))
     with path.open("rb") as fp, pytest.raises(StorageError, match="not written for"):
-        kept.check_belongs_to(fp)
+        saved.check_belongs_to(fp)
 
 
 # Which file it belongs to
 
 
 def test_refusal_names_the_journal_and_says_what_to_do(path):
-    kept = loaded(path, encoded(path))
+    saved = loaded(path, encoded(path))
     path.write_bytes(b"another")
     with path.open("rb") as fp, pytest.raises(StorageError) as raised:
-        kept.check_belongs_to(fp)
+        saved.check_belongs_to(fp)
     assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
     expected = "If a copy of the file without the journal is whole, remove the journal"
     assert expected in str(raised.value)
@@ -406,10 +408,10 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
 
 def belongs(path, content):
     """Return whether a journal is that of a file."""
-    kept = loaded(path, content)
+    saved = loaded(path, content)
     with path.open("rb") as fp:
         try:
-            kept.check_belongs_to(fp)
+            saved.check_belongs_to(fp)
         except StorageError:
             return False
     return True
@@ -444,24 +446,24 @@ def changed(**pieces):
     ],
 )
 def test_belongs(path, expected, content):
-    kept = encoded(path)
+    saved = encoded(path)
     path.write_bytes(content)
-    assert expected is belongs(path, kept)
+    assert expected is belongs(path, saved)
 
 
 def test_copy_of_a_file_with_its_journal(path):
-    kept = encoded(path)
+    saved = encoded(path)
     copy = path.with_name("copy")
     shutil.copy(path, copy)
-    assert belongs(copy, kept)
+    assert belongs(copy, saved)
 
 
 def test_without_a_witness_only_the_same_file(path):
-    kept = encoded(path, unchanged=(900, 900))
-    assert belongs(path, kept)
+    saved = encoded(path, unchanged=(900, 900))
+    assert belongs(path, saved)
     copy = path.with_name("copy")
     shutil.copy(path, copy)
-    assert not belongs(copy, kept)
+    assert not belongs(copy, saved)
 
 
 # Journals of real files
@@ -611,7 +613,7 @@ def test_copy_of_the_folder(tmp_path):
 def test_copy_of_the_folder_with_the_old_head(tmp_path):
     checker = half_done(tmp_path)
     with open(checker.folder / TARGET, "r+b") as fp:
-        _, old = next(journal.load(str(checker.folder / JOURNAL)).pieces())
+        _, old = next(journal.load(str(checker.folder / JOURNAL)).old_bytes())
         fp.write(old[:32])
     shutil.copytree(checker.folder, tmp_path / "copy")
     assert checker.old == checker.operation.see(tmp_path / "copy")
@@ -665,9 +667,9 @@ def rewrite_on_the_way(name):
 
 def claim_bytes(name, start, size):
     """Return the old bytes of a file that is being changed."""
-    kept = journal.load(journal.name_for(os.fspath(name)))
+    saved = journal.load(journal.name_for(os.fspath(name)))
     view = bytearray(size)
-    kept.overlay(start, memoryview(view))
+    saved.overlay(start, memoryview(view))
     return view
 
 

@@ -33,8 +33,8 @@ import bloscpack
 from bloscpack._crashsafe import journal
 from bloscpack._crashsafe import snapshot as steady
 from bloscpack._crashsafe.snapshot import (
-    BEGINNINGS,
-    RolledBackView,
+    BEGINNING_ATTEMPTS,
+    RolledBackFile,
     Snapshot,
     read_snapshot,
 )
@@ -246,7 +246,12 @@ def touching(path):
 
 @pytest.mark.parametrize(
     ("late", "attempts", "expected"),
-    [(False, 1, BEGINNINGS), (False, 3, BEGINNINGS), (True, 1, 1), (True, 3, 3)],
+    [
+        (False, 1, BEGINNING_ATTEMPTS),
+        (False, 3, BEGINNING_ATTEMPTS),
+        (True, 1, 1),
+        (True, 3, 3),
+    ],
 )
 def test_a_file_that_never_rests(path, late, attempts, expected):
     Append(checksum="None").prepare(path.parent)
@@ -395,9 +400,9 @@ def patched(tmp_path):
         fp.seek(70)
         fp.write(b"new end")
     with path.open("rb") as fp:
-        kept = journal.load(str(tmp_path / "journal"))
-        kept.check_belongs_to(fp)
-        yield RolledBackView(fp, kept)
+        saved = journal.load(str(tmp_path / "journal"))
+        saved.check_belongs_to(fp)
+        yield RolledBackFile(fp, saved)
 
 
 def test_patched_reads_what_was(patched):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bloscpack._engine.threads import WINDOW, Workspace, _Line, for_each
+from bloscpack._engine.threads import WINDOW, Workspace, _WorkerPool, for_each
 
 
 def double(number):
@@ -305,7 +305,7 @@ def test_interruption(nthreads, where):
 def test_interrupted_again_and_again_while_it_ends(monkeypatch):
     """Whatever Ctrl-C hits on the way out, no thread is left."""
     left = iter(range(5))
-    take_job = _Line._take_job
+    take_job = _WorkerPool._take_job
 
     def interrupted(line):
         if next(left, None) is not None:
@@ -313,7 +313,7 @@ def test_interrupted_again_and_again_while_it_ends(monkeypatch):
         return take_job(line)
 
     def deliver(result):
-        monkeypatch.setattr(_Line, "_take_job", interrupted)
+        monkeypatch.setattr(_WorkerPool, "_take_job", interrupted)
         raise Interruption
 
     with pytest.raises(Interruption):

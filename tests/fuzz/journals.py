@@ -67,7 +67,7 @@ def with_inode(content: bytes, inode: bytes) -> bytes:
 def with_right_digest(content: bytes) -> bytes:
     """Return a journal closed by the right digest."""
     size = journal.DIGEST_LENGTH
-    at = journal.CLOSED_AT
+    at = journal.COMPLETE_FLAG_OFFSET
     covered = content[:at] + b"\0" + content[at + 1 : -size]
     return content[:-size] + hashlib.sha256(covered).digest()
 
@@ -118,7 +118,7 @@ def _content(draw: int) -> bytes:
 
 
 def _is_genuine(data: bytes) -> bool:
-    at = journal.CLOSED_AT
+    at = journal.COMPLETE_FLAG_OFFSET
     return data[:at] + b"\0" + data[at + 1 :] == states()[2]
 
 
@@ -163,7 +163,7 @@ def _append(path: Path, found: object, forged: bool) -> None:
 def made(rng: random.Random, folder: Path) -> bytes:
     """Return a journal, changed or not, complete or not."""
     data = bytearray(states()[2])
-    data[journal.CLOSED_AT] = rng.randrange(2)
+    data[journal.COMPLETE_FLAG_OFFSET] = rng.randrange(2)
     right = rng.randrange(2)
     for _ in range(rng.randrange(4)):
         if rng.randrange(2):

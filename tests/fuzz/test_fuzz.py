@@ -195,7 +195,7 @@ def test_what_it_notices_of_dtypes(tmp_path, monkeypatch):
 
 
 def closed(data):
-    at = journals.journal.CLOSED_AT
+    at = journals.journal.COMPLETE_FLAG_OFFSET
     return data[:at] + b"\1" + data[at + 1 :]
 
 

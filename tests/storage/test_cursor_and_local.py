@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from bloscpack._storage.base import PIECE, as_bytes_view, bytes_left
+from bloscpack._storage.base import READ_SIZE, as_bytes_view, bytes_left
 from bloscpack._storage.cursor import Cursor, MemoryCursor
-from bloscpack._storage.local import FileRange, opened
+from bloscpack._storage.local import FileRange, open_file
 from bloscpack.exceptions import FormatError, StorageError
 
 DATA = bytes(range(100))
@@ -176,18 +176,18 @@ def test_a_pipe_is_asked_for_little_at_a_time():
     fp = Unseekable(DATA)
     with pytest.raises(FormatError):
         Cursor(fp).read_exactly(2**50, "a thing", "chunks")
-    assert PIECE >= max(fp.asked)
+    assert READ_SIZE >= max(fp.asked)
 
 
 def test_long_read_of_a_pipe():
-    data = bytes(3 * PIECE + 5)
+    data = bytes(3 * READ_SIZE + 5)
     cursor = Cursor(Unseekable(data))
     assert data == cursor.read_exactly(len(data), "a thing", "chunks")
 
 
 def test_long_skip_of_a_pipe():
-    cursor = Cursor(Unseekable(bytes(3 * PIECE) + b"end"))
-    cursor.skip(3 * PIECE, "a thing", "chunks")
+    cursor = Cursor(Unseekable(bytes(3 * READ_SIZE) + b"end"))
+    cursor.skip(3 * READ_SIZE, "a thing", "chunks")
     assert b"end" == cursor.read(10)
 
 
@@ -341,10 +341,10 @@ def test_reserved_room_changes_nothing_that_is_there(tmp_path):
 def test_opened(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
-    with opened(path) as fp:
+    with open_file(path) as fp:
         assert DATA == fp.read()
     assert fp.closed
-    with opened(str(path), "r+b") as fp:
+    with open_file(str(path), "r+b") as fp:
         fp.write(b"new")
     assert b"new" + DATA[3:] == path.read_bytes()
 
@@ -352,12 +352,12 @@ def test_opened(tmp_path):
 def test_opened_names_the_file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
-    with pytest.raises(FormatError) as raised, opened(path) as fp:
+    with pytest.raises(FormatError) as raised, open_file(path) as fp:
         raise FormatError("no")
     assert "no (file '%s')" % path == str(raised.value)
     assert fp.closed
-    with pytest.raises(FormatError) as raised, opened(path), opened(str(path)):
+    with pytest.raises(FormatError) as raised, open_file(path), open_file(str(path)):
         raise FormatError("no", filename="inner")
     assert "no (file 'inner')" == str(raised.value)
-    with pytest.raises(KeyError, match="no"), opened(path):
+    with pytest.raises(KeyError, match="no"), open_file(path):
         raise KeyError("no")

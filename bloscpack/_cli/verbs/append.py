@@ -64,7 +64,7 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
     """Append the content of a file to a compressed file."""
     from ..._format.append_plan import UNCHANGED
-    from ..._storage.spool import sized
+    from ..._storage.spool import seekable_with_size
     from ...append import append, append_from
     from ..progress import shown
 
@@ -82,7 +82,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
             return
         options["metadata"] = UNCHANGED if metadata is None else metadata
         if new_file == STREAM:
-            with sized(standard_input()) as (fp, left):
+            with seekable_with_size(standard_input()) as (fp, left):
                 append_from(original_file, fp, left, settings, **options)
             return
         if size and not args.force:

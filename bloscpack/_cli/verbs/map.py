@@ -122,12 +122,12 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._damage.inspection import Inspection
     from ..._engine.blosc_settings import own_settings
     from ..._storage.local import storage_of
-    from ..._storage.spool import sized
+    from ..._storage.spool import seekable_with_size
     from ...abstract_io import effective_nthreads
 
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
-        with sized(fp) as (copy, _):
+        with seekable_with_size(fp) as (copy, _):
             inspection = Inspection(storage_of(copy), nthreads)
             chunks = _chunks_of(inspection)
         if inspection.header is not None:
@@ -165,12 +165,12 @@ def survey_quickly(path: str) -> Chunks:
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.cursor import Cursor
-    from ..._storage.spool import sized
+    from ..._storage.spool import seekable_with_size
 
     def read(
         fp: Any, check: Callable[[BloscpackHeader], None]
     ) -> list[tuple[int, int]]:
-        with sized(fp) as (copy, _):
+        with seekable_with_size(fp) as (copy, _):
             cursor = Cursor(copy)
             header = read_beginning(cursor).header
             frames = skip_frames(cursor, header)

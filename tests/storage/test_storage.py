@@ -1,0 +1,304 @@
+"""The contract of `Storage`: one battery that every storage passes.
+
+A new storage is one more entry in `STORAGES`: a context manager that gets a folder and
+the content, and gives a function that makes the storage.
+"""
+
+import io
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import bloscpack
+from bloscpack._crashsafe import journal
+from bloscpack._crashsafe.snapshot import RolledBackFile
+from bloscpack._storage import base
+from bloscpack._storage.base import (
+    FileObjectStorage,
+    MemoryStorage,
+    Storage,
+    StorageFile,
+)
+from bloscpack._storage.local import (
+    LocalStorage,
+    concurrent_storage,
+    storage_of,
+    whole_file,
+)
+from bloscpack.reader import Reader
+
+DATA = bytes(range(256)) * 4
+FRONT = b"bytes in front of the content"
+SIZES = (0, 1, 7, 100, len(DATA), len(DATA) + 1, 2**40)
+
+needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs preadv")
+
+
+class ShortReads(io.BytesIO):
+    """A file object that gives at most three bytes at a time."""
+
+    def read(self, size=-1):
+        return super().read(min(size, 3))
+
+
+@contextmanager
+def memory(folder, content):
+    yield MemoryStorage(content)
+
+
+@contextmanager
+def scattered_memory(folder, content):
+    twice = bytes(byte for byte in content for _ in range(2))
+    yield MemoryStorage(memoryview(twice)[::2])
+
+
+@contextmanager
+def file_object(folder, content):
+    yield storage_of(io.BytesIO(content))
+
+
+@contextmanager
+def short_reads(folder, content):
+    yield storage_of(ShortReads(content))
+
+
+@contextmanager
+def file_object_behind_its_start(folder, content):
+    fp = io.BytesIO(FRONT + content)
+    fp.seek(len(FRONT))
+    yield storage_of(fp)
+
+
+@contextmanager
+def local_file(folder, content):
+    (folder / "file").write_bytes(content)
+    with open(folder / "file", "rb") as fp:
+        yield storage_of(fp)
+
+
+@contextmanager
+def unbuffered_local_file(folder, content):
+    (folder / "file").write_bytes(content)
+    with open(folder / "file", "rb", buffering=0) as fp:
+        yield storage_of(fp)
+
+
+@contextmanager
+def local_file_behind_its_start(folder, content):
+    (folder / "file").write_bytes(FRONT + content)
+    with open(folder / "file", "rb") as fp:
+        fp.read(len(FRONT))
+        yield storage_of(fp)
+
+
+@contextmanager
+def file_over_a_storage(folder, content):
+    yield storage_of(io.BufferedReader(StorageFile(MemoryStorage(content)), 16))
+
+
+@contextmanager
+def rolled_back_file(folder, content):
+    """A file that was changed in its first and last bytes, cut, and has a journal."""
+    path = folder / "file"
+    path.write_bytes(content)
+    size = len(content)
+    extents = [(0, min(9, size)), (max(size - 30, 9), size)]
+    with path.open("r+b") as fp:
+        parts = journal.encode(fp, extents, b"\0new", (9, 9))
+        (folder / "journal").write_bytes(b"".join(parts))
+        fp.seek(0)
+        fp.write(b"\0new")
+        fp.truncate(max(size - 20, 4))
+    with path.open("rb") as fp:
+        saved = journal.load(os.fspath(folder / "journal"))
+        yield storage_of(io.BufferedReader(RolledBackFile(fp, saved)))
+
+
+STORAGES: dict[str, Callable[[Path, bytes], object]] = {
+    "memory": memory,
+    "scattered memory": scattered_memory,
+    "file object": file_object,
+    "short reads": short_reads,
+    "file object behind its start": file_object_behind_its_start,
+    "local file": local_file,
+    "unbuffered local file": unbuffered_local_file,
+    "local file behind its start": local_file_behind_its_start,
+    "file over a storage": file_over_a_storage,
+    "rolled back file": rolled_back_file,
+}
+
+
+@pytest.fixture(params=STORAGES)
+def kind(request):
+    return STORAGES[request.param]
+
+
+@pytest.fixture
+def storage(kind, tmp_path):
+    with kind(tmp_path, DATA) as storage:
+        yield storage
+
+
+def test_size(storage):
+    assert isinstance(storage, Storage)
+    assert len(DATA) == storage.size
+
+
+def test_whole(storage):
+    assert DATA == storage.read_at(0, len(DATA))
+
+
+def test_byte_by_byte_from_the_end(storage):
+    found = [storage.read_at(offset, 1) for offset in reversed(range(len(DATA)))]
+    assert DATA == b"".join(reversed(found))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40])
+def test_read_at_is_a_slice(storage, offset, size):
+    assert DATA[offset : offset + size] == storage.read_at(offset, size)
+
+
+@pytest.mark.parametrize("size", SIZES[:-1])
+@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000])
+def test_read_into_fills_the_view(storage, offset, size):
+    room = bytearray(b"-" * (size + 2))
+    count = storage.read_into(memoryview(room)[1:-1], offset)
+    expected = DATA[offset : offset + size]
+    assert len(expected) == count
+    assert expected == room[1 : 1 + count]
+    assert b"--" == room[:1] + room[-1:]
+
+
+@pytest.mark.parametrize("span", [(0, 1024), (3, 1000), (5, 5), (1000, 3000)])
+def test_blocks(storage, span, monkeypatch):
+    monkeypatch.setattr(base, "READ_SIZE", 50)
+    blocks = [*storage.read_blocks(*span)]
+    assert DATA[slice(*span)] == b"".join(blocks)
+    assert all(len(block) <= 50 for block in blocks)
+
+
+def test_empty(kind, tmp_path):
+    if kind is rolled_back_file:
+        pytest.skip("a journal needs a head that is overwritten")
+    with kind(tmp_path, b"") as storage:
+        assert 0 == storage.size
+        assert b"" == storage.read_at(0, 1)
+
+
+def test_many_threads(storage):
+    """Also a storage that is not concurrent gives each thread the right bytes."""
+    spans = [(offset, size) for offset in range(0, 1024, 37) for size in (1, 100)] * 10
+
+    def read(span):
+        return storage.read_at(*span)
+
+    with ThreadPoolExecutor(8) as pool:
+        for (offset, size), found in zip(spans, pool.map(read, spans), strict=True):
+            assert DATA[offset : offset + size] == found
+
+
+def test_other_content_has_another_identity(kind, tmp_path):
+    found = []
+    for content in (DATA, DATA[::-1], DATA[:-1]):
+        with kind(tmp_path, content) as storage:
+            hash(storage.identity)
+            found.append(storage.identity)
+    known = [identity for identity in found if identity is not None]
+    assert len(set(known)) == len(known)
+
+
+def test_reader_over_any_storage(kind, tmp_path):
+    packed = bloscpack.pack_bytes_to_bytes(DATA, 100)
+    with kind(tmp_path, packed) as storage:
+        reader = Reader(storage)
+        assert len(DATA) == reader.nbytes
+        for nthreads in (1, 3):
+            assert DATA[250:777] == reader.read(250, 777, nthreads=nthreads)
+
+
+def test_storage_as_a_file(storage):
+    with io.BufferedReader(StorageFile(storage), 16) as fp:
+        assert DATA == fp.read()
+        assert 100 == fp.seek(100)
+        assert DATA[100:110] == fp.read(10)
+        assert DATA[-5:] == fp.read(fp.seek(-5, os.SEEK_END))
+        assert b"" == fp.read(1)
+        assert 2000 == fp.seek(2000)
+        assert b"" == fp.read(1)
+
+
+# Which storage a file object gets, and which threads may read it
+
+
+@needs_preadv
+def test_all_threads_read_a_local_file(tmp_path):
+    with local_file(tmp_path, DATA) as storage:
+        assert isinstance(storage, LocalStorage)
+        assert storage.concurrent
+
+
+@needs_preadv
+def test_all_threads_read_a_rolled_back_file(tmp_path):
+    with rolled_back_file(tmp_path, DATA) as storage:
+        assert storage.concurrent
+
+
+@pytest.mark.parametrize("name", ["file object", "short reads"])
+def test_other_threads_do_not_read_a_file_object(name, tmp_path):
+    with STORAGES[name](tmp_path, DATA) as storage:
+        assert isinstance(storage, FileObjectStorage)
+        assert not storage.concurrent
+
+
+def test_a_storage_behind_a_file_object_is_used_itself():
+    inner = MemoryStorage(DATA)
+    fp = io.BufferedReader(StorageFile(inner))
+    assert concurrent_storage(fp) is inner
+    fp.read(10)
+    assert concurrent_storage(fp) is None
+    assert DATA[10:20] == storage_of(fp).read_at(0, 10)
+    assert whole_file(fp) is inner
+
+
+def test_a_slow_storage_behind_a_file_object_is_not_shared():
+    fp = io.BufferedReader(StorageFile(FileObjectStorage(io.BytesIO(DATA))))
+    assert concurrent_storage(fp) is None
+    assert DATA == storage_of(fp).read_at(0, 2000)
+
+
+@needs_preadv
+def test_appending_changes_the_identity_of_a_local_file(tmp_path):
+    with local_file(tmp_path, DATA) as before:
+        with open(tmp_path / "file", "ab") as fp:
+            fp.write(b"more")
+        with open(tmp_path / "file", "rb") as fp:
+            after = storage_of(fp)
+        assert before.identity != after.identity
+
+
+def test_reading_leaves_a_local_file_where_it_is(tmp_path):
+    (tmp_path / "file").write_bytes(DATA)
+    with open(tmp_path / "file", "rb") as fp:
+        fp.seek(7)
+        storage = storage_of(fp)
+        if storage.concurrent:
+            storage.read_at(100, 100)
+        assert 7 == fp.tell()
+
+
+def test_memory_is_not_copied():
+    buffer = bytearray(DATA)
+    storage = MemoryStorage(buffer)
+    buffer[0] = 99
+    assert b"\x63" == storage.read_at(0, 1)
+
+
+def test_the_contract_alone():
+    with pytest.raises(NotImplementedError):
+        Storage().read_into(memoryview(bytearray(1)), 0)
+    assert b"" == Storage().read_at(0, 100)
