@@ -573,7 +573,8 @@ def test_signatures_of_0_16():
             p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        assert {"nthreads"} <= news <= {"nthreads", "sync", "limits"}
+        known = {"nthreads", "progress", "sync", "limits"}
+        assert {"nthreads", "progress"} <= news <= known
 
 
 def test_names_of_siblings():
