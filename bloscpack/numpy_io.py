@@ -379,7 +379,7 @@ def unpack_ndarray(
     if limits is not None:
         limits.check_nbytes(Description(metadata).nbytes)
     sink = PlainNumpySink(metadata)
-    unpack(source, sink, nthreads=nthreads)
+    unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.ndarray
 
 
