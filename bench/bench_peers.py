@@ -68,7 +68,7 @@ def verifies(name: str, folder: str | None) -> bool:
 
 
 def measure(there: dict, array: np.ndarray, folder: Path, rounds: int) -> dict:
-    """Return (write seconds, read seconds, bytes) of each peer in alternating rounds."""
+    """Measure each peer in turn; return its (write seconds, read seconds, bytes)."""
     seconds: dict = {name: ([], []) for name in there}
     sizes = {}
     path = folder / "peer.bin"
