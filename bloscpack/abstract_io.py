@@ -231,7 +231,7 @@ class PlainSink(Endpoint, abc.ABC):
 class CompressedSink(Endpoint, abc.ABC):
     """Stores compressed chunks and their digests.
 
-    `pack` calls the methods in the order in which they stand here. For each chunk
+    `pack` calls the methods in the order of their definition. For each chunk
     it calls ``put``, which computes the digest with `do_checksum`, or, if
     ``concurrent`` is set, `put_digested`.
 
@@ -393,8 +393,8 @@ def _log_settings(
 def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """Return the number of threads to use, at most one for each chunk.
 
-    `nthreads` None stands for the CPUs that this process may use; `nchunks` None or -1
-    for an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
+    `nthreads` None means all CPUs that this process may use; `nchunks` None or -1 means
+    an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
     """
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
@@ -647,7 +647,7 @@ def _no_memory(frame: Frame) -> FormatError:
 def _run_length(size: int, nchunks: int, chunk_size: int, nthreads: int) -> int:
     """Return the number of adjacent chunks that a thread gets, at most `size` bytes.
 
-    `nchunks` and `chunk_size` below 1 stand for unknown values.
+    `nchunks` and `chunk_size` below 1 mean an unknown value.
     """
     fair = nchunks // (nthreads * RUNS_PER_THREAD)
     return max(1, min(size // chunk_size, fair)) if chunk_size > 0 else 1

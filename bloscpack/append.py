@@ -85,7 +85,7 @@ def append_fp(
         The number of bytes to append.
     blosc_args
         The settings of the written chunks, or a dictionary of their fields. A type size
-        of None, also the default, stands for the type size of the file.
+        of None, also the default, means the type size of the file.
     metadata
         Replaces the metadata, in the space reserved for it. By default it stays
         unchanged.

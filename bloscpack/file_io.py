@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 # Number of bytes of disk space that a sink reserves at a time.
 RESERVED_AT_A_TIME = 32 * 2**20
 # Maximum compression ratio for which the stated plain size is used to reserve disk
-# space. A higher ratio is rare, and may be a lie of the header.
+# space. A higher ratio is rare; the header may be wrong.
 LIKELY_RATIO = 1000
 # Size in bytes of a compressed chunk from which a second write takes less time than
 # joining the chunk and its digest.
