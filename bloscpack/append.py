@@ -72,7 +72,8 @@ def append_fp(
     """Append bytes of one file object to the compressed file in another.
 
     The last chunk is filled up and compressed again. An array grows along its first
-    axis, and the shape in its metadata with it.
+    axis, and the shape in its metadata with it. The result is the number of chunks that
+    the file has gained. After an error the file has its old bytes.
 
     Parameters
     ----------
@@ -92,11 +93,6 @@ def append_fp(
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
 
-    Returns
-    -------
-    int
-        The number of chunks that the file has gained.
-
     Raises
     ------
     FormatError
@@ -107,8 +103,8 @@ def append_fp(
     StorageError
         The new content has fewer than `new_size` bytes.
 
-    After an error the file has its old bytes.
-
+    Examples
+    --------
     >>> import io, bloscpack
     >>> fp = io.BytesIO(bloscpack.pack_bytes_to_bytes(b'abc'))
     >>> append_fp(fp, io.BytesIO(b'def'), 3)

@@ -550,7 +550,9 @@ def unpack_file_from_file(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Any:
-    """Decompress a file into another file.
+    """Decompress a file into another file and return its metadata.
+
+    The result is None if there is no metadata.
 
     Parameters
     ----------
@@ -565,11 +567,6 @@ def unpack_file_from_file(
         As in `pack_file_to_file`.
     limits
         The sizes that the file must not exceed; see `Limits`.
-
-    Returns
-    -------
-    object
-        The metadata, None if there is none.
 
     Raises
     ------
@@ -667,6 +664,8 @@ def pack_bytes_to_file(
     All bytes of the buffer are stored, whatever the size of its items. The other
     parameters and the errors are those of `pack_file_to_file`.
 
+    Examples
+    --------
     >>> pack_bytes_to_file(b'abcd' * 1000, 'abcd.blp', metadata={'unit': 'm'})
     >>> plain, metadata = unpack_bytes_from_file('abcd.blp')
     >>> len(plain), metadata
@@ -703,6 +702,8 @@ def pack_bytes_to_bytes(
 
     The parameters and the errors are those of `pack_file_to_file`.
 
+    Examples
+    --------
     >>> packed = pack_bytes_to_bytes(b'blosc' * 1000)
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
@@ -760,19 +761,14 @@ def unpack_bytes_from_file(
 ) -> tuple[bytes, Any]:
     """Return the plain bytes of a file and its metadata.
 
+    The metadata is None if there is none.
+
     Parameters
     ----------
     compressed_file
         The compressed file.
     nthreads, progress, limits
         As in `unpack_file_from_file`.
-
-    Returns
-    -------
-    bytes
-        The plain bytes.
-    object
-        The metadata, None if there is none.
 
     Raises
     ------

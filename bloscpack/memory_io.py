@@ -29,6 +29,8 @@ class PlainMemorySource(PlainSource):
     chunks
         The chunks, each of the size that `pack` is told.
 
+    Examples
+    --------
     >>> from bloscpack.abstract_io import pack, unpack
     >>> packed = CompressedMemorySink()
     >>> pack(PlainMemorySource([b'abcd', b'ef']), packed, 2, 4, 2)

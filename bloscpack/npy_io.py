@@ -99,18 +99,15 @@ def encode_header(array: Array) -> bytes:
 
 
 def read_header(fp: Readable) -> Array:
-    """Read the header of a ``.npy`` file and stop at the first item.
+    """Return an array for the header of a ``.npy`` file; stop at the first item.
+
+    The array has the dtype, shape and order of the header, but no memory for its items:
+    they must not be accessed.
 
     Parameters
     ----------
     fp
         The ``.npy`` file, from the current position on.
-
-    Returns
-    -------
-    ndarray
-        An array of the dtype, shape and order of the header. It has no memory for its
-        items: they must not be accessed.
 
     Raises
     ------
@@ -284,6 +281,8 @@ def pack_npy_to_file(
     FormatError
         The input is damaged or too short.
 
+    Examples
+    --------
     >>> numpy.save('numbers.npy', numpy.arange(10))
     >>> pack_npy_to_file('numbers.npy', 'numbers.blp')
     >>> unpack_npy_from_file('numbers.blp', 'same.npy')

@@ -161,6 +161,8 @@ def pack_ndarray(
 ) -> None:
     """Compress an array into a sink.
 
+    All errors but those of the sink are raised before anything is written.
+
     Parameters
     ----------
     ndarray
@@ -185,8 +187,6 @@ def pack_ndarray(
         `chunk_size` is not a multiple of the item size.
     UsageError
         The array is masked, or a setting is invalid.
-
-    Nothing has been written when one of these errors is raised.
     """
     source = PlainNumpySource(ndarray)
     pack_items(
@@ -294,6 +294,8 @@ def pack_ndarray_to_file(
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
 
+    Examples
+    --------
     >>> pack_ndarray_to_file(numpy.zeros((1000, 3)), 'zeros.blp', chunk_size='8K')
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
@@ -325,6 +327,8 @@ def pack_ndarray_to_bytes(
 
     The parameters and errors are those of `pack_ndarray`.
 
+    Examples
+    --------
     >>> array = numpy.arange(10)
     >>> bool((unpack_ndarray_from_bytes(pack_ndarray_to_bytes(array)) == array).all())
     True
@@ -349,7 +353,9 @@ def unpack_ndarray(
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Array:
-    """Decompress a source and return its array.
+    """Return the array in a source.
+
+    The array is new and writable, and has the stored order.
 
     Parameters
     ----------
@@ -357,11 +363,6 @@ def unpack_ndarray(
         Yields the compressed chunks; its attribute ``metadata`` describes the array.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
-
-    Returns
-    -------
-    ndarray
-        A new, writable array in the stored order.
 
     Raises
     ------
@@ -390,7 +391,9 @@ def unpack_ndarray_from_file(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Array:
-    """Read the array in a file.
+    """Return the array in a file.
+
+    The array is new and writable, and has the stored order.
 
     Parameters
     ----------
@@ -401,11 +404,6 @@ def unpack_ndarray_from_file(
         meanwhile, it is read again and `progress` counts its chunks again.
     limits
         The sizes that the file must not exceed; see `Limits`.
-
-    Returns
-    -------
-    ndarray
-        A new, writable array in the stored order.
 
     Raises
     ------
