@@ -1,4 +1,4 @@
-"""Speed and ratio against chunk size, here and in 0.16.0, in memory."""
+"""Measure speed and compression ratio by chunk size, in memory, against 0.16.0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SIZES = {
     "max": 2**31 - 17,
 }
 ACTIONS = ("pack_ndarray_to_bytes", "unpack_ndarray_from_bytes")
-# Many small chunks take long: what is less than this many chunks is enough.
+# Small chunks are slow: the data set is cut down to this many chunks, but not below
+# this many bytes.
 ENOUGH_CHUNKS = 1024
 ENOUGH_BYTES = 16 * data.MIB
 
@@ -29,7 +30,9 @@ ENOUGH_BYTES = 16 * data.MIB
 def parse() -> argparse.Namespace:
     parser = contest.options(__doc__, "chunk_size")
     contest.add_old(parser)
-    parser.add_argument("--mib", type=int, default=256, help="largest size of the data")
+    parser.add_argument(
+        "--mib", type=int, default=256, help="maximum MiB of a data set"
+    )
     parser.add_argument("--threads", type=int, default=contest.CPUS)
     parser.add_argument("--data", nargs="*", default=["linspace", "stamps"])
     parser.add_argument("--codecs", nargs="*", default=["lz4", "zstd"])
@@ -38,7 +41,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set, codec, chunk size and action."""
+    """Measure every data set, codec, chunk size and action; return the rows."""
     new = contest.Contestant("new", sys.executable)
     old = contest.Contestant("0.16.0", contest.old_python(args.old))
     rows = []
@@ -71,7 +74,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 def measure(
     new: contest.Contestant, old: contest.Contestant, job: dict, rounds: int
 ) -> list[dict]:
-    """Return a row for packing and one for unpacking; speeds are MB/s."""
+    """Return the rows for packing and unpacking; speeds are MB/s."""
     rows = []
     for action in ACTIONS:
         times = contest.rounds([(new, action), (old, action)], job, rounds)
@@ -91,7 +94,7 @@ def measure(
 
 
 def summary(rows: list[dict]) -> list[dict]:
-    """Return the geometric mean against 0.16.0 of each chunk size, and the worst."""
+    """Return the geometric mean and the worst ratio to 0.16.0 for each chunk size."""
     means = []
     for size in dict.fromkeys(row["chunk"] for row in rows):
         mine = {a: [] for a in ACTIONS}
@@ -105,7 +108,7 @@ def summary(rows: list[dict]) -> list[dict]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     contest.touch_memory()
     rows = run(args)

@@ -1,8 +1,8 @@
-"""Peak memory, each action in a process of its own, against the bound.
+"""Measure the peak memory of each action, in a separate process, against the bound.
 
-Two figures, both without input and result where they are in memory: the peak above the
-bare interpreter, and above what is held when all modules are loaded, most of it NumPy.
-The bound is (4 x threads + 8) chunks.
+The bound is (4 x threads + 8) chunks. Two figures are compared with it: the peak memory
+minus the memory of the interpreter, and minus the memory in use when all modules are
+loaded. Neither counts inputs and results that are in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import contest
 import data
 
-# action → the file that it reads and the one that it writes
+# action → the file that it reads, the file that it writes
 ACTIONS = {
     "pack_file_to_file": ("plain", "file.blp"),
     "unpack_file_from_file": ("file.blp", "out"),
@@ -37,7 +37,7 @@ def parse() -> argparse.Namespace:
 
 
 def write_plain(path: str, name: str, mib: int) -> None:
-    """Write a file in steps: what one process leaves counts for the next it starts."""
+    """Write a data set in steps: a child process inherits the peak of its parent."""
     step = data.make(name, data.MIB)
     with open(path, "wb") as fp:
         for _ in range(mib):
@@ -45,7 +45,7 @@ def write_plain(path: str, name: str, mib: int) -> None:
 
 
 def measure(action: str, codec: str, folder: str, args: argparse.Namespace) -> dict:
-    """Return the memory that an action took, in bytes; the most of all rounds."""
+    """Return the memory that an action used in bytes, the maximum of all rounds."""
     source, target = (os.path.join(folder, name) for name in ACTIONS[action])
     settings = [codec, str(args.chunk_size), str(args.threads)]
     command = [sys.executable, str(contest.HERE / "memory.py"), action, source, target]
@@ -68,7 +68,7 @@ def measure(action: str, codec: str, folder: str, args: argparse.Namespace) -> d
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set, codec, size and action."""
+    """Measure every data set, codec, size and action; return the rows."""
     bound = (4 * args.threads + 8) * args.chunk_size
     rows = []
     for name in args.data:
@@ -80,12 +80,12 @@ def run(args: argparse.Namespace) -> list[dict]:
                         row = measure(action, codec, folder, args)
                         row |= {"data": name, "mib": mib, "bound": bound}
                         rows.append(row)
-                        tell(row)
+                        print_row(row)
     return rows
 
 
-def tell(row: dict) -> None:
-    """Print a row, in MiB."""
+def print_row(row: dict) -> None:
+    """Print a row in MiB."""
     figures = (row[key] / data.MIB for key in ("above_bare", "working", "bound"))
     print(
         "%(data)-9s %(mib)5d MiB %(codec)-8s %(action)-26s " % row
@@ -95,14 +95,14 @@ def tell(row: dict) -> None:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     rows = run(args)
     for key in ("above_bare", "working"):
         worst = max(rows, key=lambda row: row[key])
         share = worst[key] / worst["bound"]
         print("\nworst %s: %.2f of the bound" % (key, share))
-        tell(worst)
+        print_row(worst)
     contest.write(
         args.json, threads=args.threads, chunk_size=args.chunk_size, rows=rows
     )

@@ -1,8 +1,7 @@
-"""Other ways to store an array in a file: speed, ratio, and whether damage is noticed.
+"""Measure other ways to store an array in a file: speed, ratio, detection of damage.
 
-New files, their content in the cache of the system. Commands read and write plain
-files. A peer verifies its data if it refuses a file of random data of which one bit was
-changed.
+The files are new and stay in the page cache. Commands read and write plain files. A
+peer detects damage if it fails to read a file of random data with one changed bit.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ NOTICED, UNNOTICED = "noticed", "unnoticed"
 
 def parse() -> argparse.Namespace:
     parser = contest.options(__doc__, "peers")
-    parser.add_argument("--mib", type=int, default=64, help="size of a data set")
+    parser.add_argument("--mib", type=int, default=64, help="MiB of a data set")
     parser.add_argument("--data", nargs="*", default=data.NAMES)
     parser.add_argument("--damage", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def is_same(result: object, array: np.ndarray) -> bool:
-    """Return whether what was read is the array: an array, bytes or a path."""
+    """Return whether an array, bytes or a file holds the bytes of `array`."""
     if isinstance(result, Path):
         result = result.read_bytes()
     found = np.frombuffer(memoryview(result).cast("B"), dtype="u1")
@@ -39,7 +38,7 @@ def is_same(result: object, array: np.ndarray) -> bool:
 
 
 def damage(name: str, folder: Path) -> str:
-    """Change one bit of a peer's file and tell whether reading notices."""
+    """Change one bit of a file of a peer; return whether reading it fails."""
     there, _ = peers.available()
     array = data.make("random", data.MIB)
     path = folder / "damaged.bin"
@@ -58,7 +57,7 @@ def damage(name: str, folder: Path) -> str:
 
 
 def verifies(name: str, folder: str | None) -> bool:
-    """Return whether a peer notices damage; in a process of its own, it may crash."""
+    """Run `damage` in a separate process, because the peer may crash."""
     with contest.scratch(folder) as scratch:
         command = [sys.executable, __file__, "--damage", name, "--folder", scratch]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -69,7 +68,7 @@ def verifies(name: str, folder: str | None) -> bool:
 
 
 def measure(there: dict, array: np.ndarray, folder: Path, rounds: int) -> dict:
-    """Return (write seconds, read seconds, bytes) of each peer; they take turns."""
+    """Measure each peer in turn; return its (write seconds, read seconds, bytes)."""
     seconds: dict = {name: ([], []) for name in there}
     sizes = {}
     path = folder / "peer.bin"
@@ -97,7 +96,7 @@ def measure(there: dict, array: np.ndarray, folder: Path, rounds: int) -> dict:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set and peer; speeds are MB/s."""
+    """Measure every data set and peer; return the rows, with speeds in MB/s."""
     there, missing = peers.available()
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
@@ -126,7 +125,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     contest.touch_memory()
     if args.damage:

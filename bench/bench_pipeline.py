@@ -1,4 +1,4 @@
-"""Packing and unpacking against the genuine 0.16.0 and against the limit.
+"""Measure packing and unpacking against the original 0.16.0 and against the limit.
 
 The limit is Blosc and adler32 alone, on the same chunks and threads. Prints a table
 of ratios, above 1 where this is faster, and writes JSON.
@@ -12,21 +12,21 @@ import sys
 import contest
 import data
 
-# What bounds some of the actions; as a part of the time that they take.
+# action → another measurement that bounds it, reported as a fraction of its time
 BOUNDS = {
     "pack_file_to_file": "limit_pack_read",
     "unpack_ndarray_from_bytes": "fill_new_array",
     "unpack_ndarray_from_file": "fill_new_array",
     "unpack_file_from_file": "write_new_file",
 }
-# For random data: times np.save that packing takes, and Blosc alone.
+# For random data: the time of packing, and of Blosc alone, in multiples of np.save.
 SAVE = ("times_save", "limit_times_save")
 
 
 def parse() -> argparse.Namespace:
     parser = contest.options(__doc__, "pipeline")
     contest.add_old(parser)
-    parser.add_argument("--mib", type=int, default=256, help="size of a data set")
+    parser.add_argument("--mib", type=int, default=256, help="MiB of a data set")
     parser.add_argument("--threads", type=int, default=contest.CPUS)
     parser.add_argument("--data", nargs="*", default=data.NAMES)
     parser.add_argument("--codecs", nargs="*", default=contest.CODECS)
@@ -35,7 +35,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set, codec and action."""
+    """Measure every data set, codec and action; return the rows."""
     new = contest.Contestant("new", sys.executable)
     old = contest.Contestant("0.16.0", contest.old_python(args.old))
     rows = []
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def summary(rows: list[dict]) -> list[dict]:
-    """Return the geometric means of each action, and its worst single figure."""
+    """Return the geometric means and the worst ratio to 0.16.0 for each action."""
     means = []
     for action in dict.fromkeys(row["action"] for row in rows):
         mine = [row for row in rows if row["action"] == action]
@@ -107,7 +107,7 @@ def summary(rows: list[dict]) -> list[dict]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     contest.touch_memory()
     rows = run(args)

@@ -1,9 +1,9 @@
-"""Speed over threads in memory, and what the caller's thread spends besides work.
+"""Measure the speed by number of threads, and the work of the calling thread.
 
-Efficiency is the speed per thread in percent of that of one thread; that of the limit,
-Blosc and adler32 alone, is what the machine allows. The caller's thread takes and
-delivers chunks: its CPU time besides compressing and decompressing is a percentage of
-a core at 1 GB/s.
+All data is in memory. Efficiency is the speed per thread in percent of the speed with
+one thread. It is shown beside the efficiency of the limit, which is Blosc and adler32
+alone. The calling thread also reads and delivers the chunks: the CPU time of this work
+is shown in percent of a core at 1 GB/s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACTIONS = ("pack_ndarray_to_bytes", "unpack_ndarray_from_bytes")
 def parse() -> argparse.Namespace:
     threads = [n for n in (1, 2, 4, 8, 16) if n <= contest.CPUS]
     parser = contest.options(__doc__, "scaling")
-    parser.add_argument("--mib", type=int, default=256, help="size of a data set")
+    parser.add_argument("--mib", type=int, default=256, help="MiB of a data set")
     parser.add_argument("--threads", type=int, nargs="*", default=threads)
     parser.add_argument("--data", nargs="*", default=["linspace", "walk"])
     parser.add_argument("--codecs", nargs="*", default=contest.CODECS)
@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set, codec, action and number of threads."""
+    """Measure every data set, codec, action and number of threads; return the rows."""
     new = {
         n: contest.Contestant("new", sys.executable, nthreads=n) for n in args.threads
     }
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def job_of(args: argparse.Namespace, name: str, codec: str) -> dict:
-    """Return what a contestant needs to know."""
+    """Return the parameters of a contestant."""
     return {
         "data": name,
         "codec": codec,
@@ -82,7 +82,7 @@ def job_of(args: argparse.Namespace, name: str, codec: str) -> dict:
 
 
 class Watch:
-    """Stands in for `for_each`, and keeps the CPU time that work took in one thread."""
+    """Replaces `for_each`; adds up the CPU time of the work in the calling thread."""
 
     def __init__(self, for_each) -> None:
         self._for_each = for_each
@@ -110,7 +110,7 @@ class Watch:
 
 
 def run_caller(args: argparse.Namespace) -> list[dict]:
-    """Return a row for every data set, codec and action, on the most threads."""
+    """Measure the calling thread with the most threads; return the rows."""
     import contestant
 
     from bloscpack import abstract_io
@@ -142,7 +142,7 @@ def run_caller(args: argparse.Namespace) -> list[dict]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     contest.touch_memory()
     rows = run(args)

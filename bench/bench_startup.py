@@ -1,6 +1,6 @@
-"""What it costs to start: imports, the command, and a kilobyte there and back.
+"""Measure start-up: imports, the command, and packing and unpacking one kilobyte.
 
-The times of processes are multiples of ``python -c pass``.
+The times of processes are given in multiples of ``python -c pass``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def parse() -> argparse.Namespace:
 
 
 def commands(python: str, packed: str) -> dict[str, list[str]]:
-    """Return what is started, by name."""
+    """Return the command lines to measure, by name."""
     blpk = [python, str(Path(python).with_name("blpk"))]
     return {
         BARE: [python, "-c", "pass"],
@@ -41,13 +41,13 @@ def commands(python: str, packed: str) -> dict[str, list[str]]:
 
 
 def start(command: list[str], folder: str) -> tuple[float, str]:
-    """Return the seconds that a process takes, and its standard error."""
+    """Run a process; return its duration in seconds and its standard error."""
     environment = contest.environment(command[0])
     begin = time.perf_counter()
     done = subprocess.run(
         command,
         check=True,
-        cwd=folder,  # elsewhere the modules of this folder might be found
+        cwd=folder,  # so that Python does not find the modules of this folder
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -57,14 +57,14 @@ def start(command: list[str], folder: str) -> tuple[float, str]:
 
 
 def imported(command: list[str], folder: str) -> list[str]:
-    """Return which of the heavy modules a command imports."""
+    """Return the names of the large modules that a command imports."""
     _, told = start([command[0], "-X", "importtime", *command[1:]], folder)
     modules = set(re.findall(r"\| +([\w.]+)$", told, re.MULTILINE))
     return [name for name in HEAVY if name in modules]
 
 
 def run_processes(pythons: dict[str, str], folder: str, rounds: int) -> list[dict]:
-    """Return a row for every command of every Python, which take turns."""
+    """Measure every command of every Python in alternating rounds; return the rows."""
     packed = os.path.join(folder, "small.blp")
     code = "import bloscpack as b, sys; b.pack_bytes_to_file(bytes(%d), sys.argv[1])"
     start([pythons["new"], "-c", code % KIB, packed], folder)
@@ -97,7 +97,7 @@ def run_processes(pythons: dict[str, str], folder: str, rounds: int) -> list[dic
 
 
 def run_small(pythons: dict[str, str], rounds: int) -> list[dict]:
-    """Return a row for packing and one for unpacking a kilobyte."""
+    """Return the rows for packing and unpacking one kilobyte."""
     sides = [contest.Contestant(name, python) for name, python in pythons.items()]
     new, old = sides
     job = {
@@ -134,7 +134,7 @@ def run_small(pythons: dict[str, str], rounds: int) -> list[dict]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run the benchmark, print the table and write the results."""
     args = parse()
     pythons = {"new": sys.executable, "0.16.0": contest.old_python(args.old)}
     with contest.scratch(args.folder) as folder:

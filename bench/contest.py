@@ -1,4 +1,4 @@
-"""Contests between processes: alternating rounds, medians, ratios, text and JSON."""
+"""Compare processes: alternating rounds, medians, ratios, text and JSON output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS = {
     "unpack_ndarray_from_file": "limit_unpack",
 }
 OLD_REQUIREMENTS = ("bloscpack==0.16.0", "blosc==1.11.4", "numpy")
-# 0.16.0 looks for a class where it was before Python 3.10.
+# 0.16.0 imports a class from its location before Python 3.10.
 OLD_SHIM = (
     "import collections, collections.abc; "
     "collections.MutableMapping = collections.abc.MutableMapping"
@@ -35,26 +35,26 @@ OLD_SHIM = (
 
 
 def options(doc: str | None, name: str, rounds: int = 5) -> argparse.ArgumentParser:
-    """Return a parser with the options that all scripts have."""
+    """Return a parser with the common options."""
     parser = argparse.ArgumentParser(description=doc)
     result = str(HERE / "results" / (name + ".json"))
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--folder", help="where the files go (default: temporary)")
-    parser.add_argument("--json", default=result, help="where the figures go")
+    parser.add_argument("--folder", help="folder for the data (default: temporary)")
+    parser.add_argument("--json", default=result, help="file for the results")
     return parser
 
 
 def add_old(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where 0.16.0 is."""
+    """Add the option for the environment of 0.16.0."""
     parser.add_argument(
         "--old",
         default=str(HERE / ".old-env"),
-        help="environment with 0.16.0, made if there is none",
+        help="virtual environment of 0.16.0, created if it is missing",
     )
 
 
 def write(path: str, **figures: object) -> None:
-    """Write figures and what they depend on as JSON."""
+    """Write the results, with the machine and the versions, as JSON."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
@@ -62,7 +62,7 @@ def write(path: str, **figures: object) -> None:
 
 
 def old_python(folder: str) -> str:
-    """Return a Python that has the genuine 0.16.0, in a virtual environment."""
+    """Return the Python of a virtual environment with 0.16.0; create it if missing."""
     python = Path(folder).absolute() / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -78,15 +78,19 @@ def old_python(folder: str) -> str:
 
 
 def environment(python: str) -> dict[str, str]:
-    """Return the environment for a Python; another one must not find our modules."""
+    """Return the environment variables for a Python.
+
+    0.16.0 must not import this version, so its Python gets no PYTHONPATH.
+    """
     same = python == sys.executable
     return {k: v for k, v in os.environ.items() if same or k != "PYTHONPATH"}
 
 
 class Contestant:
-    """A process that times actions, with settings of its own if there are any.
+    """A process that measures actions.
 
-    ``packed`` is how many bytes the data set last took when packed.
+    `own` overrides parameters of the jobs. ``packed`` is the packed size of the last
+    data set in bytes.
     """
 
     def __init__(self, name: str, python: str, **own: object) -> None:
@@ -103,7 +107,7 @@ class Contestant:
         )
 
     def time(self, action: str, job: dict) -> dict:
-        """Return the answer to an action: seconds and more."""
+        """Measure an action; return the answer of the process, such as ``seconds``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(
@@ -112,7 +116,7 @@ class Contestant:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit("%s ended while it did %r" % (self.name, action))
+            raise SystemExit("%s ended during %r" % (self.name, action))
         answer = json.loads(line)
         self.packed = answer["packed"]
         return answer
@@ -125,7 +129,7 @@ class Contestant:
 
 
 def machine() -> dict:
-    """Return what the figures depend on."""
+    """Return the processor and the versions."""
     import blosc
     import numpy
 
@@ -146,10 +150,10 @@ def machine() -> dict:
 
 
 def touch_memory() -> None:
-    """Use half of the free memory once, and give it back.
+    """Allocate half of the free memory and release it.
 
-    A virtual machine gets memory from its host when it first uses it, ten times as
-    slowly as it gets its own back; who comes first must not pay for that.
+    The first use of memory is ten times slower on a virtual machine, which gets it from
+    its host. This must not slow down the first measurement.
     """
     code = "import numpy, sys; kept = [numpy.ones(2**30, 'u1') for _ in sys.argv[1]]"
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -158,10 +162,10 @@ def touch_memory() -> None:
 
 
 def rounds(entries: list, job: dict, count: int) -> dict:
-    """Return the median seconds of (contestant, action) pairs, taken in turn."""
+    """Return the median seconds of (contestant, action) pairs in alternating rounds."""
     seconds: dict = {entry: [] for entry in entries}
     for entry in entries:
-        entry[0].time(entry[1], job)  # warm: inputs made, caches filled
+        entry[0].time(entry[1], job)  # warm-up: creates the inputs and fills the caches
     for _ in range(count):
         for entry in entries:
             seconds[entry].append(entry[0].time(entry[1], job)["seconds"])
@@ -174,5 +178,5 @@ def geometric_mean(values: list) -> float:
 
 
 def scratch(folder: str | None) -> tempfile.TemporaryDirectory:
-    """Return a folder for the files of a contest, removed with it."""
+    """Return a temporary folder for the files of a contest."""
     return tempfile.TemporaryDirectory(prefix="bloscpack-bench-", dir=folder)

@@ -1,11 +1,12 @@
-"""One side of a contest: a process that times what it is told to on standard input.
+"""Measure the actions that are requested on standard input.
 
-Runs unchanged under bloscpack 0.16.0 and this one. A line of JSON names an action,
-a data set, a codec and sizes; the answer is a line of JSON with seconds. The actions
-``limit_pack`` and ``limit_unpack`` are Blosc and adler32 alone, over the same chunks on
-the same number of threads, memory to memory: no file, nothing joined. Others show what
-bounds it: ``limit_pack_read`` is ``limit_pack`` of chunks read from a file,
-``fill_new_array`` and ``write_new_file`` are nothing but as many bytes written.
+This script runs under bloscpack 0.16.0 and under this version. A line of JSON names an
+action, a data set, a codec and sizes; the answer is a line of JSON with the seconds.
+
+The actions ``limit_pack`` and ``limit_unpack`` run Blosc and adler32 alone, on the same
+chunks and the same number of threads, from memory to memory. Other actions measure
+further bounds: ``limit_pack_read`` is ``limit_pack`` on chunks read from a file;
+``fill_new_array`` and ``write_new_file`` only write the same number of bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OLD = bloscpack.__version__.startswith("0.")
 
 
 def threads(nthreads: int) -> dict:
-    """Return the keyword for the number of threads; 0.16 sets it in Blosc."""
+    """Return the keyword argument for the number of threads; 0.16 sets it in Blosc."""
     if OLD:
         blosc.set_nthreads(nthreads)
         return {}
@@ -38,7 +39,7 @@ def threads(nthreads: int) -> dict:
 
 
 def on_threads(function, count: int, nthreads: int) -> list:
-    """Return the results of function(i), computed on threads that share a counter."""
+    """Return the results of function(i), computed by threads that share a counter."""
     results = [None] * count
     numbers = itertools.count()
 
@@ -56,7 +57,7 @@ def on_threads(function, count: int, nthreads: int) -> list:
 
 
 class Contest:
-    """The inputs of one data set and codec, made when they are first needed."""
+    """The inputs of one data set and codec, created when they are first used."""
 
     def __init__(self, job: dict) -> None:
         self.job = job
@@ -103,7 +104,7 @@ class Contest:
                 fp.write(content)
         return path
 
-    # Every action returns a function, whose call is what is timed.
+    # Each action returns a function. The call of this function is measured.
 
     def pack_ndarray_to_bytes(self):
         options = self.pack_options()
@@ -216,7 +217,7 @@ class Contest:
         return lambda: on_threads(unpack, len(chunks), self.nthreads)
 
     def time(self, action: str) -> float:
-        """Return the seconds that an action takes."""
+        """Return the duration of an action in seconds."""
         run = getattr(self, action)()
         if action.startswith("limit"):
             blosc.set_releasegil(True)
@@ -232,7 +233,7 @@ class Contest:
 
 
 def main() -> None:
-    """Answer one line after the other until standard input ends."""
+    """Answer each line until standard input ends."""
     contest = None
     for line in sys.stdin:
         job = json.loads(line)

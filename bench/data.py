@@ -1,4 +1,4 @@
-"""The data sets of the benchmarks, the same in every process."""
+"""Generate the data sets of the benchmarks, equal in every process."""
 
 from __future__ import annotations
 

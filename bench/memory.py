@@ -1,24 +1,24 @@
-"""One action in a process of its own: prints the memory that it took, in bytes.
+"""Run one action and print its memory in bytes.
 
-Imports nothing that the action does not need. The line of numbers: the peak of the
-interpreter before any import, what was held before the action, with its modules and
-its input, the peak in the end, and the sizes of the input and of what was returned.
+The script imports only the modules that the action needs. It prints five numbers: the
+peak before any import, the memory in use before the action (with its modules and its
+input), the peak at the end, the size of the input, and the size of the result.
 """
 
 import sys
 
 
 def held(name: str) -> int:
-    """Return VmRSS, the memory held now, or VmHWM, the most that was ever held."""
+    """Return VmRSS, the memory in use, or VmHWM, its peak, in bytes."""
     with open("/proc/self/status") as fp:
         for line in fp:
             if line.startswith(name):
                 return int(line.split()[1]) * 1024
-    raise SystemExit("needs a Linux that tells %s" % name)
+    raise SystemExit("this needs Linux: /proc/self/status has no %s" % name)
 
 
 def read_array(path: str, nbytes: int):
-    """Return a file as an array of doubles, read into its place."""
+    """Return a file as an array of doubles, read into the memory of the array."""
     import numpy
 
     array = numpy.empty(nbytes // 8, dtype="f8")
@@ -33,7 +33,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def main() -> None:
-    """Do the action of the command line."""
+    """Run the action that the command line names."""
     bare = held("VmHWM")
     action, source, target, codec, chunk_size, nthreads = sys.argv[1:]
     import os

@@ -1,7 +1,8 @@
-"""How others store an array in a file, and how this does: the table of the peers.
+"""The table of peers: other ways to store an array in a file.
 
-Writing takes an array and a new path, reading a path; it returns an array, bytes, or
-the path of a plain file. What is not installed is in the table as the reason why.
+A write function takes an array and a new path. A read function takes a path and returns
+an array, bytes, or the path of a plain file. For a peer that is not installed the table
+has the reason.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import numpy as np
 import bloscpack as bp
 
 CHUNK = 2**20
-CLEVEL = 7  # of Blosc, everywhere
+CLEVEL = 7  # the level of Blosc for every peer that uses it
 
 
 class Peer(NamedTuple):
-    """How to write and how to read; a command reads a plain file."""
+    """A write function and a read function; a command reads a plain file."""
 
     write: Callable[[np.ndarray, Path], Any]
     read: Callable[[Path], Any]
@@ -74,7 +75,7 @@ def gzip_module() -> Peer:
 
 
 def plain_of(path: Path) -> Path:
-    """Return where the plain file for a command lies."""
+    """Return the path of the plain file for a command."""
     return path.with_suffix(".plain")
 
 
@@ -161,7 +162,7 @@ TABLE: dict[str, Callable[[], Peer]] = {
 
 
 def available() -> tuple[dict[str, Peer], dict[str, str]]:
-    """Return the peers that are there, and why the others are not."""
+    """Return the available peers, and the reasons why others are missing."""
     there, missing = {}, {}
     for name, make in TABLE.items():
         try:
@@ -172,7 +173,7 @@ def available() -> tuple[dict[str, Peer], dict[str, str]]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a peer wrote: one, or those in a folder."""
+    """Return the files that a peer wrote: one file, or the files in a folder."""
     found = path.rglob("*") if path.is_dir() else [path]
     return [file for file in found if file.is_file()]
 
@@ -182,7 +183,7 @@ def size_of(path: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove what a peer wrote and read."""
+    """Remove the files of a peer."""
     if path.is_dir():
         shutil.rmtree(path)
     for file in (path, path.with_suffix(".out")):

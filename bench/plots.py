@@ -1,4 +1,4 @@
-"""Plots of the figures in results/, as PNG files beside them; needs matplotlib."""
+"""Plot the results in results/ as PNG files; needs matplotlib."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).absolute().parent
-# side of a contest → the column with its time in multiples of ours
+# contestant → the column with its time in multiples of the time of this version
 SIDES = {"limit": "against_limit", "this": "", "0.16.0": "against_old"}
 MARKERS = "xsv^<>P*Dd"
 
@@ -22,10 +22,10 @@ def parse() -> argparse.Namespace:
 
 
 def panels(rows: int, columns: int, width: float = 4, height: float = 3):
-    """Return a figure and a table of axes."""
+    """Return a figure and a grid of axes."""
     import matplotlib
 
-    matplotlib.use("Agg")  # no window
+    matplotlib.use("Agg")  # draws without a display
     from matplotlib import pyplot
 
     return pyplot.subplots(
@@ -38,17 +38,17 @@ def panels(rows: int, columns: int, width: float = 4, height: float = 3):
 
 
 def unique(rows: list[dict], key: str) -> list:
-    """Return the values of a column, in their order."""
+    """Return the distinct values of a column in order of appearance."""
     return list(dict.fromkeys(row[key] for row in rows))
 
 
 def where(rows: list[dict], **values: object) -> list[dict]:
-    """Return the rows that have these values."""
+    """Return the rows with these values."""
     return [row for row in rows if all(row[k] == v for k, v in values.items())]
 
 
 def pipeline(result: dict) -> Any:
-    """Draw throughput against the limit: a panel a data set and action."""
+    """Draw the throughput beside the limit: one panel per data set and action."""
     rows = result["rows"]
     actions, names = unique(rows, "action"), unique(rows, "data")
     figure, axes = panels(len(actions), len(names), height=2.2)
@@ -70,7 +70,7 @@ def pipeline(result: dict) -> Any:
 
 
 def chunk_size(result: dict) -> Any:
-    """Draw speeds and ratio against chunk size: a row of panels a data set."""
+    """Draw speeds and ratio by chunk size: one row of panels per data set."""
     rows = result["rows"]
     names, actions = unique(rows, "data"), unique(rows, "action")
     figure, axes = panels(len(names), len(actions) + 1)
@@ -100,7 +100,7 @@ def chunk_size(result: dict) -> Any:
 
 
 def scaling(result: dict) -> Any:
-    """Draw speed over threads beside that of the limit: a panel a data set, action."""
+    """Draw the speed by threads beside the limit: one panel per data set and action."""
     rows = result["rows"]
     names, actions = unique(rows, "data"), unique(rows, "action")
     figure, axes = panels(len(names), len(actions))
@@ -122,7 +122,7 @@ def scaling(result: dict) -> Any:
 
 
 def peers(result: dict) -> Any:
-    """Draw ratio against speed: a row of panels for writing, and one for reading."""
+    """Draw ratio by speed: one row of panels for writing and one for reading."""
     rows = result["rows"]
     names = unique(rows, "data")
     figure, axes = panels(2, len(names), height=3.5)
@@ -155,7 +155,7 @@ PLOTS: dict[str, Callable[[dict], Any]] = {
 
 
 def main() -> None:
-    """Draw what there are figures for."""
+    """Draw every plot for which results exist."""
     args = parse()
     for name in args.names:
         source = Path(args.results) / (name + ".json")

@@ -1,7 +1,7 @@
 """Bloscpack: a file format and a tool for large typed data, compressed with Blosc.
 
-Public names load their module when they are first used, so that ``import
-bloscpack`` costs next to nothing.
+A public name imports its module when it is first used. Therefore ``import bloscpack``
+imports neither NumPy nor Blosc.
 """
 
 from __future__ import annotations
@@ -18,61 +18,26 @@ if TYPE_CHECKING:
     from .exceptions import FormatError as FormatError
     from .exceptions import StorageError as StorageError
     from .exceptions import UsageError as UsageError
-    from .file_io import (
-        pack_bytes_file as pack_bytes_file,
-    )
-    from .file_io import (
-        pack_bytes_to_bytes as pack_bytes_to_bytes,
-    )
-    from .file_io import (
-        pack_bytes_to_file as pack_bytes_to_file,
-    )
-    from .file_io import (
-        pack_file as pack_file,
-    )
-    from .file_io import (
-        pack_file_to_file as pack_file_to_file,
-    )
-    from .file_io import (
-        unpack_bytes_file as unpack_bytes_file,
-    )
-    from .file_io import (
-        unpack_bytes_from_bytes as unpack_bytes_from_bytes,
-    )
-    from .file_io import (
-        unpack_bytes_from_file as unpack_bytes_from_file,
-    )
-    from .file_io import (
-        unpack_file as unpack_file,
-    )
-    from .file_io import (
-        unpack_file_from_file as unpack_file_from_file,
-    )
-    from .numpy_io import (
-        pack_ndarray_file as pack_ndarray_file,
-    )
-    from .numpy_io import (
-        pack_ndarray_str as pack_ndarray_str,
-    )
-    from .numpy_io import (
-        pack_ndarray_to_bytes as pack_ndarray_to_bytes,
-    )
-    from .numpy_io import (
-        pack_ndarray_to_file as pack_ndarray_to_file,
-    )
-    from .numpy_io import (
-        unpack_ndarray_file as unpack_ndarray_file,
-    )
-    from .numpy_io import (
-        unpack_ndarray_from_bytes as unpack_ndarray_from_bytes,
-    )
-    from .numpy_io import (
-        unpack_ndarray_from_file as unpack_ndarray_from_file,
-    )
-    from .numpy_io import (
-        unpack_ndarray_str as unpack_ndarray_str,
-    )
+    from .file_io import pack_bytes_file as pack_bytes_file
+    from .file_io import pack_bytes_to_bytes as pack_bytes_to_bytes
+    from .file_io import pack_bytes_to_file as pack_bytes_to_file
+    from .file_io import pack_file as pack_file
+    from .file_io import pack_file_to_file as pack_file_to_file
+    from .file_io import unpack_bytes_file as unpack_bytes_file
+    from .file_io import unpack_bytes_from_bytes as unpack_bytes_from_bytes
+    from .file_io import unpack_bytes_from_file as unpack_bytes_from_file
+    from .file_io import unpack_file as unpack_file
+    from .file_io import unpack_file_from_file as unpack_file_from_file
+    from .numpy_io import pack_ndarray_file as pack_ndarray_file
+    from .numpy_io import pack_ndarray_str as pack_ndarray_str
+    from .numpy_io import pack_ndarray_to_bytes as pack_ndarray_to_bytes
+    from .numpy_io import pack_ndarray_to_file as pack_ndarray_to_file
+    from .numpy_io import unpack_ndarray_file as unpack_ndarray_file
+    from .numpy_io import unpack_ndarray_from_bytes as unpack_ndarray_from_bytes
+    from .numpy_io import unpack_ndarray_from_file as unpack_ndarray_from_file
+    from .numpy_io import unpack_ndarray_str as unpack_ndarray_str
 
+# Public module → the names that the package offers from it.
 _HOMES = {
     "args": ("BloscArgs", "BloscpackArgs", "Limits", "MetadataArgs"),
     "exceptions": ("BloscpackError", "FormatError", "StorageError", "UsageError"),
@@ -100,6 +65,7 @@ _HOMES = {
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+# All public modules: those without a leading underscore, except `__main__`.
 _MODULES = (
     "abstract_io",
     "abstract_objects",
@@ -141,4 +107,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *__all__, *_MODULES})

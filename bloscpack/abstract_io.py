@@ -1,10 +1,12 @@
 """The loop: plain source → compressed sink, compressed source → plain sink.
 
-Sources are iterated and sinks written in the thread of the caller, in order;
-compressing, decompressing and digests are spread over threads. Of the hooks of the
-four classes only ``__iter__`` and ``put`` are abstract; the others do nothing unless a
-subclass says so, and need no ``super().__init__()``. An endpoint that declares itself
-``concurrent`` also lets the threads load and store their chunk themselves.
+The calling thread iterates over the source and writes to the sink, in order. A pool of
+threads compresses, decompresses and digests the chunks.
+
+Of the methods of the four abstract classes only ``__iter__`` and ``put`` are abstract.
+The other methods do nothing unless a subclass overrides them, and need no
+``super().__init__()``. A subclass that sets ``concurrent`` to True also lets the pool
+load and store its chunks.
 """
 
 from __future__ import annotations
@@ -39,42 +41,48 @@ if TYPE_CHECKING:
     from ._format.chunks import Buffer
     from .checksums import Hash
 
+    # The `tasks` method of a plain source yields tasks, its `load` method takes them.
+    PlainTask = Any
+    Progress = Callable[[int], object]
 
-# Chunks below this many bytes may be done before another thread has woken up.
+
+# Chunk size in bytes below which compressing may take less time than waking a thread.
 QUICK_CHUNK = 64 * 2**10
-# Consecutive chunks go to the same thread, so many bytes of them, where none need be
-# held: the system gives out memory in huge pages, and two threads that are the first
-# to touch the same one wait for each other.
+# Maximum number of bytes of adjacent chunks that one thread gets at a time, where it
+# stores the results itself. The system allocates memory in huge pages: two threads that
+# are the first to touch the same page wait for each other.
 RUN = 8 * 2**20
-# What is compressed is handed over in smaller runs: it is held until its turn comes.
+# The same for chunks to compress. Smaller, because the results stay in memory until
+# the chunks before them have been written.
 RUN_TO_COMPRESS = 512 * 2**10
-# Threads that have many runs each end at about the same time.
+# Minimum number of runs for each thread: all threads then end at about the same time.
 RUNS_PER_THREAD = 4
-# Chunks from this many bytes on have enough blocks to be shared.
+# Chunk size in bytes from which Blosc's own threads can share the blocks of a chunk.
 LARGE_CHUNK = 2 * 2**20
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
-    """Return `chunk`, any buffer of bytes, as one Blosc chunk."""
+    """Return `chunk`, a buffer of bytes, as a Blosc chunk."""
     with own_settings:
         return compress(chunk, blosc_args)
 
 
 class Endpoint:
-    """What the four classes have in common."""
+    """Base of the four abstract classes."""
 
-    #: Whether the hooks that run in other threads may be used.
+    #: Whether other threads may call the methods that allow it, such as ``load``.
     concurrent = False
-    _hooks_of_one_thread: tuple[str, ...] = ()
+    # The methods that 0.16 had. The loop does not call them if `concurrent` is set.
+    _sequential_methods: tuple[str, ...] = ()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        # A class that defines one of these hooks means it to be called, also where it
-        # inherits those that are used instead from an endpoint of ours.
+        # A subclass that overrides a sequential method expects calls to it, even if it
+        # inherits from a concurrent class.
         for base in cls.__mro__:
             if "concurrent" in base.__dict__:
                 return
-            if base.__dict__.keys() & cls._hooks_of_one_thread:
+            if base.__dict__.keys() & cls._sequential_methods:
                 cls.concurrent = False
                 return
 
@@ -82,45 +90,50 @@ class Endpoint:
 class PlainSource(Endpoint, abc.ABC):
     """Yields plain chunks.
 
-    `pack` calls `configure` and then iterates: every chunk must have
-    ``self.chunk_size`` bytes, the last ``self.last_chunk``. With
-    ``self.nchunks`` -1 the source decides when it ends.
+    `pack` calls `configure` and then iterates. Every chunk must have ``chunk_size``
+    bytes, except for the last, which must have ``last_chunk`` bytes. If ``nchunks`` is
+    -1, the source determines the number of chunks.
+
+    A subclass defines ``__iter__``.
     """
 
-    _hooks_of_one_thread = ("__iter__", "compress_func")
+    _sequential_methods = ("__iter__", "compress_func")
 
     chunk_size: int
     last_chunk: int
     nchunks: int
 
     def configure(self, chunk_size: int, last_chunk: int, nchunks: int) -> None:
-        """Take the sizes, in bytes, of the chunks to yield and their number."""
+        """Set the chunk sizes in bytes and the number of chunks, -1 if unknown."""
         self.chunk_size = chunk_size
         self.last_chunk = last_chunk
         self.nchunks = nchunks
 
     @property
-    def compress_func(self) -> Callable[[Any, BloscArgs], bytes]:
-        """The function of (chunk, blosc_args) that compresses what is yielded."""
+    def compress_func(self) -> Callable[[Buffer, BloscArgs], bytes]:
+        """The function of (chunk, blosc_args) that compresses the yielded chunks."""
         return compress_chunk
 
     @abc.abstractmethod
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Buffer]:
         """Yield the plain chunks in order."""
 
-    def tasks(self) -> Iterator[Any]:
-        """Yield for each chunk what `load` needs, in the thread of the caller."""
+    def tasks(self) -> Iterator[PlainTask]:
+        """Yield the argument of `load` for each chunk, in the calling thread."""
         return iter(self)
 
-    def load(self, task: Any) -> Buffer:
-        """Return the plain chunk, in any thread; valid until that calls again."""
+    def load(self, task: PlainTask) -> Buffer:
+        """Return the plain chunk; called by any thread.
+
+        The buffer is valid until the same thread calls `load` again.
+        """
         chunk: Buffer = task
         return chunk
 
     def spans(self, nbytes: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield where each chunk starts and stops in the plain bytes.
+        """Yield the span (start, stop) of each chunk in the plain bytes.
 
-        `nbytes` is how many there are, for where the number of chunks is not given.
+        If ``nchunks`` is -1, `nbytes` is the number of plain bytes.
         """
         if self.nchunks == -1:
             yield 0, min(self.chunk_size, nbytes)
@@ -135,15 +148,16 @@ class PlainSource(Endpoint, abc.ABC):
 class CompressedSource(Endpoint, abc.ABC):
     """Yields pairs of a compressed chunk and its digest.
 
-    ``checksum_impl``, where it is set, is what the digests are checked with;
-    ``chunk_offset`` is the file position of the chunk last yielded, if known.
+    A subclass defines ``__iter__``.
     """
 
-    _hooks_of_one_thread = ("__iter__",)
+    _sequential_methods = ("__iter__",)
 
-    #: Whether `load` fetches the chunks, so that tasks hold none.
+    #: Whether `load` reads the chunks from their positions in the file.
     random_access = False
+    #: The checksum that verifies the digests. None: the digests are not verified.
     checksum_impl: Hash | None = None
+    #: The file offset in bytes of the chunk that was yielded last. None if unknown.
     chunk_offset: int | None = None
 
     @abc.abstractmethod
@@ -151,10 +165,10 @@ class CompressedSource(Endpoint, abc.ABC):
         """Yield (compressed chunk, digest) in order."""
 
     def tasks(self) -> Iterator[Frame]:
-        """Yield for each chunk what `load` needs, in the thread of the caller."""
+        """Yield the argument of `load` for each chunk, in the calling thread."""
         start = 0
         for number, content in enumerate(self):
-            # It may use its buffers again for the next chunk.
+            # Copy: the source may use its buffers again for the next chunk.
             compressed, digest = map(bytes, content)
             try:
                 header = decode_header(compressed)
@@ -167,50 +181,64 @@ class CompressedSource(Endpoint, abc.ABC):
             yield frame
 
     def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
-        """Return chunk and digest, in any thread; valid until that calls again."""
+        """Return the compressed chunk and its digest; called by any thread.
+
+        Both buffers are valid until the same thread calls `load` again.
+        """
         assert frame.content is not None
         return frame.content
 
 
 class PlainSink(Endpoint, abc.ABC):
-    """Takes chunks, in order, and keeps their plain bytes.
+    """Stores the plain bytes of chunks.
 
-    A subclass defines ``put``, which gets the chunk compressed.
+    `unpack` calls ``put`` with each compressed chunk, in order. If ``concurrent`` is
+    set, it calls `start`, then for each chunk `store`, or with ``random_access`` `room`
+    and `store_at`, and last `finalize`.
+
+    A subclass defines ``put``.
     """
 
-    _hooks_of_one_thread = ("put",)
+    _sequential_methods = ("put",)
 
-    #: Whether chunks may be stored in any order, each where it belongs.
+    #: Whether any thread may store any chunk at its position, in any order.
     random_access = False
 
     def start(self) -> None:
-        """Called before the first chunk."""
+        """Prepare for the first chunk."""
 
     @abc.abstractmethod
-    def put(self, chunk: bytes) -> Any:
-        """Decompress and keep a compressed chunk."""
+    def put(self, chunk: bytes) -> object:
+        """Decompress and store the next chunk, which is compressed."""
 
     def store(self, plain: Buffer) -> None:
-        """Keep the plain bytes of the next chunk."""
+        """Store the plain bytes of the next chunk."""
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
-        """Return memory for the plain bytes from `start` on; None: use `store_at`."""
+        """Return the memory for `nbytes` plain bytes from position `start` on.
+
+        None if the chunk has to be stored with `store_at`. Called by any thread.
+        """
         return None
 
     def store_at(self, start: int, plain: Buffer) -> None:
-        """Keep plain bytes that start at `start`; with `random_access`, any thread."""
+        """Store plain bytes at position `start`; called by any thread."""
 
     def finalize(self) -> None:
-        """Called when every chunk has been kept."""
+        """Complete the output after the last chunk."""
 
 
 class CompressedSink(Endpoint, abc.ABC):
-    """Takes compressed chunks, in order, and keeps them.
+    """Stores compressed chunks and their digests.
 
-    ``put`` gets the compressed chunk and computes its digest with `do_checksum`.
+    `pack` calls the methods in the order of their definition. For each chunk
+    it calls ``put``, which computes the digest with `do_checksum`, or, if
+    ``concurrent`` is set, `put_digested`.
+
+    A subclass defines ``put``.
     """
 
-    _hooks_of_one_thread = ("put", "do_checksum")
+    _sequential_methods = ("put", "do_checksum")
 
     blosc_args: BloscArgs
     bloscpack_header: BloscpackHeader
@@ -219,34 +247,34 @@ class CompressedSink(Endpoint, abc.ABC):
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
     ) -> None:
-        """Take the settings and the header of what is to come."""
+        """Set the compression settings and the file header."""
         self.blosc_args = blosc_args
         self.bloscpack_header = bloscpack_header
         self.checksum_impl = bloscpack_header.checksum_impl
 
     def write_bloscpack_header(self) -> None:
-        """Keep the header."""
+        """Write the header."""
 
-    def write_metadata(self, metadata: Any, metadata_args: MetadataArgs) -> None:
-        """Keep the metadata; only called if there are any."""
+    def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
+        """Write the metadata section; called only if there is metadata."""
 
     def init_offsets(self) -> None:
-        """Make room for the offset table."""
+        """Reserve space for the offset table."""
 
     @abc.abstractmethod
-    def put(self, i: int, compressed: bytes) -> Any:
-        """Keep the compressed chunk number `i`."""
+    def put(self, i: int, compressed: bytes) -> object:
+        """Store compressed chunk number `i` and its digest."""
 
     def put_digested(
         self, i: int, compressed: bytes, digest: bytes
     ) -> Callable[[], None] | None:
-        """Keep the compressed chunk number `i`, and its digest, which is known.
+        """Store compressed chunk number `i` and its given digest.
 
-        May return what is left to do: a function, to be called in any thread.
+        May return a function that completes the work and that any thread may call.
         """
 
     def finalize(self) -> None:
-        """Called when every chunk has been kept."""
+        """Complete the output after the last chunk."""
 
     def do_checksum(self, compressed: Buffer) -> bytes:
         """Return the digest of a compressed chunk."""
@@ -256,7 +284,7 @@ class CompressedSink(Endpoint, abc.ABC):
 
 
 def log_digest(checksum: Hash, digest: bytes) -> None:
-    """Show a digest at the level DEBUG."""
+    """Log a digest at the level DEBUG."""
     if log.enabled(log.DEBUG):
         name = checksum.name
         log.debug("checksum (%s): %r" % (name, digest) if digest else "no checksum")
@@ -268,22 +296,49 @@ def pack(
     nchunks: int,
     chunk_size: int,
     last_chunk: int,
-    metadata: Any = None,
+    metadata: object = None,
     blosc_args: BloscArgs | None = None,
     bloscpack_args: BloscpackArgs | None = None,
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress everything from `source` into `sink`.
+    """Compress all chunks of `source` into `sink`.
 
-    Sizes are bytes. `nchunks` -1 means that only the source knows where it
-    ends; then there is no offset table. `nthreads` defaults to the CPUs that this
-    process may use; the bytes written don't depend on it.
+    Parameters
+    ----------
+    source
+        Yields the plain chunks.
+    sink
+        Stores the header, the metadata and the compressed chunks.
+    nchunks
+        Number of chunks. -1 if only the source knows it; the file then has no offset
+        table.
+    chunk_size
+        Size of every chunk but the last in bytes.
+    last_chunk
+        Size of the last chunk in bytes.
+    metadata
+        Any value that JSON can represent. None: no metadata section.
+    blosc_args, bloscpack_args, metadata_args
+        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`.
+    nthreads
+        Number of threads, by default the number of CPUs that this process may use. The
+        written bytes do not depend on it.
+    progress
+        Called with the number of plain bytes of each finished chunk, by the calling
+        thread. Its return value is ignored; an exception stops the work. Every function
+        that has this parameter calls it in this way.
 
-    Raises `UsageError` for settings that can't be, before anything is
-    written, and `StorageError` if the source does not yield what was announced.
+    Raises
+    ------
+    UsageError
+        A setting is invalid. Nothing has been written.
+    StorageError
+        The number or the sizes of the yielded chunks differ from the arguments.
     """
+    progress = log.PROGRESS if progress is None else progress
     check_settings(blosc_args, bloscpack_args, metadata_args)
     blosc_args = BloscArgs() if blosc_args is None else blosc_args
     bloscpack_args = BloscpackArgs() if bloscpack_args is None else bloscpack_args
@@ -314,17 +369,17 @@ def pack(
         sink.write_metadata(metadata, metadata_args)
     sink.init_offsets()
     if source.compress_func is not compress_chunk:
-        nthreads = 1  # written for a time when all of this was done by one thread
+        nthreads = 1  # code written for 0.16 expects a single thread
     with own_settings:
         nthreads = share_threads(nthreads, nchunks, chunk_size)
-        _compress_all(source, sink, header, blosc_args, nthreads)
+        _compress_all(source, sink, header, blosc_args, nthreads, progress)
     sink.finalize()
 
 
 def _log_settings(
     blosc_args: BloscArgs,
     bloscpack_args: BloscpackArgs,
-    metadata: Any,
+    metadata: object,
     metadata_args: MetadataArgs,
 ) -> None:
     log.debug(blosc_args.pformat())
@@ -336,7 +391,11 @@ def _log_settings(
 
 
 def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
-    """Return how many threads to use: no more than there are chunks."""
+    """Return the number of threads to use, at most one for each chunk.
+
+    `nthreads` None means all CPUs that this process may use; `nchunks` None or -1 means
+    an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
+    """
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
     if nchunks == 1:
@@ -346,10 +405,10 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
 
 
 def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
-    """Return how many chunks to work on at a time.
+    """Return the number of chunks to process at a time.
 
-    Where there are fewer chunks than threads, and they are large, Blosc gets the
-    other threads, to share the blocks of a chunk among them.
+    If the chunks are large and fewer than the threads, the remaining threads go to
+    Blosc, which shares the blocks of a chunk among them.
     """
     count = effective_nthreads(nthreads, nchunks)
     if chunk_size >= LARGE_CHUNK:
@@ -359,15 +418,15 @@ def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) ->
     return count
 
 
-class _Announced:
-    """Compares the chunks that a source yields with what was announced."""
+class _ChunkCheck:
+    """Compares the chunks that a source yields with the header."""
 
     def __init__(self, header: BloscpackHeader) -> None:
         self._header = header
         self.count = 0
 
     def check(self, compressed: Buffer) -> int:
-        """Return the number of the next chunk; raises `StorageError`."""
+        """Return the number of this chunk; raise `StorageError` if it differs."""
         i, self.count = self.count, self.count + 1
         nbytes = plain_size(compressed)
         if self._header.nchunks != -1:
@@ -406,35 +465,37 @@ def _compress_all(
     header: BloscpackHeader,
     blosc_args: BloscArgs,
     nthreads: int,
+    progress: Progress | None,
 ) -> None:
     compress_func = source.compress_func
     if source.concurrent:
         tasks = source.tasks()
     elif compress_func is compress_chunk:
-        tasks = map(bytes, source)  # it may use its buffer again for the next chunk
+        # Copy: the source may use its buffer again for the next chunk.
+        tasks = map(bytes, source)
     else:
         tasks = iter(source)
-    load = source.load if source.concurrent else _as_it_is
+    load = source.load if source.concurrent else _identity
     if compress_func is compress_chunk:
-        compress_func = compress  # the settings have been entered
+        compress_func = compress  # `pack` has entered the settings
     checksum = header.checksum_impl
     digesting = sink.concurrent
-    announced = _Announced(header)
+    check = _ChunkCheck(header)
 
-    def work(task: Any) -> tuple[bytes, bytes]:
+    def work(task: PlainTask) -> tuple[bytes, bytes]:
         compressed = compress_func(load(task), blosc_args)
         return compressed, checksum(compressed) if digesting else b""
 
     def deliver(result: tuple[bytes, bytes]) -> Callable[[], None] | None:
         compressed, digest = result
-        i = announced.check(compressed)
+        i = check.check(compressed)
         rest = None
         if digesting:
             rest = sink.put_digested(i, compressed, digest)
         else:
             sink.put(i, compressed)
-        if log.PROGRESS is not None:
-            log.PROGRESS(plain_size(compressed))
+        if progress is not None:
+            progress(plain_size(compressed))
         return rest
 
     quick = header.chunk_size < QUICK_CHUNK
@@ -446,27 +507,44 @@ def _compress_all(
             "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
             % (header.chunk_size, nthreads)
         ) from error
-    announced.finish()
+    check.finish()
 
 
-def _as_it_is(chunk: Any) -> Any:
+def _identity(task: PlainTask) -> Buffer:
+    chunk: Buffer = task
     return chunk
 
 
 def unpack(
-    source: CompressedSource, sink: PlainSink, *, nthreads: int | None = None
+    source: CompressedSource,
+    sink: PlainSink,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Decompress everything from `source` into `sink`.
+    """Decompress all chunks of `source` into `sink`.
 
-    `nthreads` defaults to the CPUs that this process may use. Raises
-    `FormatError` at the first chunk that is damaged.
+    Parameters
+    ----------
+    source
+        Yields the compressed chunks and their digests.
+    sink
+        Stores the plain bytes.
+    nthreads, progress
+        As in `pack`.
+
+    Raises
+    ------
+    FormatError
+        A chunk is damaged. The chunks before it have been stored.
     """
+    progress = log.PROGRESS if progress is None else progress
     nchunks = getattr(source, "nchunks", None)
     header = getattr(source, "bloscpack_header", None)
     chunk_size = header.chunk_size if header is not None else -1
     with own_settings:
         nthreads = share_threads(nthreads, nchunks, chunk_size)
-        _decompress_all(source, sink, nchunks, chunk_size, nthreads)
+        _decompress_all(source, sink, nchunks, chunk_size, nthreads, progress)
     if sink.concurrent:
         sink.finalize()
 
@@ -477,16 +555,30 @@ def _decompress_all(
     nchunks: int | None,
     chunk_size: int,
     nthreads: int,
+    progress: Progress | None,
 ) -> None:
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
-    checksum = source.checksum_impl
-    workspace = Workspace()
     run = 1
     if source.concurrent and source.random_access and sink.random_access:
         run = _run_length(RUN, nchunks or 0, chunk_size, nthreads)
-    telling = log.enabled(log.DEBUG)
     if sink.concurrent:
         sink.start()
+    work = _decompress_function(source, sink, nchunks)
+    deliver = _deliver_function(sink, progress)
+    quick = 0 < chunk_size < QUICK_CHUNK
+    for_each(tasks, work, deliver, nthreads, run, quick)
+
+
+def _decompress_function(
+    source: CompressedSource, sink: PlainSink, nchunks: int | None
+) -> Callable[[Frame], tuple[Frame, Buffer | None]]:
+    """Return the function that verifies and decompresses a chunk in any thread.
+
+    It returns the chunk for `_deliver_function`, or None if it has stored the chunk.
+    """
+    checksum = source.checksum_impl
+    workspace = Workspace()
+    debugging = log.enabled(log.DEBUG)
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
         header = frame.header
@@ -494,8 +586,8 @@ def _decompress_all(
             compressed, digest = source.load(frame)
             if checksum is not None:
                 check_digest(compressed, digest, checksum)
-            if telling:
-                _tell(frame.number, compressed, digest, checksum, nchunks)
+            if debugging:
+                _log_chunk(frame.number, compressed, digest, checksum, nchunks)
             if not sink.concurrent:
                 return frame, bytes(compressed)
             if not sink.random_access:
@@ -514,10 +606,18 @@ def _decompress_all(
         sink.store_at(frame.start, plain)
         return frame, None
 
+    return work
+
+
+def _deliver_function(
+    sink: PlainSink, progress: Progress | None
+) -> Callable[[tuple[Frame, Buffer | None]], None]:
+    """Return the function that stores the chunks in order in the calling thread."""
+
     def deliver(result: tuple[Frame, Buffer | None]) -> None:
         frame, chunk = result
-        if log.PROGRESS is not None:
-            log.PROGRESS(frame.header.nbytes)
+        if progress is not None:
+            progress(frame.header.nbytes)
         if chunk is None:
             return
         try:
@@ -531,8 +631,7 @@ def _decompress_all(
         except MemoryError as error:
             raise _no_memory(frame) from error
 
-    quick = 0 < chunk_size < QUICK_CHUNK
-    for_each(tasks, work, deliver, nthreads, run, quick)
+    return deliver
 
 
 def _no_memory(frame: Frame) -> FormatError:
@@ -546,15 +645,15 @@ def _no_memory(frame: Frame) -> FormatError:
 
 
 def _run_length(size: int, nchunks: int, chunk_size: int, nthreads: int) -> int:
-    """Return how many consecutive chunks a thread gets, no more than `size` bytes.
+    """Return the number of adjacent chunks that a thread gets, at most `size` bytes.
 
-    What is below 1 is unknown.
+    `nchunks` and `chunk_size` below 1 mean an unknown value.
     """
     fair = nchunks // (nthreads * RUNS_PER_THREAD)
     return max(1, min(size // chunk_size, fair)) if chunk_size > 0 else 1
 
 
-def _tell(
+def _log_chunk(
     i: int,
     compressed: Buffer,
     digest: Buffer,

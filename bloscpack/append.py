@@ -1,9 +1,11 @@
-"""Appending to a file, and replacing its metadata, in place.
+"""Append to a file, and replace its metadata, in place.
 
-`plan_append` decides, without writing, everything that will change; the old bytes
-of it are kept until the last write has been done, so that a failure leaves the
-file as it was. Nothing is believed unseen: the chunks are walked before the offset
-table is trusted, and the last chunk's digest is checked before it is written again.
+Both take the same steps: read, plan, journal, write, commit. All checks come before the
+first write: every chunk header is read and compared with the offset table, and the
+digest of the last chunk is verified. The plan is a pure function (`plan_append`); it
+lists the extents of the file that will change. The old bytes of these extents are saved
+in a journal, or in memory for a file object. Removing the journal commits the change;
+after a failure the old bytes are restored.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._format.append_plan import new_section, plan_append
+from ._format.append_plan import check_appendable, plan_append, plan_metadata
 from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import read_beginning, walk_chunks
 from ._storage.base import naming_errors, read_up_to
@@ -28,14 +30,12 @@ from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads, log_digest
 from .args import BloscArgs, check_settings
-from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
+from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import (
     FormatError,
-    FormatVersionMismatch,
     NoMetadataFound,
     NotEnoughSpace,
-    OffsetsRequired,
     StorageError,
     UsageError,
     UsageTypeError,
@@ -51,85 +51,140 @@ if TYPE_CHECKING:
     from ._format.append_plan import Plan
     from ._format.sections import Beginning
     from ._storage.base import Path
+    from ._storage.protocols import BinaryFile, Readable
+    from .abstract_io import Progress
     from .headers import BloscpackHeader
+
+    # 0.16 took a dictionary of the fields, in this module alone.
+    AnyBloscArgs = BloscArgs | dict[str, Any]
 
 
 def append_fp(
-    original_fp: Any,
-    new_content_fp: Any,
+    original_fp: BinaryFile,
+    new_content_fp: Readable,
     new_size: int,
-    blosc_args: BloscArgs | dict[str, Any] | None = None,
+    blosc_args: AnyBloscArgs | None = None,
     *,
-    metadata: Any = UNCHANGED,
+    metadata: object = UNCHANGED,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> int:
-    """Append `new_size` bytes of one file object to the file in another.
+    """Append bytes of one file object to the compressed file in another.
 
-    `original_fp` is read and written from its beginning, wherever it stands, and is
-    left at its end. The last chunk is filled up and compressed anew with
-    `blosc_args`, or a dictionary of their fields, by default the usual settings; a
-    type size of None in them means that of the file.
-    `metadata`, if given, replaces the metadata in the room they have. An array
-    file grows along its first axis, and its shape with it.
+    The last chunk is filled up and compressed again. An array grows along its first
+    axis, and the shape in its metadata with it. The result is the number of chunks that
+    the file has gained. After an error the file has its old bytes.
 
-    Returns the number of chunks that the file has more. If anything fails, the
-    file gets its old bytes back before the error is raised: `FormatError` if it
-    is damaged, `UsageError` if there is no room, no offset table, the new bytes do
-    not fit the array, or another file lies behind this one, `StorageError` if the
-    new content is too short.
+    Parameters
+    ----------
+    original_fp
+        The compressed file, opened for reading and writing. It is used from its
+        beginning and left at its end.
+    new_content_fp
+        The plain bytes, from its current position on.
+    new_size
+        The number of bytes to append.
+    blosc_args
+        The settings of the written chunks, or a dictionary of their fields. A type size
+        of None, also the default, means the type size of the file.
+    metadata
+        Replaces the metadata, in the space reserved for it. By default it stays
+        unchanged.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged.
+    UsageError
+        The file has no offset table or no free entry in it, the metadata does not fit,
+        the new bytes are not whole rows of the array, or another file follows.
+    StorageError
+        The new content has fewer than `new_size` bytes.
+
+    Examples
+    --------
+    >>> import io, bloscpack
+    >>> fp = io.BytesIO(bloscpack.pack_bytes_to_bytes(b'abc'))
+    >>> append_fp(fp, io.BytesIO(b'def'), 3)
+    0
+    >>> bloscpack.unpack_bytes_from_bytes(fp.getvalue())
+    (b'abcdef', None)
     """
     with changeable(original_fp) as target:
-        return _append(target, new_content_fp, new_size, blosc_args, metadata, nthreads)
+        return _append(
+            target, new_content_fp, new_size, blosc_args, metadata, nthreads, progress
+        )
 
 
 def _append(
     target: FileObjectTarget | LockedFile,
-    new_content_fp: Any,
+    new_content_fp: Readable,
     new_size: int,
-    blosc_args: BloscArgs | dict[str, Any] | None,
-    metadata: Any,
+    blosc_args: AnyBloscArgs | None,
+    metadata: object,
     nthreads: int | None,
+    progress: Progress | None,
 ) -> int:
+    progress = log.PROGRESS if progress is None else progress
     new_size = _checked_size(new_size)
-    original_fp = target.fp
-    original_fp.seek(0)
-    cursor = Cursor(original_fp)
-    beginning = read_beginning(cursor)
+    # Read and check the old file.
+    fp = target.fp
+    beginning, boundaries = _read_appendable(fp)
     header = beginning.header
-    _check_appendable(header)
-    ends = walk_chunks(cursor, header)
-    offset_table.check(beginning.offsets or [], ends)
     args = _effective_args(blosc_args, header)
-    plan = plan_append(beginning, ends, new_size, metadata)
+    # Plan, without reading or writing.
+    plan = plan_append(beginning, boundaries, new_size, metadata)
     if new_size == 0 and plan.section is None:
-        original_fp.seek(0, os.SEEK_END)
+        fp.seek(0, os.SEEK_END)
         return 0
-    behind = _bytes_behind(original_fp, ends[-1]) if new_size else 0
-    kept = _read_last_chunk(original_fp, header, ends) if header.nchunks else b""
-    encoded = plan.header.encode()
-    size = original_fp.seek(0, os.SEEK_END)
-    unchanged = ends[0], plan.write_at if new_size else size
-    new_head = encoded + (plan.section or b"")
-    _log_dropped_bytes(target, behind)
-    with target.change(plan.extents(size), new_head, unchanged) as change:
+    trailing = _trailing_nbytes(fp, boundaries[-1]) if new_size else 0
+    last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
+    size = fp.seek(0, os.SEEK_END)
+    new_header = plan.header.encode()
+    # The new beginning and an unchanged extent tell to which file a journal belongs.
+    new_beginning = new_header + (plan.section or b"")
+    unchanged = boundaries[0], plan.chunks_offset if new_size else size
+    _log_dropped_bytes(target, trailing)
+    # Journal: entering the block saves the old bytes.
+    with target.change(plan.extents(size), new_beginning, unchanged) as change:
+        # Write.
         if plan.section is not None:
             change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
         if new_size:
-            offsets = ends[: plan.first] + _write_chunks(
-                change, plan, kept, new_content_fp, args, nthreads
+            new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
+            new_offsets = _write_chunks(
+                change, plan, new_chunks, args, nthreads, progress
             )
-            log.debug("raw_bloscpack_header: %r", encoded)
+            offsets = boundaries[: plan.first_chunk] + new_offsets
+            log.debug("raw_bloscpack_header: %r", new_header)
             log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
-            table = offset_table.encode(offsets[header.nchunks :])
-            change.overwrite(plan.table_at, table)
-            # Last: with the new header the file is whole.
-            change.overwrite(0, encoded)
-    original_fp.seek(0, os.SEEK_END)
-    return plan.nchunks_new
+            added_entries = offset_table.encode(offsets[header.nchunks :])
+            change.overwrite(plan.table_offset, added_entries)
+            # The header is written last: only then do readers see the new chunks.
+            change.overwrite(0, new_header)
+    # Commit: leaving the block has removed the journal.
+    fp.seek(0, os.SEEK_END)
+    return plan.nchunks_added
 
 
-def _checked_size(new_size: Any) -> int:
-    """Return how many bytes to append; raises `UsageError` for no such number."""
+def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
+    """Return the sections of a file and the boundaries of its chunks.
+
+    Raises an error unless the file can be appended to and its offset table is right.
+    """
+    fp.seek(0)
+    cursor = Cursor(fp)
+    beginning = read_beginning(cursor)
+    check_appendable(beginning.header)
+    boundaries = walk_chunks(cursor, beginning.header)
+    offset_table.check(beginning.offsets or [], boundaries)
+    return beginning, boundaries
+
+
+def _checked_size(new_size: int) -> int:
+    """Return the number of bytes to append; raise `UsageError` if it is invalid."""
     try:
         size = index(new_size)
     except TypeError as error:
@@ -141,10 +196,10 @@ def _checked_size(new_size: Any) -> int:
     return size
 
 
-def _bytes_behind(fp: Any, end: int) -> int:
-    """Return how many bytes lie behind the last chunk, which ends at `end`.
+def _trailing_nbytes(fp: BinaryFile, end: int) -> int:
+    """Return the number of bytes behind the last chunk, which ends at `end`.
 
-    Raises `NotEnoughSpace` if they are another file, and no mere remains.
+    Raises `NotEnoughSpace` if another bloscpack file starts there.
     """
     fp.seek(end)
     if read_up_to(fp, len(MAGIC)) == MAGIC:
@@ -152,8 +207,7 @@ def _bytes_behind(fp: Any, end: int) -> int:
             "not enough space: expected the end of the file at byte '%d', found "
             "another bloscpack file, which appending would destroy" % end
         )
-    size: int = fp.seek(0, os.SEEK_END)
-    return size - end
+    return fp.seek(0, os.SEEK_END) - end
 
 
 def _log_dropped_bytes(target: FileObjectTarget | LockedFile, nbytes: int) -> None:
@@ -169,11 +223,9 @@ def _log_dropped_bytes(target: FileObjectTarget | LockedFile, nbytes: int) -> No
         )
 
 
-def _effective_args(
-    given: BloscArgs | dict[str, Any] | None, header: BloscpackHeader
-) -> BloscArgs:
-    """Return the settings for Blosc, checked; those given stay as they are."""
-    if isinstance(given, dict):  # 0.16 took that, here alone
+def _effective_args(given: AnyBloscArgs | None, header: BloscpackHeader) -> BloscArgs:
+    """Return a checked copy of the settings, with the type size of the file."""
+    if isinstance(given, dict):
         try:
             args = BloscArgs(**{"typesize": None, **given})
         except TypeError as error:
@@ -187,32 +239,16 @@ def _effective_args(
     return args
 
 
-def _check_appendable(header: BloscpackHeader) -> None:
-    if header.format_version != FORMAT_VERSION:
-        raise FormatVersionMismatch(
-            "format version of file was not '%d' as expected, but '%d': files of this "
-            "layout can be read, but not appended to"
-            % (FORMAT_VERSION, header.format_version),
-            section="header",
-        )
-    if not header.offsets:
-        raise OffsetsRequired(
-            "Appending to a file without offsets is not yet supported"
-        )
-    if -1 in (header.nchunks, header.chunk_size, header.last_chunk):
-        raise UsageError(
-            "appending needs a file whose header tells number and size of its chunks"
-        )
-
-
-def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes:
-    """Return the plain bytes of the last chunk, after its digest has been checked."""
-    start, end = ends[-2:]
+def _read_last_chunk(
+    fp: BinaryFile, header: BloscpackHeader, boundaries: list[int]
+) -> bytes:
+    """Return the plain bytes of the last chunk; verify its digest."""
+    start, end = boundaries[-2:]
     fp.seek(start)
     frame = read_up_to(fp, end - start)
     checksum = header.checksum_impl
-    digest_at = len(frame) - checksum.size
-    compressed, digest = frame[:digest_at], frame[digest_at:]
+    split = len(frame) - checksum.size
+    compressed, digest = frame[:split], frame[split:]
     try:
         with own_settings:
             check_digest(compressed, digest, checksum)
@@ -222,8 +258,8 @@ def _read_last_chunk(fp: Any, header: BloscpackHeader, ends: list[int]) -> bytes
         raise
 
 
-def _plain_chunks(fp: Any, front: bytes, sizes: list[int]) -> Iterator[bytes]:
-    """Yield so many bytes of a file object at a time, the first behind `front`."""
+def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[bytes]:
+    """Yield pieces of a file object in these sizes; prepend `front` to the first."""
     for size in sizes:
         data = read_up_to(fp, size)
         if len(data) < size:
@@ -238,15 +274,15 @@ def _plain_chunks(fp: Any, front: bytes, sizes: list[int]) -> Iterator[bytes]:
 def _write_chunks(
     change: Change,
     plan: Plan,
-    kept: bytes,
-    new_content_fp: Any,
+    plain_chunks: Iterator[bytes],
     blosc_args: BloscArgs,
     nthreads: int | None,
+    progress: Progress | None,
 ) -> list[int]:
-    """Write the chunks over the old end of the file; return where they start."""
+    """Write the chunks over the old end of the file; return their offsets."""
     checksum = plan.header.checksum_impl
     offsets: list[int] = []
-    end = plan.write_at
+    end = plan.chunks_offset
 
     def work(plain: bytes) -> tuple[bytes, bytes]:
         compressed = compress(plain, blosc_args)
@@ -255,53 +291,79 @@ def _write_chunks(
     def deliver(chunk: tuple[bytes, bytes]) -> None:
         nonlocal end
         compressed, digest = chunk
-        last = "(last)" if len(offsets) == len(plan.sizes) - 1 else ""
+        last = "(last)" if len(offsets) == len(plan.new_sizes) - 1 else ""
         log.debug("Handle chunk '%d' %s", len(offsets), last)
         log_digest(checksum, digest)
         offsets.append(end)
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
-        if log.PROGRESS is not None:
-            log.PROGRESS(plain_size(compressed))
+        if progress is not None:
+            progress(plain_size(compressed))
 
     with own_settings:
-        nthreads = effective_nthreads(nthreads, len(plan.sizes))
-        plain_chunks = _plain_chunks(new_content_fp, kept, plan.sizes)
+        nthreads = effective_nthreads(nthreads, len(plan.new_sizes))
         for_each(plain_chunks, work, deliver, nthreads)
-    # The new chunks may be shorter than what they replace: nothing of it stays.
+    # The new chunks may take fewer bytes than the old end of the file.
     change.truncate(end)
     return offsets
 
 
-def rewrite_metadata_fp(fp: Any, metadata: Any) -> None:
-    """Replace the metadata of the file in a file object, in the room they have.
+def rewrite_metadata_fp(fp: BinaryFile, metadata: object) -> None:
+    """Replace the metadata of the file in a file object.
 
-    The file is read and written from its beginning. Raises `NoMetadataFound`,
-    `NoChangeInMetadata` or `MetadataSectionTooSmall`, and `FormatError` for a new
-    shape of an array that is not that of its data.
+    Parameters
+    ----------
+    fp
+        The compressed file, opened for reading and writing. It is used from its
+        beginning.
+    metadata
+        The new metadata: any value that JSON can represent. It is stored in the space
+        reserved for metadata; the chunks stay where they are.
+
+    Raises
+    ------
+    NoMetadataFound
+        The file has no metadata section.
+    NoChangeInMetadata
+        The new metadata is equal to the old metadata.
+    MetadataSectionTooSmall
+        The new metadata needs more than the reserved space.
+    FormatError
+        The file is damaged, or the new shape of an array does not fit its data.
     """
     with changeable(fp) as target:
         _rewrite_metadata(target, metadata)
 
 
-def rewrite_metadata(path: Path, metadata: Any, *, sync: bool = True) -> None:
-    """Replace the metadata of a file, in the room they have.
+def rewrite_metadata(path: Path, metadata: object, *, sync: bool = True) -> None:
+    """Replace the metadata of a file.
 
-    Whatever happens meanwhile, the file has the old metadata or the new ones (see
-    docs/durability.rst). Raises what `rewrite_metadata_fp` raises.
+    Whatever interrupts it, the file has either the old metadata or the new metadata
+    (docs/durability.rst). The arguments and errors are those of `rewrite_metadata_fp`
+    and, for `sync`, of `append`.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
         _rewrite_metadata(locked_file, metadata)
 
 
 def change_metadata(
-    path: Path, change: Callable[[Any], Any], *, sync: bool = True
+    path: Path, change: Callable[[Any], object], *, sync: bool = True
 ) -> None:
-    """Replace the metadata of a file by what `change` returns for those it has.
+    """Replace the metadata of a file by the result of a function.
 
-    Nobody else changes them meanwhile. `change` may raise; UNCHANGED leaves them as
-    they are. The rest is as in `rewrite_metadata`.
+    The file is locked while `change` runs, so that no other writer can change the
+    metadata in between.
+
+    Parameters
+    ----------
+    path
+        The compressed file.
+    change
+        Called with the old metadata; returns the new metadata, or UNCHANGED to leave
+        the file unchanged. An error that it raises is passed on.
+    sync
+        As in `append`. The errors are those of `rewrite_metadata_fp`.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
         beginning = _read_beginning(locked_file)
@@ -317,32 +379,50 @@ def _read_beginning(target: FileObjectTarget | LockedFile) -> Beginning:
     return read_beginning(Cursor(target.fp))
 
 
-def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: Any) -> None:
+def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
     beginning = _read_beginning(target)
-    section = new_section(beginning, beginning.header, 0, metadata)
+    section = plan_metadata(beginning, beginning.header, 0, metadata)
     if section is None:
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
     unchanged = section_end, target.fp.seek(0, os.SEEK_END)
-    new_head = beginning.header.encode() + section
-    with target.change([(0, section_end)], new_head, unchanged) as change:
+    new_beginning = beginning.header.encode() + section
+    with target.change([(0, section_end)], new_beginning, unchanged) as change:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 
 
 def append(
     orig_file: Path,
     new_file: Path,
-    blosc_args: BloscArgs | dict[str, Any] | None = None,
+    blosc_args: AnyBloscArgs | None = None,
     *,
-    metadata: Any = UNCHANGED,
+    metadata: object = UNCHANGED,
     nthreads: int | None = None,
     sync: bool = True,
+    progress: Progress | None = None,
 ) -> None:
-    """Append the bytes of the file `new_file` to the compressed file `orig_file`.
+    """Append the bytes of a file to a compressed file.
 
-    See `append_fp`. Whatever happens meanwhile, `orig_file` is what it was, or has all
-    of the new bytes (see docs/durability.rst); with `sync` that holds for the end of
-    the machine too. Raises `StorageError` if another writer is changing it.
+    Whatever interrupts it, `orig_file` has either its old bytes or all of the new bytes
+    (docs/durability.rst).
+
+    Parameters
+    ----------
+    orig_file
+        The compressed file.
+    new_file
+        The file, or pipe, with the plain bytes.
+    blosc_args, metadata, nthreads, progress
+        As in `append_fp`.
+    sync
+        Whether the change also survives a crash of the machine. False saves the time to
+        write to the disk.
+
+    Raises
+    ------
+    StorageError
+        Another writer is changing `orig_file`. All other errors are those of
+        `append_fp`.
     """
     check_distinct(new_file, orig_file)
     with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
@@ -354,24 +434,35 @@ def append(
             metadata=metadata,
             nthreads=nthreads,
             sync=sync,
+            progress=progress,
         )
 
 
 def append_from(
     orig_file: Path,
-    new_content_fp: Any,
+    new_content_fp: Readable,
     new_size: int,
-    blosc_args: BloscArgs | dict[str, Any] | None = None,
+    blosc_args: AnyBloscArgs | None = None,
     *,
-    metadata: Any = UNCHANGED,
-    accept: Callable[[Any], None] | None = None,
+    metadata: object = UNCHANGED,
+    accept: Callable[[object], None] | None = None,
     nthreads: int | None = None,
     sync: bool = True,
+    progress: Progress | None = None,
 ) -> None:
-    """Append the next `new_size` bytes of a file object to the file `orig_file`.
+    """Append bytes of a file object to a compressed file.
 
-    `accept`, if given, gets the metadata of the file before anything is changed, and
-    raises if it does not want to go on. The rest is as in `append`.
+    Parameters
+    ----------
+    orig_file
+        The compressed file.
+    new_content_fp, new_size
+        As in `append_fp`.
+    accept
+        Called with the metadata of the file before anything is changed. It may raise an
+        error to refuse the append.
+    blosc_args, metadata, nthreads, sync, progress
+        As in `append`, and so are the errors.
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
@@ -379,7 +470,15 @@ def append_from(
         old_size = locked_file.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
-        _append(locked_file, new_content_fp, new_size, blosc_args, metadata, nthreads)
+        _append(
+            locked_file,
+            new_content_fp,
+            new_size,
+            blosc_args,
+            metadata,
+            nthreads,
+            progress,
+        )
     log.verbose(
         "orig file size after append: %s" % double_pretty_size(locked_file.size)
     )

@@ -1,7 +1,7 @@
-"""Bytes in memory: the sources and sinks over buffers, which hold all of a file.
+"""Sources and sinks over buffers in memory, without copies.
 
-Sources yield views of the buffer, and the sink lets threads decompress straight into
-the bytes that it is going to return: nothing is copied.
+The sources yield views of the buffer. The sink lets the threads decompress directly
+into the bytes object that it returns.
 """
 
 from __future__ import annotations
@@ -21,22 +21,32 @@ from .args import check_settings
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from ._format.chunks import Buffer
     from ._format.sections import Frame
     from ._storage.cursor import Cursor
     from .args import Limits
 
-# Below this, joining bytes takes no time that could be measured.
+# Number of plain bytes from which `BytesWriter` is faster than `io.BytesIO`.
 WORTH_A_WRITER = 2**20
 
 
 class SectionsSource(CompressedSource):
-    """Reads a file of any layout, the sections in front of the chunks at once.
+    """Reads a file of any layout; the base of the sources over files and buffers.
 
-    They are ``bloscpack_header``, ``metadata`` with ``metadata_header``, and
-    ``offsets``; the last three are None where the file has none.
+    The constructor reads the sections in front of the chunks and raises `FormatError`
+    if they are damaged or exceed the limits.
+
+    Attributes
+    ----------
+    bloscpack_header
+        The header.
+    metadata, metadata_header
+        The metadata and its header, None if the file has no metadata section.
+    offsets
+        The file offsets of the chunks, None if the file has no offset table.
+    limits
+        The `Limits` that the file must not exceed, None for no limits.
     """
 
     concurrent = True
@@ -65,21 +75,25 @@ class SectionsSource(CompressedSource):
 
 
 class CompressedBytesSource(SectionsSource):
-    """Reads a file of any layout that lies in memory; yields views, not copies."""
+    """Reads a file of any layout from a buffer, which holds the whole file.
+
+    It yields views of the buffer. Parameters, attributes and errors are those of
+    `bloscpack.file_io.CompressedFPSource`, except for the buffer.
+    """
 
     concurrent = True
     random_access = True
 
-    def __init__(self, buffer: Any, *, limits: Limits | None = None) -> None:
+    def __init__(self, buffer: Buffer, *, limits: Limits | None = None) -> None:
         super().__init__(MemoryCursor(buffer), limits)
 
 
 class PlainBytesSource(PlainSource):
-    """Yields views of a buffer that lies in memory."""
+    """Yields views of a buffer, as plain chunks."""
 
     concurrent = True
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: Buffer) -> None:
         self._view = as_bytes_view(buffer)
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -87,18 +101,18 @@ class PlainBytesSource(PlainSource):
 
 
 class PlainBytesSink(PlainSink):
-    """Fills a bytes object of a known size, which `getvalue` returns."""
+    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
 
     concurrent = True
     random_access = True
 
     def __init__(self, nbytes: int) -> None:
         self._nbytes = nbytes
-        self._user_settings = BytesUnderConstruction(nbytes)
+        self._bytes = BytesUnderConstruction(nbytes)
         self._filled = 0
 
     def put(self, compressed: bytes) -> int:
-        """Decompress a chunk behind the last one; return its plain size in bytes."""
+        """Decompress the next chunk; return its plain size in bytes."""
         nbytes = decode_header(compressed).nbytes
         with own_settings:
             decompress_into(compressed, self.room(self._filled, nbytes))
@@ -106,15 +120,15 @@ class PlainBytesSink(PlainSink):
         return nbytes
 
     def room(self, start: int, nbytes: int) -> memoryview:
-        return self._user_settings.view[start : start + nbytes]
+        return self._bytes.view[start : start + nbytes]
 
     def getvalue(self) -> bytes:
-        """Return the bytes, as the last thing done."""
-        return self._user_settings.finish()
+        """Return the bytes; no other method may be called afterwards."""
+        return self._bytes.finish()
 
 
 def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:
-    """Return a file object in memory for what `nbytes` take when packed."""
+    """Return a file object in memory for the packed form of `nbytes` plain bytes."""
     if nbytes < WORTH_A_WRITER:
         return io.BytesIO()
     return BytesWriter(nbytes + nbytes // 32)

@@ -1,8 +1,8 @@
-"""Files: the sources and sinks over file objects; the functions on files and bytes.
+"""Pack files and bytes, unpack them, and the sources and sinks over file objects.
 
-File objects stay open and are used from where they stand; what is written under a
-path appears there complete or not at all. Every count that a file states is
-compared with the file before memory is asked for.
+A file object is used from its current position on and stays open. A file that is
+written under a path appears there only when it is complete. A count that a file states
+is compared with the size of the file before memory is allocated.
 """
 
 from __future__ import annotations
@@ -55,22 +55,30 @@ from .pretty import double_pretty_size, pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from ._format.chunks import Buffer
     from ._format.sections import Frame
     from ._storage.base import Path
+    from ._storage.protocols import BinaryFile, Seekable, Writable
+    from .abstract_io import PlainTask, Progress
     from .args import Limits
     from .headers import BloscpackHeader, MetadataHeader
 
+    # Called with the header of a file that another process may change meanwhile. Raises
+    # if the bytes read so far may come from two states of the file.
+    Check = Callable[[BloscpackHeader], object]
 
-# Room on disk is asked for in such steps, in bytes.
+
+# Number of bytes of disk space that a sink reserves at a time.
 RESERVED_AT_A_TIME = 32 * 2**20
-# Few data compress better; those that do are written without asking for room.
+# Maximum compression ratio for which the stated plain size is used to reserve disk
+# space. A higher ratio is rare; the header may be wrong.
 LIKELY_RATIO = 1000
-# Below this, joining chunk and digest takes less time than another write.
+# Size in bytes of a compressed chunk from which a second write takes less time than
+# joining the chunk and its digest.
 WORTH_A_WRITE = 16 * 2**10
-# Copying fewer bytes is done sooner than another thread has begun.
+# Number of bytes from which another thread copies them sooner than this thread would.
 WORTH_ANOTHER_THREAD = 64 * 2**10
 
 
@@ -80,14 +88,34 @@ WORTH_ANOTHER_THREAD = 64 * 2**10
 class CompressedFPSource(SectionsSource):
     """Reads a file of any layout from a file object, which may be a pipe.
 
-    The sections in front of the chunks are read at once. After the last chunk has
-    been yielded the file object stands right behind it. `limits` are what the file may
-    ask for.
+    The constructor reads the sections in front of the chunks. After the last chunk the
+    file object is positioned at its end, so that another file may follow.
+
+    Parameters
+    ----------
+    input_fp
+        The compressed file, from the current position on.
+    limits
+        The sizes that the file must not exceed; see `Limits`.
+
+    Attributes
+    ----------
+    bloscpack_header
+        The header.
+    metadata, metadata_header
+        The metadata and its header, None if the file has no metadata section.
+    offsets
+        The file offsets of the chunks, None if the file has no offset table.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged or exceeds the limits.
     """
 
     concurrent = True
 
-    def __init__(self, input_fp: Any, *, limits: Limits | None = None) -> None:
+    def __init__(self, input_fp: Seekable, *, limits: Limits | None = None) -> None:
         self.input_fp = input_fp
         self._storage = concurrent_storage(input_fp)
         self.random_access = self._storage is not None
@@ -120,33 +148,41 @@ class CompressedFPSource(SectionsSource):
 
 
 class CompressedFPSink(CompressedSink):
-    """Writes layout 3 to a file object, from where it stands.
+    """Writes a file of layout 3 to a file object.
 
-    If the number of chunks was not known at the start, the header is completed at
-    the end, as long as the file object can seek. For a file that is `new`, room on
-    disk is asked for ahead of writing; what is left over is cut off at the end.
+    If the number of chunks is not known at the start, the header is completed at the
+    end. A file object that can't seek gets neither that header nor an offset table.
+
+    Parameters
+    ----------
+    output_fp
+        Written from its current position on.
+    new
+        Whether the file object is a new file, whose disk space may be reserved before
+        it is written. The unused part is cut off at the end.
     """
 
     concurrent = True
 
-    def __init__(self, output_fp: Any, *, new: bool = False) -> None:
-        self.output_fp = output_fp
+    def __init__(self, output_fp: Writable, *, new: bool = False) -> None:
+        # Only `write` is called if it can't seek.
+        self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
         self.meta_total = 0
         self._range = FileRange.over(output_fp) if new else None
-        self._begin = output_fp.tell() if self._range is not None else 0
+        self._begin = self.output_fp.tell() if self._range is not None else 0
         self._write_later: Callable[..., Callable[[], None]] | None = None
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
-        # The table is written last: where that can't be, there is none.
+        # The offset table is written last, which needs a file object that can seek.
         if bloscpack_header.offsets and not _is_seekable(self.output_fp):
             bloscpack_header.offsets = False
             bloscpack_header.max_app_chunks = 0
         self.offsets = bloscpack_header.offsets
         self.offset_storage: list[int] = []
-        # Where the next chunk goes is counted here: telling a file costs a system call.
+        # Counted here, because `tell` costs a system call.
         self._position = 0
         self._reserved = RESERVED_AT_A_TIME
         self._nput = 0
@@ -154,7 +190,7 @@ class CompressedFPSink(CompressedSink):
 
     def _write(self, data: Buffer) -> None:
         end = self._position + len(data)
-        # Small files are not worth it.
+        # Small files gain nothing.
         if self._range is not None and end > self._reserved:
             self._range.reserve(self._begin + self._reserved, RESERVED_AT_A_TIME)
             self._reserved += RESERVED_AT_A_TIME
@@ -166,7 +202,7 @@ class CompressedFPSink(CompressedSink):
         log.debug("raw_bloscpack_header: %r", encoded)
         self._write(encoded)
 
-    def write_metadata(self, metadata: Any, metadata_args: MetadataArgs) -> None:
+    def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         section = metadata_section.encode(metadata, metadata_args)
         self.meta_total = len(section)
         self._write(section)
@@ -192,7 +228,7 @@ class CompressedFPSink(CompressedSink):
             self._write_later = self.output_fp.write_later
 
     def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
-        """Write a chunk and its digest; return file offset, chunk and digest."""
+        """Write a chunk and its digest; return its offset, the chunk and the digest."""
         offset, digest = self._position, self.do_checksum(compressed)
         rest = self._put(compressed, digest)
         if rest is not None:
@@ -245,17 +281,17 @@ class CompressedFPSink(CompressedSink):
         return encoded
 
     def _overwrite(self, back: int, data: bytes) -> None:
-        """Write `data` at `back` bytes before the end and return there.
+        """Overwrite the bytes from `back` bytes before the end, then seek to the end.
 
-        Relative, because a file object need not have been at its start.
+        Relative positions, because the file may start anywhere in the file object.
         """
         self.output_fp.seek(-back, os.SEEK_CUR)
         write_all(self.output_fp, data)
         self.output_fp.seek(back - len(data), os.SEEK_CUR)
 
 
-def _is_seekable(fp: Any) -> bool:
-    """Return whether what has been written can be written over."""
+def _is_seekable(fp: BinaryFile) -> bool:
+    """Return whether written bytes can be overwritten."""
     try:
         return bool(fp.seekable()) and not writes_at_end(fp)
     except AttributeError:
@@ -263,15 +299,20 @@ def _is_seekable(fp: Any) -> bool:
 
 
 class PlainFPSource(PlainSource):
-    """Reads plain chunks from a file object, from where it stands.
+    """Yields plain chunks from a file object.
 
-    With ``nchunks`` -1 it reads to the end, which may be that of a pipe. After the
-    last chunk has been yielded the file object stands right behind it.
+    If the number of chunks is unknown, it reads to the end of the file or pipe. After
+    the last chunk the file object is positioned at its end.
+
+    Parameters
+    ----------
+    input_fp
+        The plain bytes, from the current position on.
     """
 
     concurrent = True
 
-    def __init__(self, input_fp: Any) -> None:
+    def __init__(self, input_fp: Seekable) -> None:
         self.input_fp = input_fp
 
     def __iter__(self) -> Iterator[bytes]:
@@ -291,7 +332,7 @@ class PlainFPSource(PlainSource):
             if chunk:
                 yield chunk
 
-    def tasks(self) -> Iterator[Any]:
+    def tasks(self) -> Iterator[PlainTask]:
         self._storage = concurrent_storage(self.input_fp)
         if self._storage is None or self.nchunks == -1:
             yield from self
@@ -302,7 +343,7 @@ class PlainFPSource(PlainSource):
             yield i, start, stop - start
         self.input_fp.seek(begin + stop)
 
-    def load(self, task: Any) -> Buffer:
+    def load(self, task: PlainTask) -> Buffer:
         if not isinstance(task, tuple):
             chunk: bytes = task
             return chunk
@@ -313,7 +354,7 @@ class PlainFPSource(PlainSource):
         return view
 
     def check_complete(self, i: int, size: int, found: int) -> None:
-        """Raise an error if less than a whole chunk was found."""
+        """Raise `StorageError` if fewer than `size` bytes of chunk `i` were found."""
         if found < size:
             raise StorageError(
                 "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
@@ -322,18 +363,26 @@ class PlainFPSource(PlainSource):
 
 
 class PlainFPSink(PlainSink):
-    """Writes plain bytes to a file object, from where it stands.
+    """Writes plain bytes to a file object.
 
-    For a new file, room on disk is asked for at once: `reserved` bytes, which must
-    be no more than there will be.
+    Parameters
+    ----------
+    output_fp
+        Written from its current position on.
+    nchunks
+        Not used; a parameter of 0.16.
+    reserved
+        Number of bytes of disk space to reserve for a new file, at most the number of
+        bytes that will be written.
     """
 
     concurrent = True
 
     def __init__(
-        self, output_fp: Any, nchunks: int | None = None, *, reserved: int = 0
+        self, output_fp: Writable, nchunks: int | None = None, *, reserved: int = 0
     ) -> None:
-        self.output_fp = output_fp
+        # Only `write` is called if it can't seek.
+        self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
         self.nchunks = nchunks
         self._reserved = reserved
 
@@ -370,23 +419,23 @@ class PlainFPSink(PlainSink):
 
 
 def log_packed(in_size: int, out_file: Path) -> None:
-    """Show what packing `in_size` bytes has come to."""
-    out_size = _size_to_tell(out_file)
+    """Log the size of a packed file and its compression ratio."""
+    out_size = _size_to_log(out_file)
     if out_size is not None:
         log.verbose("output file size: %s" % double_pretty_size(out_size))
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
 
 
 def log_unpacked(in_size: int, out_file: Path) -> None:
-    """Show what unpacking `in_size` bytes has come to."""
-    out_size = _size_to_tell(out_file)
+    """Log the size of an unpacked file and its decompression ratio."""
+    out_size = _size_to_log(out_file)
     if out_size is not None:
         log.verbose("output file size: %s" % pretty_size(out_size))
         log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
 
 
-def _size_to_tell(out_file: Path) -> int | None:
-    """Return the size of a file; None if nobody looks, or somebody has moved it."""
+def _size_to_log(out_file: Path) -> int | None:
+    """Return the size of a file; None if it is not logged, or if the file is gone."""
     if not log.enabled(log.VERBOSE):
         return None
     try:
@@ -399,23 +448,42 @@ def pack_file_to_file(
     in_file: Path,
     out_file: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    metadata: Any = None,
+    metadata: object = None,
     blosc_args: BloscArgs | None = None,
     bloscpack_args: BloscpackArgs | None = None,
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress the file `in_file` into `out_file`, which appears when it is complete.
+    """Compress a file into another file.
 
-    `chunk_size` is bytes or text like ``'1M'`` or ``'max'``; `metadata` is any value
-    that JSON can hold, None for none. What is no regular file, like a pipe, is read
-    to its end and stored without an offset table. With `sync` the file is on the disk
-    when this returns; by default that is so if it replaces another one.
+    Parameters
+    ----------
+    in_file
+        The file to read. A pipe is read to its end and stored without an offset table.
+    out_file
+        The file to write. It appears under this name only when it is complete.
+    chunk_size
+        Size of a chunk in bytes, or text like ``'1M'`` or ``'max'``.
+    metadata
+        Any value that JSON can represent. None: no metadata section.
+    blosc_args, bloscpack_args, metadata_args
+        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`.
+    sync
+        Whether to wait until the disk has stored the file, so that it survives a crash
+        of the machine. By default only if it replaces another file.
 
-    Raises `UsageError` for arguments that can't be and `StorageError` if the input
-    gets shorter while it is read; what is added to it meanwhile is not stored.
+    Raises
+    ------
+    UsageError
+        An argument is invalid.
+    StorageError
+        The input became shorter while it was read. Bytes that were added meanwhile are
+        not stored.
     """
     check_distinct(in_file, out_file)
     with open(in_file, "rb") as in_fp, replacing(out_file, sync) as out_fp:
@@ -428,26 +496,29 @@ def pack_file_to_file(
             bloscpack_args,
             metadata_args,
             nthreads=nthreads,
+            progress=progress,
         )
         in_size = in_fp.tell() if in_fp.seekable() else 0
     log_packed(in_size, out_file)
 
 
 def pack_fp_to_fp(
-    in_fp: Any,
-    out_fp: Any,
+    in_fp: BinaryIO,
+    out_fp: Writable,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    metadata: Any = None,
+    metadata: object = None,
     blosc_args: BloscArgs | None = None,
     bloscpack_args: BloscpackArgs | None = None,
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress a buffered file, from where it stands to its end, into a new file.
+    """Compress a buffered file object to its end into a new file.
 
-    Both may be pipes: what has no size is stored without an offset table, and so is
-    what goes to where nothing can be sought. Else as `pack_file_to_file`.
+    Both may be pipes. The output has no offset table if the size of the input is
+    unknown or the output can't seek. The other parameters and the errors are those of
+    `pack_file_to_file`.
     """
     size = size_of(in_fp)
     if size is not None:
@@ -464,6 +535,7 @@ def pack_fp_to_fp(
         bloscpack_args=bloscpack_args,
         metadata_args=metadata_args,
         nthreads=nthreads,
+        progress=progress,
     )
 
 
@@ -474,20 +546,44 @@ def unpack_file_from_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> Any:
-    """Decompress `in_file` into `out_file`, which appears when it is complete.
+    """Decompress a file into another file and return its metadata.
 
-    Returns the metadata, None if there are none. Raises `FormatError` if the file
-    is damaged; then `out_file` is as it was. `sync` is that of `pack_file_to_file`.
+    The result is None if there is no metadata.
+
+    Parameters
+    ----------
+    in_file
+        The compressed file.
+    out_file
+        The file to write. It appears under this name only when it is complete.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`. If another process changes `in_file`
+        meanwhile, it is read again and `progress` counts its chunks again.
+    sync
+        As in `pack_file_to_file`.
+    limits
+        The sizes that the file must not exceed; see `Limits`.
+
+    Raises
+    ------
+    FormatError
+        `in_file` is damaged or exceeds the limits. `out_file` is unchanged.
     """
     check_distinct(in_file, out_file)
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
 
-    def read(in_fp: Any, check: Any) -> Any:
+    def read(in_fp: Seekable, check: Check) -> Any:
         with replacing(out_file, sync) as out_fp:
             return unpack_fp_to_fp(
-                in_fp, out_fp, check, nthreads=nthreads, limits=limits
+                in_fp,
+                out_fp,
+                check,
+                nthreads=nthreads,
+                limits=limits,
+                progress=progress,
             )
 
     metadata = read_snapshot(in_file, read, attempts_for(out_file))
@@ -496,18 +592,20 @@ def unpack_file_from_file(
 
 
 def unpack_fp_to_fp(
-    in_fp: Any,
-    out_fp: Any,
-    check: Callable[[BloscpackHeader], Any] | None = None,
+    in_fp: Seekable,
+    out_fp: Writable,
+    check: Check | None = None,
     *,
     nthreads: int | None = None,
     limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> Any:
-    """Decompress a file object, from where it stands, into a new file.
+    """Decompress a file object, from its current position on, into a new file.
 
-    Both may be pipes. Returns the metadata. `check` is called with the header once all
-    that lies in front of the chunks has been read, and without digests once more at the
-    end. Else as `unpack_file_from_file`.
+    Both may be pipes. `check` is called with the header when the sections in front of
+    the chunks have been read, and a second time at the end if the chunks have no
+    digests. The other parameters, the result and the errors are those of
+    `unpack_file_from_file`.
     """
     source = CompressedFPSource(in_fp, limits=limits)
     header = source.bloscpack_header
@@ -515,51 +613,61 @@ def unpack_fp_to_fp(
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
     sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
-    unpack_checked(source, sink, check, nthreads)
+    unpack_checked(source, sink, check, nthreads, progress)
     return source.metadata
 
 
 def unpack_checked(
     source: SectionsSource,
     sink: PlainSink,
-    check: Callable[[BloscpackHeader], Any] | None,
+    check: Check | None,
     nthreads: int | None,
+    progress: Progress | None = None,
 ) -> None:
-    """Decompress into a sink; without digests call `check` with the header at the end.
+    """Decompress into a sink, then call `check` if the chunks have no digests.
 
-    Nothing else tells a mixture of two states, and the output is about to appear.
+    Without digests nothing else detects a mixture of two states of the input, and the
+    output is about to appear under its name.
     """
-    unpack(source, sink, nthreads=nthreads)
+    unpack(source, sink, nthreads=nthreads, progress=progress)
     header = source.bloscpack_header
     if check is not None and not header.checksum_impl.size:
         check(header)
 
 
 def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
-    """Return the plain bytes that a file of `in_size` bytes announces, to ask for room.
+    """Return the plain size in bytes that the header of a file states.
 
-    They are believed as far as its chunks could hold them, and are 0 otherwise.
+    0 if it is unknown, or if `in_size` compressed bytes are unlikely to hold so much.
     """
     nbytes = header.nbytes or 0
     return nbytes if nbytes <= in_size * LIKELY_RATIO else 0
 
 
 def pack_bytes_to_file(
-    bytes_: Any,
+    bytes_: Buffer,
     out_file: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    metadata: Any = None,
+    metadata: object = None,
     blosc_args: BloscArgs | None = None,
     bloscpack_args: BloscpackArgs | None = None,
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress any buffer into `out_file`, which appears when it is complete.
+    """Compress a buffer into a file.
 
     All bytes of the buffer are stored, whatever the size of its items. The other
-    arguments are those of `pack_file_to_file`.
+    parameters and the errors are those of `pack_file_to_file`.
+
+    Examples
+    --------
+    >>> pack_bytes_to_file(b'abcd' * 1000, 'abcd.blp', metadata={'unit': 'm'})
+    >>> plain, metadata = unpack_bytes_from_file('abcd.blp')
+    >>> len(plain), metadata
+    (4000, {'unit': 'm'})
     """
     with replacing(out_file, sync) as out_fp:
         in_size = _pack_bytes(
@@ -571,25 +679,29 @@ def pack_bytes_to_file(
             bloscpack_args,
             metadata_args,
             nthreads,
+            progress,
             new=True,
         )
     log_packed(in_size, out_file)
 
 
 def pack_bytes_to_bytes(
-    bytes_: Any,
+    bytes_: Buffer,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    metadata: Any = None,
+    metadata: object = None,
     blosc_args: BloscArgs | None = None,
     bloscpack_args: BloscpackArgs | None = None,
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> bytes:
-    """Return any buffer compressed, as the bytes of a file.
+    """Compress a buffer and return the file as bytes.
 
-    The arguments are those of `pack_file_to_file`.
+    The parameters and the errors are those of `pack_file_to_file`.
 
+    Examples
+    --------
     >>> packed = pack_bytes_to_bytes(b'blosc' * 1000)
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
@@ -604,19 +716,21 @@ def pack_bytes_to_bytes(
         bloscpack_args,
         metadata_args,
         nthreads,
+        progress,
     )
     return out_fp.getvalue()
 
 
 def _pack_bytes(
-    bytes_: Any,
-    out_fp: Any,
+    bytes_: Buffer,
+    out_fp: Writable,
     chunk_size: int | str,
-    metadata: Any,
+    metadata: object,
     blosc_args: BloscArgs | None,
     bloscpack_args: BloscpackArgs | None,
     metadata_args: MetadataArgs | None,
     nthreads: int | None,
+    progress: Progress | None,
     new: bool = False,
 ) -> int:
     view = as_bytes_view(bytes_)
@@ -631,6 +745,7 @@ def _pack_bytes(
         bloscpack_args=bloscpack_args,
         metadata_args=metadata_args,
         nthreads=nthreads,
+        progress=progress,
     )
     return view.nbytes
 
@@ -640,31 +755,52 @@ def unpack_bytes_from_file(
     *,
     nthreads: int | None = None,
     limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> tuple[bytes, Any]:
-    """Return the plain bytes of a file and its metadata, None if there are none.
+    """Return the plain bytes of a file and its metadata.
 
-    Raises `FormatError` if the file is damaged, or asks for more than the `limits`.
+    The metadata is None if there is none.
+
+    Parameters
+    ----------
+    compressed_file
+        The compressed file.
+    nthreads, progress, limits
+        As in `unpack_file_from_file`.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged or exceeds the limits.
     """
 
-    def read(fp: Any, check: Any) -> tuple[bytes, Any]:
+    def read(fp: Seekable, check: Check) -> tuple[bytes, Any]:
         source = CompressedFPSource(fp, limits=limits)
         check(source.bloscpack_header)
-        return _unpack_bytes(source, nthreads)
+        return _unpack_bytes(source, nthreads, progress)
 
     return read_snapshot(compressed_file, read)
 
 
 def unpack_bytes_from_bytes(
-    bytes_: Any, *, nthreads: int | None = None, limits: Limits | None = None
+    bytes_: Buffer,
+    *,
+    nthreads: int | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> tuple[bytes, Any]:
-    """Return plain bytes and metadata of what `pack_bytes_to_bytes` returned.
+    """Return the plain bytes and the metadata of a file in a buffer.
 
-    Raises `FormatError` if the bytes are damaged, or ask for more than the `limits`.
+    The other parameters, the results and the errors are those of
+    `unpack_bytes_from_file`.
     """
-    return _unpack_bytes(CompressedBytesSource(bytes_, limits=limits), nthreads)
+    source = CompressedBytesSource(bytes_, limits=limits)
+    return _unpack_bytes(source, nthreads, progress)
 
 
-def _unpack_bytes(source: SectionsSource, nthreads: int | None) -> tuple[bytes, Any]:
+def _unpack_bytes(
+    source: SectionsSource, nthreads: int | None, progress: Progress | None
+) -> tuple[bytes, Any]:
     nbytes = source.bloscpack_header.nbytes
     sink: PlainBytesSink | PlainFPSink
     if nbytes is not None:
@@ -676,10 +812,10 @@ def _unpack_bytes(source: SectionsSource, nthreads: int | None) -> tuple[bytes, 
                 % nbytes,
                 section="header",
             ) from error
-        unpack(source, sink, nthreads=nthreads)
+        unpack(source, sink, nthreads=nthreads, progress=progress)
         return sink.getvalue(), source.metadata
     with io.BytesIO() as out_fp:
-        unpack(source, PlainFPSink(out_fp), nthreads=nthreads)
+        unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
         return out_fp.getvalue(), source.metadata
 
 
@@ -691,7 +827,7 @@ pack_bytes_file = deprecated_alias("pack_bytes_file", pack_bytes_to_file)
 unpack_bytes_file = deprecated_alias("unpack_bytes_file", unpack_bytes_from_file)
 
 
-def _read_metadata(fp: Any) -> tuple[Any, MetadataHeader]:
+def _read_metadata(fp: Seekable) -> tuple[Any, MetadataHeader]:
     return read_metadata(Cursor(fp))
 
 

@@ -1,4 +1,8 @@
-"""Sources and sinks that keep their chunks in lists."""
+"""Sources and sinks over lists of chunks in memory.
+
+They define only the methods that 0.16 had, so `pack` and `unpack` call them from one
+thread. A subclass can override any of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,23 @@ if TYPE_CHECKING:
 
 
 class PlainMemorySource(PlainSource):
-    """Yields the plain chunks it is given."""
+    """Yields the given plain chunks.
+
+    Parameters
+    ----------
+    chunks
+        The chunks, each of the size that `pack` is told.
+
+    Examples
+    --------
+    >>> from bloscpack.abstract_io import pack, unpack
+    >>> packed = CompressedMemorySink()
+    >>> pack(PlainMemorySource([b'abcd', b'ef']), packed, 2, 4, 2)
+    >>> plain = PlainMemorySink()
+    >>> unpack(CompressedMemorySource(packed), plain)
+    >>> plain.chunks
+    [b'abcd', b'ef']
+    """
 
     def __init__(self, chunks: Iterable[Buffer]) -> None:
         self.chunks = chunks
@@ -28,7 +48,7 @@ class PlainMemorySource(PlainSource):
 
 
 class CompressedMemorySource(CompressedSource):
-    """Yields what a `CompressedMemorySink` has kept."""
+    """Yields the chunks and digests that a `CompressedMemorySink` has stored."""
 
     def __init__(self, compressed_memory_sink: CompressedMemorySink) -> None:
         self.compressed_memory_sink = compressed_memory_sink
@@ -40,7 +60,7 @@ class CompressedMemorySource(CompressedSource):
 
     @property
     def metadata(self) -> Any:
-        """The metadata, None if there are none."""
+        """The metadata, None if there is none."""
         return self.compressed_memory_sink.metadata
 
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
@@ -48,18 +68,21 @@ class CompressedMemorySource(CompressedSource):
 
 
 class PlainMemorySink(PlainSink):
-    """Keeps the plain chunks in the list ``chunks``.
+    """Stores the plain chunks in the list ``chunks``.
 
-    With `nchunks` it takes that many; one more raises IndexError.
+    Parameters
+    ----------
+    nchunks
+        The maximum number of chunks; another chunk raises IndexError. None: no maximum.
     """
 
     def __init__(self, nchunks: int | None = None) -> None:
         self.have_chunks = nchunks is not None
-        self.chunks: list[Any] = [None] * (nchunks or 0)
+        self.chunks: list[Buffer | None] = [None] * (nchunks or 0)
         self.i = 0
 
     def put(self, compressed: bytes) -> int:
-        """Decompress and keep a chunk; return its plain size in bytes."""
+        """Decompress and store a chunk; return its plain size in bytes."""
         with own_settings:
             plain = decompress(compressed)
         self.store(plain)
@@ -74,7 +97,10 @@ class PlainMemorySink(PlainSink):
 
 
 class CompressedMemorySink(CompressedSink):
-    """Keeps the compressed chunks and their digests in two lists."""
+    """Stores the compressed chunks and their digests in two lists.
+
+    The lists are ``chunks`` and ``checksums``. ``metadata`` is None if there is none.
+    """
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -82,23 +108,24 @@ class CompressedMemorySink(CompressedSink):
         super().configure(blosc_args, bloscpack_header)
         self.checksum = bloscpack_header.checksum
         self.nchunks = bloscpack_header.nchunks
-        self.chunks: list[Any] = [None] * max(self.nchunks, 0)
-        self.checksums: list[Any] = [None] * max(self.nchunks, 0)
+        # `put` replaces every None.
+        self.chunks: list[bytes] = [None] * max(self.nchunks, 0)  # type: ignore[list-item]
+        self.checksums: list[bytes] = [None] * max(self.nchunks, 0)  # type: ignore[list-item]
         self.metadata: Any = None
         self.metadata_args: MetadataArgs | None = None
 
     def write_bloscpack_header(self) -> None:
-        """Nothing to do: the header is kept as an object."""
+        """Do nothing: ``bloscpack_header`` holds the header."""
 
-    def write_metadata(self, metadata: Any, metadata_args: MetadataArgs) -> None:
+    def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         self.metadata = metadata
         self.metadata_args = metadata_args
 
     def init_offsets(self) -> None:
-        """Nothing to do: chunks in a list need no offsets."""
+        """Do nothing: chunks in a list need no offsets."""
 
     def put(self, i: int, compressed: bytes) -> None:
-        """Keep a compressed chunk and its digest."""
+        """Store a compressed chunk and its digest."""
         digest = self.do_checksum(compressed)
         if self.nchunks == -1:
             self.chunks.append(compressed)

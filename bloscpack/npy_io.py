@@ -1,8 +1,9 @@
-"""NumPy's own files: a ``.npy`` file to an array file and back, without loading it.
+"""Convert NumPy's ``.npy`` files to array files and back, chunk by chunk.
 
-The items go from file to file chunk by chunk. What either header says is compared with
-the bytes there are before anything is written, and pickled objects are refused. The
-result is that of packing, or of saving, the array in memory, byte for byte.
+The whole array is never in memory. The size that a header states is compared with the
+size of the file before anything is written. Arrays of Python objects are rejected: they
+need pickle. The output is equal to the output of `pack_ndarray_to_file`, or of
+``numpy.save``, for the array in memory.
 """
 
 from __future__ import annotations
@@ -42,15 +43,18 @@ from .numpy_io import pack_items
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import BinaryIO
 
     from ._format.array_metadata import Array, DType
     from ._format.chunks import Buffer
     from ._storage.base import Path
+    from ._storage.protocols import Readable, Writable
+    from .abstract_io import Progress
     from .args import BloscpackArgs, MetadataArgs
+    from .file_io import Check
 
 
-# For each version: the bytes that hold the length of the header, and its encoding.
+# For each version: the size in bytes of the length field, and the encoding of the text.
 VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf-8")}
 KEYS = {"descr", "fortran_order", "shape"}
 
@@ -58,28 +62,28 @@ KEYS = {"descr", "fortran_order", "shape"}
 # The header
 
 
-class _HeaderKept(Exception):
-    """Stops NumPy before it writes items."""
+class _HeaderWritten(Exception):
+    """Raised to stop NumPy before it writes items."""
 
 
-class _HeaderKeeper(io.RawIOBase):
-    """A file object that wants nothing but the header."""
+class _HeaderWriter(io.RawIOBase):
+    """A file object that stores the first write, the header, and stops NumPy."""
 
-    kept = b""
+    header = b""
 
-    def write(self, data: Any) -> int:
-        self.kept = bytes(data)
-        raise _HeaderKept
+    def write(self, data: Buffer) -> int:  # type: ignore[override]
+        self.header = bytes(data)
+        raise _HeaderWritten
 
 
 def encode_header(array: Array) -> bytes:
-    """Return the header that NumPy writes for an array, whose items it never sees."""
+    """Return the header that NumPy writes for an array; the items are not accessed."""
     for version in VERSIONS:
-        keeper = _HeaderKeeper()
+        writer = _HeaderWriter()
         try:
-            npy_format.write_array(keeper, array, version)
-        except _HeaderKept:
-            return keeper.kept
+            npy_format.write_array(writer, array, version)
+        except _HeaderWritten:
+            return writer.header
         except ValueError:
             continue  # too long for this version, or not in its encoding
     raise UsageError(  # pragma: no cover - the last version takes 4 GiB of any text
@@ -87,13 +91,25 @@ def encode_header(array: Array) -> bytes:
     )
 
 
-def read_header(fp: Any) -> Array:
-    """Read the header of a ``.npy`` file and stop at the first item.
+def read_header(fp: Readable) -> Array:
+    """Return an array for the header of a ``.npy`` file; stop at the first item.
 
-    Returns an array of its dtype, shape and order that has no items: they must not be
-    touched. Raises `NotReadable` for what is no ``.npy`` file or is of a version
-    nobody knows, `ObjectNumpyArrayRejection` for objects, and another `FormatError`
-    for a header that can't be.
+    The array has the dtype, shape and order of the header, but no memory for its items:
+    they must not be accessed.
+
+    Parameters
+    ----------
+    fp
+        The ``.npy`` file, from the current position on.
+
+    Raises
+    ------
+    NotReadable
+        The file is not a ``.npy`` file or has an unknown version.
+    ObjectNumpyArrayRejection
+        The array contains Python objects.
+    FormatError
+        The header is invalid.
     """
     magic = read_up_to(fp, npy_format.MAGIC_LEN)
     if not magic.startswith(npy_format.MAGIC_PREFIX):
@@ -115,15 +131,15 @@ def read_header(fp: Any) -> Array:
     try:
         fields = parse_literal(text.decode(encoding))
         dtype, shape, fortran = _checked(fields)
-    except Exception as error:  # Python and NumPy raise whatever they stumble over
+    except Exception as error:  # `ast` and NumPy may raise any exception
         raise FormatError(
             "expected the header of a .npy file, found %.200r: %.200s" % (text, error)
         ) from error
-    encode_dtype(dtype)  # refuses what can't be stored, such as objects
+    encode_dtype(dtype)  # rejects dtypes that can't be stored, such as objects
     return without_items(dtype, shape, fortran)
 
 
-def _read_exactly(fp: Any, size: int) -> bytes:
+def _read_exactly(fp: Readable, size: int) -> bytes:
     data = read_up_to(fp, size)
     if len(data) < size:
         raise FormatError(
@@ -133,15 +149,15 @@ def _read_exactly(fp: Any, size: int) -> bytes:
     return data
 
 
-def _checked(fields: Any) -> tuple[DType, tuple[int, ...], bool]:
-    """Return dtype, shape and whether the order is Fortran's; raises anything."""
+def _checked(fields: object) -> tuple[DType, tuple[int, ...], bool]:
+    """Return dtype, shape and whether the order is Fortran's; may raise anything."""
     if not isinstance(fields, dict) or fields.keys() != KEYS:
-        raise ValueError("it has no or other keys than %s" % ", ".join(sorted(KEYS)))
+        raise ValueError("its keys are not %s" % ", ".join(sorted(KEYS)))
     shape, fortran = fields["shape"], fields["fortran_order"]
     if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
-        raise ValueError("its shape is none")
+        raise ValueError("its shape is not a tuple of sizes")
     if type(fortran) is not bool:
-        raise ValueError("its order is none")
+        raise ValueError("its 'fortran_order' is neither True nor False")
     dtype = npy_format.descr_to_dtype(fields["descr"])
     if dtype.subdtype is not None:
         raise ValueError("its dtype adds axes to the shape")
@@ -149,9 +165,10 @@ def _checked(fields: Any) -> tuple[DType, tuple[int, ...], bool]:
 
 
 def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
-    """Return an array that knows all but its items, which must not be touched.
+    """Return an array without memory for its items, which must not be accessed.
 
-    Raises `FormatError` if NumPy can't have such an array.
+    `fortran` selects Fortran order. Raises `FormatError` if NumPy can't represent the
+    array.
     """
     axes = range(len(shape))
     inner = [shape[:i] if fortran else shape[i + 1 :] for i in axes]
@@ -166,8 +183,8 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
         ) from error
 
 
-def _check_size(fp: Any, array: Array, size: int | None) -> None:
-    """Raise `FormatError` unless `fp`, of `size` bytes, holds the items and no more."""
+def _check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
+    """Raise `FormatError` unless exactly the items follow in `fp`, of `size` bytes."""
     left = None if size is None else size - fp.tell()
     if left is not None and left < array.nbytes:
         raise FormatError(
@@ -175,18 +192,18 @@ def _check_size(fp: Any, array: Array, size: int | None) -> None:
             "found '%d'" % (array.nbytes, left)
         )
     if left is not None and left > array.nbytes:
-        raise _more_behind(array)
+        raise _trailing_bytes(array)
 
 
-def _more_behind(array: Array) -> NotReadable:
+def _trailing_bytes(array: Array) -> NotReadable:
     return NotReadable(
         "expected a .npy file with one array, found more bytes behind the '%d' of it"
         % array.nbytes
     )
 
 
-def _like(fp: Any, preserve: bool) -> os.stat_result | None:
-    """Return the status that a new file takes over; None if it is like any other."""
+def _status_to_copy(fp: BinaryIO, preserve: bool) -> os.stat_result | None:
+    """Return the status whose times and permissions the output gets; None for none."""
     status = os.fstat(fp.fileno())
     return status if preserve and stat.S_ISREG(status.st_mode) else None
 
@@ -195,7 +212,7 @@ def _like(fp: Any, preserve: bool) -> os.stat_result | None:
 
 
 class NpySource(PlainFPSource):
-    """Reads the items of an array, behind the header of its ``.npy`` file."""
+    """Yields the items of an array, which follow the header of its ``.npy`` file."""
 
     def check_complete(self, i: int, size: int, found: int) -> None:
         if found < size:
@@ -216,23 +233,50 @@ def pack_npy_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     preserve: bool = False,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress the array in a ``.npy`` file, or a pipe, into `out_file`.
+    """Compress the array in a ``.npy`` file into an array file.
 
-    Result and arguments are those of `pack_ndarray_to_file` for the array; memory is
-    needed for some chunks only. With `preserve` the new file has the times of the
-    input, if that is a file, and its permissions where it replaces none.
+    The output is the same as that of `pack_ndarray_to_file`, but only some chunks are
+    in memory at a time.
 
-    Raises `NotReadable` if the input is no ``.npy`` file or holds more than an array,
-    `ObjectNumpyArrayRejection` if it needs pickle, another `FormatError` if it is
-    damaged or too short.
+    Parameters
+    ----------
+    npy_file
+        The ``.npy`` file, or a pipe.
+    out_file
+        The file to write. It appears under this name only when it is complete.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, nthreads, progress
+        As in `bloscpack.numpy_io.pack_ndarray`.
+    sync
+        As in `bloscpack.file_io.pack_file_to_file`.
+    preserve
+        Whether the output gets the times of the input and, if it replaces no file, its
+        permissions. A pipe has neither.
+
+    Raises
+    ------
+    NotReadable
+        The input is not a ``.npy`` file, or more bytes follow the array.
+    ObjectNumpyArrayRejection
+        The array contains Python objects.
+    FormatError
+        The input is damaged or too short.
+
+    Examples
+    --------
+    >>> numpy.save('numbers.npy', numpy.arange(10))
+    >>> pack_npy_to_file('numbers.npy', 'numbers.blp')
+    >>> unpack_npy_from_file('numbers.blp', 'same.npy')
+    >>> numpy.load('same.npy').tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     check_distinct(npy_file, out_file)
     with open_file(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         _check_size(in_fp, array, size)
-        with replacing(out_file, sync, _like(in_fp, preserve)) as out_fp:
+        with replacing(out_file, sync, _status_to_copy(in_fp, preserve)) as out_fp:
             pack_items(
                 NpySource(in_fp),
                 CompressedFPSink(out_fp, new=True),
@@ -242,9 +286,10 @@ def pack_npy_to_file(
                 bloscpack_args,
                 metadata_args,
                 nthreads=nthreads,
+                progress=progress,
             )
             if size is None and in_fp.read(1):
-                raise _more_behind(array)
+                raise _trailing_bytes(array)
     log_packed(array.nbytes, out_file)
 
 
@@ -252,14 +297,15 @@ def pack_npy_to_file(
 
 
 class NpySink(PlainFPSink):
-    """Writes the items of an array behind the header of its ``.npy`` file.
+    """Writes a ``.npy`` file: the header, then the items of the array.
 
-    Raises `FormatError` at the end unless the chunks were those of the array.
+    `finalize` raises `FormatError` if the number of written bytes is not the size of
+    the array.
     """
 
     def __init__(
         self,
-        output_fp: Any,
+        output_fp: Writable,
         description: Description,
         header: bytes,
         *,
@@ -289,18 +335,36 @@ def unpack_npy_from_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     preserve: bool = False,
+    progress: Progress | None = None,
 ) -> None:
-    """Decompress the array in `in_file` into a ``.npy`` file, or a pipe.
+    """Decompress an array file into a ``.npy`` file.
 
-    That is what ``numpy.save`` writes for the array; memory is needed for some chunks
-    only. The file appears when it is complete; `sync` and `preserve` are those of
-    `pack_npy_to_file`. Raises `NotANumpyArray` if there is none, and another
-    `FormatError` if it is damaged; then `npy_file` is as it was.
+    The output is the same as that of ``numpy.save``, but only some chunks are in memory
+    at a time.
+
+    Parameters
+    ----------
+    in_file
+        The array file.
+    npy_file
+        The file to write, or a pipe. A file appears under this name only when it is
+        complete.
+    nthreads, progress
+        As in `bloscpack.file_io.unpack_file_from_file`.
+    sync, preserve
+        As in `pack_npy_to_file`.
+
+    Raises
+    ------
+    NotANumpyArray
+        `in_file` holds no array.
+    FormatError
+        `in_file` is damaged. `npy_file` is unchanged.
     """
     check_distinct(in_file, npy_file)
     in_size = os.path.getsize(in_file)
 
-    def read(in_fp: Any, check: Any) -> None:
+    def read(in_fp: BinaryIO, check: Check) -> None:
         source = CompressedFPSource(in_fp)
         check(source.bloscpack_header)
         description = Description(source.metadata)
@@ -311,9 +375,9 @@ def unpack_npy_from_file(
         array = without_items(description.dtype, description.shape, fortran)
         header = encode_header(array)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
-        with replacing(npy_file, sync, _like(in_fp, preserve)) as out_fp:
+        with replacing(npy_file, sync, _status_to_copy(in_fp, preserve)) as out_fp:
             sink = NpySink(out_fp, description, header, reserved=reserved)
-            unpack_checked(source, sink, check, nthreads)
+            unpack_checked(source, sink, check, nthreads, progress)
 
     read_snapshot(in_file, read, attempts_for(npy_file))
     log_unpacked(in_size, npy_file)
@@ -329,15 +393,32 @@ def append_npy(
     *,
     nthreads: int | None = None,
     sync: bool = True,
+    progress: Progress | None = None,
 ) -> None:
-    """Append the rows of a ``.npy`` file, or a pipe, to the array in `orig_file`.
+    """Append the rows of a ``.npy`` file to an array file.
 
-    The array grows along its first axis. The arguments, and what holds whatever happens
-    meanwhile, are those of `append.append`.
+    The array grows along its first axis. Whatever interrupts it, the file has either
+    its old rows or all of the new rows (docs/durability.rst).
 
-    Raises `DoesNotFit`, before anything is changed, unless both arrays agree in dtype,
-    byte order and all axes but the first, and both are in C order; `NotANumpyArray` if
-    `orig_file` holds none; what `pack_npy_to_file` raises for its input.
+    Parameters
+    ----------
+    orig_file
+        The array file.
+    npy_file
+        The ``.npy`` file, or a pipe, with the new rows.
+    blosc_args, nthreads, sync, progress
+        As in `bloscpack.append.append`.
+
+    Raises
+    ------
+    DoesNotFit
+        The arrays differ in dtype, byte order or an axis other than the first, or one
+        of them is not in C order. Nothing has been changed.
+    NotANumpyArray
+        `orig_file` holds no array.
+    FormatError, StorageError
+        As in `bloscpack.append.append` for `orig_file` and `pack_npy_to_file` for
+        `npy_file`.
     """
     check_distinct(npy_file, orig_file)
     with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
@@ -350,12 +431,13 @@ def append_npy(
             blosc_args,
             accept=lambda metadata: _check_fits(metadata, rows),
             nthreads=nthreads,
+            progress=progress,
             sync=sync,
         )
 
 
-def _check_fits(metadata: Any, rows: Array) -> None:
-    """Raise `DoesNotFit` unless the array of `metadata` can take these rows."""
+def _check_fits(metadata: object, rows: Array) -> None:
+    """Raise `DoesNotFit` unless `rows` can follow the array of `metadata`."""
     old = Description(metadata)
     old_dtype, new_dtype = encode_dtype(old.dtype), encode_dtype(rows.dtype)
     if old_dtype != new_dtype:

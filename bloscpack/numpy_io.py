@@ -1,8 +1,9 @@
-"""NumPy arrays: their metadata, and the source and sink over their memory.
+"""Pack NumPy arrays into files and bytes, and unpack them.
 
-An array is stored as its items, in C or Fortran order, and its dtype, shape and
-order as metadata (docs/format.rst, Arrays). Reading allocates the array once,
-after dtype, shape and chunks have been found to agree, and fills it in place.
+The plain bytes of an array file are the items in C or Fortran order; dtype, shape and
+order are stored as metadata (docs/format.rst, Arrays). Unpacking first checks that the
+size of the array equals the number of plain bytes, then allocates the array once and
+decompresses into its memory.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from .pretty import double_pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from ._format.array_metadata import Array, DType
     from ._storage.base import Path
-    from .abstract_io import CompressedSink, CompressedSource
+    from ._storage.protocols import Buffer, Seekable
+    from .abstract_io import CompressedSink, CompressedSource, Progress
     from .args import Limits
+    from .file_io import Check
 
 
 def _address(ndarray: Array) -> int:
@@ -53,10 +55,19 @@ def _address(ndarray: Array) -> int:
 
 
 class PlainNumpySource(PlainSource):
-    """Yields the memory of an array, without a copy where it is contiguous.
+    """Yields views of the memory of an array, or of a copy if it is not contiguous.
 
-    Raises `ObjectNumpyArrayRejection` for arrays of objects, and `UsageError` for
-    masked arrays, whose mask would be lost.
+    Parameters
+    ----------
+    ndarray
+        The array, or a NumPy scalar.
+
+    Raises
+    ------
+    ObjectNumpyArrayRejection
+        The array contains Python objects.
+    UsageError
+        The array is masked: its mask would be lost.
     """
 
     concurrent = True
@@ -75,8 +86,8 @@ class PlainNumpySource(PlainSource):
         return (memory[start:stop] for start, stop in self.spans(self.size))
 
 
-def _storable(ndarray: Any) -> Array:
-    """Return the array, or the scalar of NumPy as one; raises `UsageError`."""
+def _storable(ndarray: object) -> Array:
+    """Return `ndarray`, or a NumPy scalar as an array of no axes."""
     if isinstance(ndarray, numpy.generic):
         ndarray = numpy.asarray(ndarray)
     if not isinstance(ndarray, numpy.ndarray):
@@ -90,16 +101,25 @@ def _storable(ndarray: Any) -> Array:
 
 
 class PlainNumpySink(PlainSink):
-    """Fills a new array, ``ndarray``, made from the metadata of a file.
+    """Fills a new array, the attribute ``ndarray``, with plain bytes.
 
-    Raises `NotANumpyArray`, `ObjectDtypeFound` or another `FormatError` for metadata
-    that are not those of an array, and later for chunks that do not fill it exactly.
+    Parameters
+    ----------
+    metadata
+        The metadata of an array file: dtype, shape and order of the array.
+
+    Raises
+    ------
+    NotANumpyArray, ObjectDtypeFound
+        The metadata describes no array, or an array of Python objects.
+    FormatError
+        The metadata is invalid; or, from `finalize`, the chunks do not fill the array.
     """
 
     concurrent = True
     random_access = True
 
-    def __init__(self, metadata: Any) -> None:
+    def __init__(self, metadata: object) -> None:
         self.metadata = metadata
         self._description = Description(metadata)
         self.ndarray = self._description.allocate()
@@ -108,7 +128,7 @@ class PlainNumpySink(PlainSink):
         self._ends = [0]
 
     def put(self, compressed: bytes) -> int:
-        """Decompress a chunk behind the last one; return its plain size in bytes."""
+        """Decompress the next chunk; return its plain size in bytes."""
         nbytes = decode_header(compressed).nbytes
         with own_settings:
             decompress_into(compressed, self.room(self._ends[-1], nbytes))
@@ -137,15 +157,36 @@ def pack_ndarray(
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Compress an array into a sink.
 
-    `chunk_size` is bytes, a multiple of the item size unless the array fits one
-    chunk, or text like ``'1M'``, which is rounded down to whole items. The type size
-    in `blosc_args` is replaced by the item size.
+    All errors but those of the sink are raised before anything is written.
 
-    Raises `ObjectNumpyArrayRejection`, `ChunkSizeTypeSizeMismatch` or another
-    `UsageError` before anything is written.
+    Parameters
+    ----------
+    ndarray
+        The array. Its dtype, shape and order are stored with it.
+    sink
+        Stores the compressed chunks.
+    chunk_size
+        Size of a chunk in bytes. A number must be a multiple of the item size, unless
+        one chunk can hold the array; text like ``'1M'`` or ``'max'`` is rounded down to
+        whole items.
+    blosc_args, bloscpack_args, metadata_args
+        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. The item size
+        replaces the type size in `blosc_args`.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`.
+
+    Raises
+    ------
+    ObjectNumpyArrayRejection
+        The array contains Python objects.
+    ChunkSizeTypeSizeMismatch
+        `chunk_size` is not a multiple of the item size.
+    UsageError
+        The array is masked, or a setting is invalid.
     """
     source = PlainNumpySource(ndarray)
     pack_items(
@@ -157,6 +198,7 @@ def pack_ndarray(
         bloscpack_args,
         metadata_args,
         nthreads=nthreads,
+        progress=progress,
     )
 
 
@@ -170,10 +212,12 @@ def pack_items(
     metadata_args: MetadataArgs | None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Compress the items of an array, which `source` yields, into a sink.
 
-    Only dtype, shape and order are asked of `array`; the rest is as in `pack_ndarray`.
+    Of `array` only dtype, shape and order are used, not the items. The other parameters
+    are those of `pack_ndarray`.
     """
     check_settings(blosc_args, bloscpack_args, metadata_args)
     blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
@@ -188,14 +232,15 @@ def pack_items(
         bloscpack_args=bloscpack_args,
         metadata_args=metadata_args,
         nthreads=nthreads,
+        progress=progress,
     )
 
 
 def typesize_of(dtype: DType) -> int:
-    """Return the type size for Blosc, in bytes: the item size, if it fits one byte.
+    """Return the type size for Blosc in bytes: the item size, if Blosc supports it.
 
-    Longer items are text, where each character takes four bytes, or anything else,
-    where only single bytes are sure to mean the same.
+    The type size of longer items is 4, the size of a character, if they are text, and 1
+    otherwise.
     """
     if 1 <= dtype.itemsize <= MAX_TYPESIZE:
         return dtype.itemsize
@@ -203,7 +248,11 @@ def typesize_of(dtype: DType) -> int:
 
 
 def whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
-    """Return a chunk size in bytes that ends between two items."""
+    """Return the chunk size in bytes as a multiple of the item size.
+
+    A chunk that holds the whole array of `nbytes` bytes need not be a multiple. Raises
+    `ChunkSizeTypeSizeMismatch` if the given number of bytes is not a multiple.
+    """
     size = parse_chunk_size(chunk_size)
     if nbytes <= size or size % itemsize == 0:
         return size
@@ -230,11 +279,26 @@ def pack_ndarray_to_file(
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compress an array into a file, which appears when it is complete.
+    """Compress an array into a file.
 
-    The arguments are those of `pack_ndarray`. With `sync` the file is on the disk when
-    this returns; by default that is so if it replaces another one.
+    Parameters
+    ----------
+    ndarray
+        The array. Its dtype, shape and order are stored with it.
+    filename
+        The file to write. It appears under this name only when it is complete.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, nthreads, progress
+        As in `pack_ndarray`, and so are the errors.
+    sync
+        As in `bloscpack.file_io.pack_file_to_file`.
+
+    Examples
+    --------
+    >>> pack_ndarray_to_file(numpy.zeros((1000, 3)), 'zeros.blp', chunk_size='8K')
+    >>> unpack_ndarray_from_file('zeros.blp').shape
+    (1000, 3)
     """
     with replacing(filename, sync) as fp:
         pack_ndarray(
@@ -245,6 +309,7 @@ def pack_ndarray_to_file(
             bloscpack_args,
             metadata_args,
             nthreads=nthreads,
+            progress=progress,
         )
 
 
@@ -256,11 +321,14 @@ def pack_ndarray_to_bytes(
     metadata_args: MetadataArgs | None = None,
     *,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> bytes:
-    """Return an array compressed, as the bytes of a file.
+    """Compress an array and return the file as bytes.
 
-    The arguments are those of `pack_ndarray`.
+    The parameters and errors are those of `pack_ndarray`.
 
+    Examples
+    --------
     >>> array = numpy.arange(10)
     >>> bool((unpack_ndarray_from_bytes(pack_ndarray_to_bytes(array)) == array).all())
     True
@@ -274,48 +342,98 @@ def pack_ndarray_to_bytes(
         bloscpack_args,
         metadata_args,
         nthreads=nthreads,
+        progress=progress,
     )
     return fp.getvalue()
 
 
-def unpack_ndarray(source: CompressedSource, *, nthreads: int | None = None) -> Array:
-    """Return the array that a source holds, writable and in its order.
+def unpack_ndarray(
+    source: CompressedSource,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+) -> Array:
+    """Return the array in a source.
 
-    Raises `NotANumpyArray` if it holds none, another `FormatError` if it is damaged or
-    does not hold the bytes that dtype and shape need.
+    The array is new and writable, and has the stored order.
+
+    Parameters
+    ----------
+    source
+        Yields the compressed chunks; its attribute ``metadata`` describes the array.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`.
+
+    Raises
+    ------
+    NotANumpyArray
+        The source holds no array.
+    FormatError
+        The source is damaged, or its size is not the size of the array.
     """
     metadata = getattr(source, "metadata", None)
     header = getattr(source, "bloscpack_header", None)
     if header is not None and header.nbytes is not None:
-        # Before the array is made: a shape that lies must not cost memory.
+        # Checked before the array is allocated: a wrong shape must not cost memory.
         Description(metadata).check_nbytes(header.nbytes)
     limits = getattr(source, "limits", None)
     if limits is not None:
         limits.check_nbytes(Description(metadata).nbytes)
     sink = PlainNumpySink(metadata)
-    unpack(source, sink, nthreads=nthreads)
+    unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.ndarray
 
 
 def unpack_ndarray_from_file(
-    filename: Path, *, nthreads: int | None = None, limits: Limits | None = None
+    filename: Path,
+    *,
+    nthreads: int | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> Array:
-    """Return the array in a file. Raises what `unpack_ndarray` raises."""
+    """Return the array in a file.
 
-    def read(fp: Any, check: Any) -> Array:
+    The array is new and writable, and has the stored order.
+
+    Parameters
+    ----------
+    filename
+        The compressed file.
+    nthreads, progress
+        As in `bloscpack.abstract_io.pack`. If another process changes the file
+        meanwhile, it is read again and `progress` counts its chunks again.
+    limits
+        The sizes that the file must not exceed; see `Limits`.
+
+    Raises
+    ------
+    NotANumpyArray
+        The file holds no array.
+    FormatError
+        The file is damaged or exceeds the limits.
+    """
+
+    def read(fp: Seekable, check: Check) -> Array:
         source = CompressedFPSource(fp, limits=limits)
         check(source.bloscpack_header)
-        return unpack_ndarray(source, nthreads=nthreads)
+        return unpack_ndarray(source, nthreads=nthreads, progress=progress)
 
     return read_snapshot(filename, read)
 
 
 def unpack_ndarray_from_bytes(
-    bytes_: Any, *, nthreads: int | None = None, limits: Limits | None = None
+    bytes_: Buffer,
+    *,
+    nthreads: int | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
 ) -> Array:
-    """Return the array in the bytes of a file. Raises what `unpack_ndarray` raises."""
+    """Return the array in `bytes_`, the bytes of a file.
+
+    The other parameters and the errors are those of `unpack_ndarray_from_file`.
+    """
     source = CompressedBytesSource(bytes_, limits=limits)
-    return unpack_ndarray(source, nthreads=nthreads)
+    return unpack_ndarray(source, nthreads=nthreads, progress=progress)
 
 
 # Names kept from 0.16

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ._damage.rebuild import Plan
     from ._storage.base import Path
+    from .abstract_io import Progress
 
 __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
 
@@ -43,12 +44,14 @@ def recover_fp(
     fill: int = 0,
     drop: bool = False,
     nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> Recovery:
     """Write to `out_fp` a sound file of all that is intact in `damaged_fp`.
 
     Both are used from where they stand. Chunks are copied compressed, as they are. In
     place of a lost chunk stands one of bytes `fill`, 0 to 255, so that all others keep
-    their places; with `drop` lost chunks are left out.
+    their places; with `drop` lost chunks are left out. `progress` is called as in
+    `bloscpack.verify.verify_fp`.
 
     Raises `NotReadable` for what is no Bloscpack file, and `FormatError` if no chunk is
     left; then nothing has been written.
@@ -56,7 +59,7 @@ def recover_fp(
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with seekable_with_size(damaged_fp) as (copy, _), own_settings:
-        inspection = Inspection(storage_of(copy), count)
+        inspection = Inspection(storage_of(copy), count, progress)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
@@ -133,6 +136,7 @@ def recover(
     drop: bool = False,
     nthreads: int | None = None,
     sync: bool | None = None,
+    progress: Progress | None = None,
 ) -> Recovery:
     """Write `out_file` from all that is intact in the file `damaged`.
 
@@ -145,7 +149,14 @@ def recover(
     def read(fp: Any, check: Any) -> Recovery:
         check(None)  # from here on it counts as an attempt
         with replacing(out_file, sync) as out_fp:
-            found = recover_fp(fp, out_fp, fill=fill, drop=drop, nthreads=nthreads)
+            found = recover_fp(
+                fp,
+                out_fp,
+                fill=fill,
+                drop=drop,
+                nthreads=nthreads,
+                progress=progress,
+            )
             check(None)
             return found
 

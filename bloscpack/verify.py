@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._storage.base import Path
+    from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
 
-def verify_fp(fp: Any, *, nthreads: int | None = None) -> Report:
+def verify_fp(
+    fp: Any, *, nthreads: int | None = None, progress: Progress | None = None
+) -> Report:
     """Check a file of any layout in a file object, from where it stands.
 
     All is read once: sections, offset table, every chunk with its digest, and what
@@ -34,17 +37,22 @@ def verify_fp(fp: Any, *, nthreads: int | None = None) -> Report:
     goes on at the next one that is not. The file object is left at its end. What can't
     seek, like a pipe, is copied to a temporary file first.
 
+    `progress` is called, as in `bloscpack.abstract_io.pack`, for each intact chunk that
+    is found. A damaged file may be searched more than once.
+
     Raises `NotReadable` for what is no Bloscpack file or has a layout nobody knows.
     """
     count = effective_nthreads(nthreads, None)
     with seekable_with_size(fp) as (copy, _), own_settings:
-        inspection = Inspection(storage_of(copy), count)
+        inspection = Inspection(storage_of(copy), count, progress)
         report = report_on(inspection)
         copy.seek(0, os.SEEK_END)
     return report
 
 
-def verify(path: Path, *, nthreads: int | None = None) -> Report:
+def verify(
+    path: Path, *, nthreads: int | None = None, progress: Progress | None = None
+) -> Report:
     """Check the file `path`; see `verify_fp`.
 
     If something is being appended to it, or an append was broken off, what was there
@@ -52,7 +60,7 @@ def verify(path: Path, *, nthreads: int | None = None) -> Report:
     """
 
     def read(fp: Any, check: Any) -> Report:
-        return verify_fp(fp, nthreads=nthreads)
+        return verify_fp(fp, nthreads=nthreads, progress=progress)
 
     report = read_snapshot(path, read)
     report.filename = os.fsdecode(path)

@@ -27,6 +27,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .._format.array_metadata import Description
     from .._storage.base import Storage
+    from ..abstract_io import Progress
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from .scan import Chain, DamagedChunk
@@ -64,8 +65,11 @@ class Inspection(Sections):
     Raises `NotReadable` for what is no Bloscpack file.
     """
 
-    def __init__(self, storage: Storage, nthreads: int) -> None:
+    def __init__(
+        self, storage: Storage, nthreads: int, progress: Progress | None = None
+    ) -> None:
         super().__init__(storage)
+        self._progress = progress
         self._nthreads = nthreads
         self.announced = self.first
         self.survey = self._search()
@@ -200,7 +204,7 @@ class Inspection(Sections):
             limit = header.nchunks
         if self.table and self.table[0] not in (first, FREE):
             first = None
-        survey = Survey(self.storage, checksum, self._nthreads)
+        survey = Survey(self.storage, checksum, self._nthreads, self._progress)
 
         def is_whole(chain: Chain) -> bool:
             return self._is_whole(chain, survey)

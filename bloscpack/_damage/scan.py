@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
+    from ..abstract_io import Progress
     from ..checksums import Hash
     from .examiner import Piece
 
@@ -126,8 +127,15 @@ class Survey:
     looks like chunks, else None.
     """
 
-    def __init__(self, storage: Storage, checksum: Hash, nthreads: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        checksum: Hash,
+        nthreads: int,
+        progress: Progress | None = None,
+    ) -> None:
         self.storage = storage
+        self._progress = progress
         self.checksum = checksum
         self.examiner = Examiner(storage, checksum)
         self.chains: list[Chain] = []
@@ -239,6 +247,8 @@ class Survey:
             ended = ended or error is not None
             if not ended:
                 chain.add(piece)
+                if self._progress is not None:
+                    self._progress(piece[2].nbytes)
 
         try:
             nbytes = self.examiner.header_at(start).nbytes

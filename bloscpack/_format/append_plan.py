@@ -1,16 +1,22 @@
-"""Plan an append: pure functions, which neither read nor write files.
+"""Plan an append: compute every change to the file without reading or writing.
 
-Input are the sections of the file, the positions of its chunks and the size of the new
-data. The plan has the new header, the new metadata, the sizes of the new chunks and
-every extent of the file that the append will overwrite.
+The input is the decoded beginning of the file, the offsets of its chunks and the number
+of bytes to append. The output is a `Plan`: the new header and metadata section, the
+sizes of the chunks to write, and the extents of the file that will be overwritten.
 """
 
 from __future__ import annotations
 
 from ..args import calculate_nchunks, parse_chunk_size
-from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from ..defaults import DEFAULT_CHUNK_SIZE
-from ..exceptions import NoMetadataFound, NotEnoughSpace
+from ..exceptions import (
+    FormatVersionMismatch,
+    NoMetadataFound,
+    NotEnoughSpace,
+    OffsetsRequired,
+    UsageError,
+)
 from ..serializers import is_array
 from . import metadata as metadata_section
 
@@ -19,88 +25,131 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
     from .sections import Beginning
 
-# Default of `metadata`: keep the metadata. None is a valid value of metadata.
-UNCHANGED = object()
+# The default value of `metadata` parameters: None is a valid value of metadata.
+UNCHANGED: object = object()
 
 
 class Plan:
-    """The changes that an append will make; sizes and positions are in bytes.
+    """The changes that an append makes to a file; all sizes and offsets are bytes.
 
-    ``header`` is the new file header; ``section`` the new metadata section, None to
-    keep the old one. Chunks are written at ``write_at``, the first with number
-    ``first``. ``sizes`` has the number of bytes of new data in each; if the file has
-    chunks, the first is the old last chunk with new data behind its plain bytes. The
-    file grows by ``nchunks_new`` chunks, whose offsets are written at ``table_at``.
+    Attributes
+    ----------
+    header
+        The new file header.
+    section
+        The new metadata section, None if it stays unchanged.
+    first_chunk
+        The number of the first chunk to write. If the file has chunks, this is its last
+        chunk, which is filled up and compressed again.
+    chunks_offset
+        The file offset at which this chunk starts.
+    new_sizes
+        For each chunk to write, how many of the new bytes it contains. The first chunk
+        also contains the plain bytes of the old last chunk, in front of the new bytes.
+    nchunks_added
+        The number of chunks that the file gains.
+    table_offset
+        The file offset of the first free entry of the offset table. The entries of the
+        added chunks are written there.
     """
 
     def __init__(
         self,
         header: BloscpackHeader,
         section: bytes | None,
-        first: int,
-        write_at: int,
-        sizes: list[int],
-        table_at: int,
-        nchunks_new: int,
+        first_chunk: int,
+        chunks_offset: int,
+        new_sizes: list[int],
+        nchunks_added: int,
+        table_offset: int,
     ) -> None:
         self.header = header
         self.section = section
-        self.first = first
-        self.write_at = write_at
-        self.sizes = sizes
-        self.table_at = table_at
-        self.nchunks_new = nchunks_new
+        self.first_chunk = first_chunk
+        self.chunks_offset = chunks_offset
+        self.new_sizes = new_sizes
+        self.nchunks_added = nchunks_added
+        self.table_offset = table_offset
 
     def extents(self, file_size: int) -> list[tuple[int, int]]:
-        """Return (start, stop) of each extent to be overwritten, the header first."""
-        head = BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
-        if not any(self.sizes):
-            return [(0, head)]
-        table_end = self.table_at + OFFSET_LENGTH * self.nchunks_new
-        return [(0, head), (self.table_at, table_end), (self.write_at, file_size)]
+        """Return the extents (start, stop) that may be overwritten, in file order."""
+        beginning = 0, BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
+        if not any(self.new_sizes):
+            return [beginning]
+        table_stop = self.table_offset + OFFSET_LENGTH * self.nchunks_added
+        table = self.table_offset, table_stop
+        return [beginning, table, (self.chunks_offset, file_size)]
+
+
+def check_appendable(header: BloscpackHeader) -> None:
+    """Raise an error unless the header allows an append."""
+    if header.format_version != FORMAT_VERSION:
+        raise FormatVersionMismatch(
+            "format version of file was not '%d' as expected, but '%d': files of this "
+            "layout can be read, but not appended to"
+            % (FORMAT_VERSION, header.format_version),
+            section="header",
+        )
+    if not header.offsets:
+        raise OffsetsRequired(
+            "Appending to a file without offsets is not yet supported"
+        )
+    if -1 in (header.nchunks, header.chunk_size, header.last_chunk):
+        raise UsageError(
+            "appending needs a file whose header tells number and size of its chunks"
+        )
 
 
 def plan_append(
-    beginning: Beginning, ends: list[int], new_size: int, metadata: object = UNCHANGED
+    beginning: Beginning,
+    boundaries: list[int],
+    new_size: int,
+    metadata: object = UNCHANGED,
 ) -> Plan:
-    """Return the plan for appending `new_size` bytes.
+    """Return the plan for appending `new_size` bytes and replacing the metadata.
 
-    `ends` are the file positions where the first chunk starts and where every chunk
-    with its digest ends. Raises `UsageError` if the append is impossible.
+    `boundaries` are file offsets: the start of the first chunk, then the end of each
+    chunk with its digest. Raises `UsageError` if the file can't take the new bytes or
+    the new metadata.
     """
     old = beginning.header
     last_nbytes = old.last_chunk if old.nchunks else 0
     itemsize = _itemsize(beginning.metadata)
     chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
     fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
-    sizes = [fill] if old.nchunks else []
-    nchunks_new, last_chunk = 0, last_nbytes + fill
+    new_sizes = [fill] if old.nchunks else []
+    nchunks_added, last_chunk = 0, last_nbytes + fill
     if new_size > fill:
-        nchunks_new, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
-    if nchunks_new > old.max_app_chunks:
+        nchunks_added, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
+    if nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
-            "has room for '%d'" % (nchunks_new, old.max_app_chunks)
+            "has room for '%d'" % (nchunks_added, old.max_app_chunks)
         )
-    if nchunks_new:
-        sizes += [full] * (nchunks_new - 1) + [last_chunk]
+    if nchunks_added:
+        new_sizes += [full] * (nchunks_added - 1) + [last_chunk]
     header = old.copy()
     header.chunk_size = chunk_size
     header.last_chunk = last_chunk
-    header.nchunks = old.nchunks + nchunks_new
-    header.max_app_chunks = old.max_app_chunks - nchunks_new
-    section = new_section(beginning, header, new_size, metadata)
-    first, write_at = (old.nchunks - 1, ends[-2]) if old.nchunks else (0, ends[0])
-    table_at = ends[0] - OFFSET_LENGTH * old.max_app_chunks
-    return Plan(header, section, first, write_at, sizes, table_at, nchunks_new)
+    header.nchunks = old.nchunks + nchunks_added
+    header.max_app_chunks = old.max_app_chunks - nchunks_added
+    return Plan(
+        header=header,
+        section=plan_metadata(beginning, header, new_size, metadata),
+        first_chunk=max(old.nchunks - 1, 0),
+        chunks_offset=boundaries[-2] if old.nchunks else boundaries[0],
+        new_sizes=new_sizes,
+        nchunks_added=nchunks_added,
+        table_offset=boundaries[0] - OFFSET_LENGTH * old.max_app_chunks,
+    )
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
-    """Return the chunk size of the file after the append, when it holds `nbytes`.
+    """Return the chunk size of a file that will hold `nbytes` plain bytes.
 
-    The chunk size of a file with one chunk is the size of its input, which may be very
-    small. No other chunk depends on it, so it grows to the chunk size that packing all
-    data at once would have used.
+    The chunk size of a file with a single chunk is the size of its input. Appending
+    chunks of that size would give many small chunks. No other chunk depends on it, so
+    it grows to the chunk size that packing all bytes at once would use.
     """
     if header.nchunks > 1 or nbytes <= header.chunk_size:
         return header.chunk_size
@@ -110,10 +159,7 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> in
 
 
 def _itemsize(metadata: object) -> int:
-    """Return the item size in bytes of an array, 1 for other data.
-
-    Chunks of an array end between items.
-    """
+    """Return the item size of an array in bytes, 1 if the file holds no array."""
     if not is_array(metadata):
         return 1
     from .array_metadata import Description
@@ -121,17 +167,20 @@ def _itemsize(metadata: object) -> int:
     return max(Description(metadata).dtype.itemsize, 1)
 
 
-def new_section(
+def plan_metadata(
     beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: object
 ) -> bytes | None:
-    """Return the metadata section after the append; None if it does not change."""
+    """Return the metadata section after an append of `new_size` bytes.
+
+    None if it stays unchanged. The shape of an array grows with its data.
+    """
     old_header = beginning.metadata_header
     if metadata is not UNCHANGED and old_header is None:
         raise NoMetadataFound("unable to seek to metadata if it does not exist")
     if old_header is None:
         return None
     if is_array(beginning.metadata) or is_array(metadata):
-        # Import late: NumPy is slow to import.
+        # Imported here, because it imports NumPy.
         from .array_metadata import appended_metadata
 
         nbytes = header.nbytes or 0

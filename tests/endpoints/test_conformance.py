@@ -1,4 +1,4 @@
-"""One battery for every source and sink, ours and those written by others for 0.16."""
+"""One set of tests for every source and sink, also for those written for 0.16."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def chunks_of(plain):
 
 
 def reference(plain):
-    """Return the file that every way of packing must make."""
+    """Return the file that every combination of source and sink must write."""
     return bloscpack.pack_bytes_to_bytes(plain, CHUNK, nthreads=1)
 
 
@@ -85,7 +85,7 @@ def reference_pairs(plain):
 
 
 class ShortWrites(io.RawIOBase):
-    """A raw file that takes less than it is given."""
+    """A raw file whose `write` writes only a part of the data."""
 
     def __init__(self):
         self.content = io.BytesIO()
@@ -115,7 +115,7 @@ def raw_file(path, content=b"", position=0):
         yield fp
 
 
-# Plain sources: hand out the plain bytes, cut as told
+# Plain sources: yield plain chunks of the configured sizes
 
 
 @contextlib.contextmanager
@@ -220,7 +220,7 @@ def test_plain_source_that_yields_too_much(nthreads):
         pack(source, CompressedMemorySink(), *cut(MANY), nthreads=nthreads)
 
 
-# Compressed sinks: keep chunks and digests
+# Compressed sinks: store chunks and digests
 
 
 @contextlib.contextmanager
@@ -253,7 +253,7 @@ def into_lists(path):
     sink = CompressedMemorySink()
 
     def as_file():
-        # From here on through the other way: source of lists to sink of files.
+        # Write the file from the lists.
         plain = PlainMemorySink()
         unpack(CompressedMemorySource(sink), plain)
         fp = io.BytesIO()
@@ -457,7 +457,7 @@ def test_damage_is_found_from_any_source(make, nthreads, tmp_path, monkeypatch):
     assert chunks_of(MANY)[:5] == [bytes(chunk) for chunk in sink.chunks[:5]]
 
 
-# Plain sinks: keep the plain bytes
+# Plain sinks: store the plain bytes
 
 
 @contextlib.contextmanager
@@ -571,11 +571,11 @@ def test_from_every_source_through_every_sink(give, keep, take, tmp_path):
             assert MANY == plain()
 
 
-# Endpoints written by others, in the style of 0.16
+# Endpoints in the style of 0.16
 
 
 class PutOnly(PlainSink):
-    """Has nothing but put, and returns None."""
+    """Defines only ``put``, which returns None."""
 
     def __init__(self):
         self.found = []
@@ -604,7 +604,7 @@ def test_put_gets_bytes():
 
 
 class Slices(PlainNumpySource):
-    """Sets up everything on its own, without ``super().__init__()``."""
+    """Sets all attributes itself, without ``super().__init__()``."""
 
     def __init__(self, ndarray):
         self.ndarray = np.ascontiguousarray(ndarray)
@@ -804,7 +804,7 @@ def test_compressed_file_source_that_overrides_iter(nthreads):
 @each_nthreads
 def test_file_sink_that_overrides_other_hooks(nthreads):
     class Headless(CompressedFPSink):
-        """Writes nothing but chunks; the rest comes from elsewhere."""
+        """Writes only chunks, not the sections in front of them."""
 
         def write_bloscpack_header(self):
             hooks.append("header")
@@ -884,7 +884,7 @@ def test_only_the_four_classes_are_abstract():
     assert {"PlainSource", "CompressedSource", "PlainSink", "CompressedSink"} == names
 
 
-# pack, as others call it
+# pack, as user code calls it
 
 
 def test_pack_by_position():
@@ -943,7 +943,7 @@ def test_array_to_lists_to_array():
 
 @each_nthreads
 def test_source_that_does_not_know_its_end(nthreads):
-    """Without a number of chunks, a file has no offsets and can still be read."""
+    """A file of an unknown number of chunks has no offsets and can be read."""
     for plain in (MANY, MANY[: 3 * CHUNK], b"short", b""):
         lists = CompressedMemorySink()
         pack(PlainFPSource(ShortReads(plain)), lists, -1, CHUNK, -1, nthreads=nthreads)
@@ -956,7 +956,7 @@ def test_source_that_does_not_know_its_end(nthreads):
         assert (plain, None) == bloscpack.unpack_bytes_from_bytes(fp.getvalue())
 
 
-# What belongs to the caller stays as it is
+# Objects of the caller are not modified
 
 
 def test_argument_objects_are_not_altered(tmp_path):
@@ -1000,7 +1000,7 @@ def test_default_settings_are_not_shared():
     assert first == bloscpack.pack_bytes_to_bytes(MANY, CHUNK)
 
 
-# Settings of Blosc belong to the process
+# Settings of Blosc are process-wide
 
 
 def blosc_settings():
@@ -1013,7 +1013,7 @@ def blosc_settings():
 
 @pytest.fixture(params=[(3, False, 0), (2, True, 4096), (1, False, 512)], ids=str)
 def settings(request):
-    """Blosc as somebody has set it, put back afterwards."""
+    """Blosc with settings of the user, which are restored afterwards."""
     before = blosc_settings()
     for nthreads, releasegil, blocksize in (request.param, before):
         blosc.set_nthreads(nthreads)
@@ -1130,7 +1130,7 @@ def test_blosc_is_left_as_it_was_by_many_threads(settings):
 
 
 def test_settings_of_blosc_do_not_change_the_bytes(settings):
-    # Blocks of 512 bytes would show in any chunk.
+    # Blocks of 512 bytes would change every chunk.
     args = BloscArgs(cname="lz4", clevel=9)
     plain = (np.arange(300_000) // 3).astype("<i4").tobytes()
     found = bloscpack.pack_bytes_to_bytes(plain, blosc_args=args)
@@ -1165,7 +1165,7 @@ def test_environment_does_not_change_the_bytes(name, value, nthreads, monkeypatc
     )
 
 
-# Real files, which several threads may use at once
+# Regular files, which several threads use at the same time
 
 
 def file_with(path, content=b""):
@@ -1231,8 +1231,8 @@ def test_plain_file_sink_overwrites_what_is_there(nthreads, tmp_path):
 
 @pytest.mark.parametrize("mode", ["ab", "wb"])
 def test_plain_file_sink_that_only_appends(mode, tmp_path):
-    """As with ``>>`` of a shell, where every write lands at the end of the file."""
-    # Chunks that are done at once beside chunks that take long.
+    """As with ``>>`` of a shell: every write appends to the file."""
+    # Some chunks are fast, others slow.
     noise = np.random.default_rng(1).bytes(2**16)
     heavy = (np.arange(2**16) // 5 % 251).astype("u1").tobytes()
     plain = (heavy + noise) * 50
@@ -1277,7 +1277,7 @@ def test_file_objects_whose_descriptor_is_of_another_file(nthreads, wrapped, tmp
 
 
 def raised_by(work):
-    """Return the error that ends `work`; fails if it does not end."""
+    """Return the error that `work` raises; fail if it does not end."""
 
     def run():
         try:
@@ -1298,7 +1298,7 @@ def raised_by(work):
 @each_nthreads
 @pytest.mark.parametrize("kind", ["source", "sink"])
 def test_any_error_ends_everything(kind, nthreads):
-    """Also one that is no Exception, wherever it is raised."""
+    """Also an error that is not an Exception, wherever it is raised."""
 
     class Stop(BaseException):
         pass
@@ -1334,11 +1334,11 @@ def test_any_error_ends_everything(kind, nthreads):
         assert threads == threading.active_count()
 
 
-# What reviews have found
+# Bugs found in reviews
 
 
 class ReusesItsBuffer(PlainSource):
-    """A source in the style of 0.16 that reads every chunk into the same memory."""
+    """A source in the style of 0.16 that reads every chunk into the same buffer."""
 
     def __iter__(self):
         buffer = bytearray(self.chunk_size)

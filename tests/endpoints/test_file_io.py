@@ -1,4 +1,4 @@
-"""Files and bytes: what is written where, and what comes back."""
+"""Packing and unpacking files and bytes, and the sources and sinks over files."""
 
 import array
 import inspect
@@ -51,7 +51,7 @@ def read_back(data):
     return bp.unpack_bytes_from_bytes(data)
 
 
-# What is written
+# The written bytes
 
 
 def test_layout():
@@ -176,7 +176,7 @@ def test_names_as_bytes(tmp_path, monkeypatch, name):
     rewrite_metadata(name, {})
     assert (PLAIN + b"new", {}) == bp.unpack_bytes_from_file(name)
     assert bp.unpack_file_from_file(name, b"out") == {}
-    bp.pack_file_to_file(b"out", name)  # in place of a file
+    bp.pack_file_to_file(b"out", name)  # replaces a file
     assert (PLAIN + b"new", None) == bp.unpack_bytes_from_file(name)
     with pytest.raises(UsageError, match="input 'out' and output 'out' are the same"):
         bp.pack_file_to_file(b"out", b"out")
@@ -267,7 +267,7 @@ def test_what_is_told(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("level", [log.NORMAL, log.VERBOSE])
 def test_renamed_right_after_it_was_written(tmp_path, capsys, monkeypatch, level):
-    """What has been done is no failure."""
+    """A change that is complete is not reported as a failure."""
 
     class Renaming(WatchedDisk):
         def link(self, old, new):
@@ -303,7 +303,7 @@ def test_everything_is_told(capsys, monkeypatch):
 
 
 class Limping:
-    """A file object of the kind a socket gives: no seeking, a few bytes at a time."""
+    """A file object like that of a socket: it can't seek and returns few bytes."""
 
     def __init__(self, data=b"", most=7):
         self._fp = io.BytesIO(data)
@@ -341,7 +341,7 @@ def test_pipe_to_pipe():
 
 
 def test_where_file_objects_stand():
-    """They are used from where they stand and left behind what was used."""
+    """They are used from their current position and left at the end of the data."""
     plain, fp = io.BytesIO(b"front" + PLAIN + b"behind"), io.BytesIO(b"front")
     plain.seek(5)
     fp.seek(5)
@@ -381,7 +381,7 @@ def test_number_of_chunks_is_filled_in():
 
 
 class OnlySeek:
-    """A file object that does not tell that it can seek."""
+    """A file object that can seek, but has no method `seekable`."""
 
     def __init__(self):
         self.fp = io.BytesIO()
@@ -556,7 +556,7 @@ def test_old_names(tmp_path):
 
 
 def test_signatures_of_0_16():
-    """Every positional order counts."""
+    """The order of the positional parameters is that of 0.16."""
     records = ["blosc_args", "bloscpack_args", "metadata_args"]
     settings = ["chunk_size", "metadata", *records]
     for names, function in (
@@ -573,7 +573,8 @@ def test_signatures_of_0_16():
             p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        assert {"nthreads"} <= news <= {"nthreads", "sync", "limits"}
+        known = {"nthreads", "progress", "sync", "limits"}
+        assert {"nthreads", "progress"} <= news <= known
 
 
 def test_names_of_siblings():
@@ -584,7 +585,7 @@ def test_names_of_siblings():
 
 
 def test_new_file_of_which_the_beginning_is_taken(tmp_path):
-    """What is cut off at the end is what lies behind, wherever it began."""
+    """The unused reserved space is cut off, wherever the file starts."""
     plain = os.urandom(100_000)
     (tmp_path / "plain").write_bytes(plain)
     with open(tmp_path / "x", "w+b") as fp, open(tmp_path / "plain", "rb") as in_fp:
@@ -597,7 +598,7 @@ def test_new_file_of_which_the_beginning_is_taken(tmp_path):
 
 
 def test_file_that_can_only_be_added_to(tmp_path):
-    """What goes there can't be written over, so there is no offset table."""
+    """Written bytes can't be overwritten, so there is no offset table."""
     with open(tmp_path / "both", "ab") as fp:
         fp.write(b"in front")
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Sources and sinks that keep their chunks in lists."""
+"""The sources and sinks over lists of chunks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arrays: every dtype and layout comes back as it was; what can't is refused."""
+"""Arrays: every dtype and layout is restored, or rejected before it is stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def header_of(packed):
 
 
 def same_array(expected, found):
-    """Assert that two arrays agree in everything, the bytes of NaN too."""
+    """Assert that two arrays are equal in every property and every byte."""
     assert expected.dtype == found.dtype
     assert expected.dtype.str == found.dtype.str
     assert expected.dtype.fields == found.dtype.fields
@@ -50,9 +50,9 @@ def same_array(expected, found):
 
 
 def filled(dtype, shape=(37,)):
-    """Return an array of any dtype with bytes in it that all differ in some way."""
+    """Return an array of any dtype with varied bytes."""
     dtype = np.dtype(dtype)
-    # A dtype of a subarray adds its axes to those of the array.
+    # The axes of a subarray dtype become axes of the array.
     array = np.zeros(shape, dtype)
     size = array.nbytes
     raw = (np.arange(size, dtype=np.uint64) * 2654435761 >> 7).astype(np.uint8)
@@ -358,7 +358,7 @@ def test_chunk_size_that_splits_items_is_refused():
         pack(filled("V12", 100), chunk_size=100)
 
 
-# Refused on writing
+# Rejected when packing
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_refusals_come_before_the_file(tmp_path):
 
 
 def stored(dtype, shape=(2,), order="C", nbytes=None, **changes):
-    """Return a file with these metadata and as many bytes as told."""
+    """Return a file with this metadata and this number of plain bytes."""
     metadata = {"dtype": dtype, "shape": shape, "order": order, "container": "numpy"}
     metadata.update(changes)
     metadata = {key: value for key, value in metadata.items() if value is not ...}
@@ -472,7 +472,7 @@ SPELLINGS = [
     ),
     ([["m", [["x", "<i2"]], [2, 2]]], [("m", [("x", "<i2")], (2, 2))]),
     ([[["title", "a"], "<i4"]], [(("title", "a"), "<i4")]),
-    # What else 0.16.0 handed to NumPy
+    # Other spellings that 0.16.0 passed to NumPy
     ("float64", "f8"),
     ("int16", "i2"),
     ("bool", "?"),
@@ -545,7 +545,7 @@ def test_dtype_that_readers_would_refuse_is_not_written(dtype, why):
     assert len(str(caught.value)) < 1000
 
 
-# Refused on reading
+# Rejected when unpacking
 
 HOSTILE = [
     "",
@@ -640,7 +640,7 @@ OBJECTS = [
     [["", "|O8"]],
     [["a", "O"]],
     [["p", [["x", "|O8"]]]],
-    "[['a', ['O', 0], '<f8']]",  # which NumPy takes, and says that it has no objects
+    "[['a', ['O', 0], '<f8']]",  # NumPy accepts it and reports no objects
 ]
 
 
@@ -665,7 +665,7 @@ LONG = {
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_long_text_takes_no_time(text):
-    """Whatever is looked for in it; in a process of its own, which can be ended."""
+    """Run in a separate process, which can be ended."""
     code = (
         "from bloscpack._format.array_metadata import decode_dtype\n"
         "from bloscpack.exceptions import FormatError\n"
@@ -764,7 +764,7 @@ def test_chunks_that_do_not_fill_the_array_where_the_header_knows_nothing():
         packed = bytearray(stored("<f8", shape=shape, nbytes=16))
         packed[8:32] = struct.pack("<iiqq", -1, -1, -1, 0)
         packed[5] = 2  # no offsets
-        # Cut the offset table out: 11 entries behind the metadata.
+        # Remove the offset table: 11 entries behind the metadata.
         size = struct.unpack_from("<I", packed, 48)[0]
         table = 64 + size + 4
         del packed[table : table + 88]
@@ -807,7 +807,7 @@ def test_damage_is_told_with_the_name_of_the_file(tmp_path):
 
 
 def test_hostile_text_runs_no_code(tmp_path):
-    """Also in a process of its own, which a crash would end."""
+    """Run in a separate process, which a crash would end."""
     packed = stored("__import__('pathlib').Path('ran').touch()", nbytes=16)
     (tmp_path / "a.blp").write_bytes(packed)
     code = (
@@ -842,7 +842,7 @@ def test_pipe_like_input():
     same_array(array, numpy_io.unpack_ndarray(source))
 
 
-# What reviews have found
+# Bugs found in reviews
 
 
 @pytest.mark.parametrize(

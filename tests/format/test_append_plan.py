@@ -55,8 +55,8 @@ def plan(file_bytes, new_size):
 )
 def test_plan(old, new, first, sizes, header):
     result = plan(packed(old), new)
-    assert first == result.first
-    assert sizes == result.sizes
+    assert first == result.first_chunk
+    assert sizes == result.new_sizes
     assert header == (
         result.header.nchunks,
         result.header.chunk_size,
@@ -69,7 +69,7 @@ def test_plan(old, new, first, sizes, header):
 def test_plan_starts_at_the_last_chunk():
     file_bytes = packed(2500)
     offset = struct.unpack_from("<q", file_bytes, BLOSCPACK_HEADER_LENGTH + 16)[0]
-    assert offset == plan(file_bytes, 10).write_at
+    assert offset == plan(file_bytes, 10).chunks_offset
 
 
 def test_plan_does_not_touch_what_it_is_given():
@@ -98,4 +98,4 @@ def test_plan_says_what_will_be_written_over():
     size = len(file_bytes)
     result = plan(file_bytes, 1501)
     # The header, the entries that are free, and all from the last chunk on.
-    assert [(0, 32), (56, 72), (result.write_at, size)] == result.extents(size)
+    assert [(0, 32), (56, 72), (result.chunks_offset, size)] == result.extents(size)

@@ -53,7 +53,7 @@ def _journal(before: bytes, planned: plan.Plan, first: int) -> bytes:
         fp.write(before)
         fp.flush()
         extents = planned.extents(len(before))
-        unchanged = first, planned.write_at
+        unchanged = first, planned.chunks_offset
         head = planned.header.encode()
         content = b"".join(journal.encode(fp, extents, head, unchanged))
     return with_right_digest(with_inode(content, INODE))

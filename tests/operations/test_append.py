@@ -1,4 +1,4 @@
-"""Appending: the bytes it makes, and that a failure leaves no trace."""
+"""Append: the written bytes, and that a failure leaves the file unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEBIBYTE = 2**20
 
 
 def content(nbytes, seed=1):
-    """Return bytes that compress somewhat."""
+    """Return bytes that can be compressed a little."""
     numbers = np.arange(nbytes, dtype=np.uint32) // 3 * seed
     return numbers.astype(np.uint8).tobytes()
 
@@ -61,7 +61,7 @@ def appended(original, new, blosc_args=None, **options):
 
 
 def refused(original, new, error, match=None, **options):
-    """Assert that appending is refused and changes nothing."""
+    """Assert that an append raises an error and changes nothing."""
     fp = io.BytesIO(original)
     with pytest.raises(error, match=match) as caught:
         append_fp(fp, io.BytesIO(new), len(new), **options)
@@ -73,7 +73,7 @@ def unpacked(file_bytes):
     return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
 
 
-# What append makes
+# The written bytes
 
 CUTS = [(2500, n) for n in (1, 499, 500, 501, 1500, 1501, 7777)]
 CUTS += [(3000, n) for n in (1, 1000, 1001)]
@@ -204,7 +204,7 @@ def test_typesize_of_a_file_that_tells_none():
 
 
 def test_dead_bytes_are_cut_off():
-    # Compressed better than before, the chunk is shorter than it was.
+    # The higher level makes the chunk shorter.
     original = packed(bytes(2900), blosc_args=BloscArgs(clevel=0))
     shrunk = appended(original, bytes(100))
     assert len(shrunk) < len(original)
@@ -232,7 +232,7 @@ def test_the_file_whose_bytes_are_dropped_is_named(tmp_path):
     expected = "'%s': dropping '9' bytes" % path
     with pytest.warns(RuntimeWarning, match=re.escape(expected)):
         append(path, tmp_path / "new")
-    append(path, tmp_path / "new")  # nothing is said any more
+    append(path, tmp_path / "new")  # no message any more
     assert content(2500) + b"newnew" == unpacked(path.read_bytes())
 
 
@@ -266,7 +266,7 @@ def test_file_that_can_only_be_added_to(tmp_path):
 
 @pytest.mark.parametrize("error", [None, StorageError])
 def test_many_bytes_behind_are_read_in_pieces(error):
-    """Until the end they may be needed again, but not as one."""
+    """The old bytes are kept in memory until the end, but in several pieces."""
 
     class Watched(io.BytesIO):
         most = 0
@@ -300,7 +300,7 @@ def test_another_file_behind_is_not_destroyed(tmp_path, end):
 
 
 def test_renamed_right_after_the_append(tmp_path):
-    """What has been done is no failure."""
+    """A change that is complete is not reported as a failure."""
 
     class Renaming(WatchedDisk):
         def remove(self, name):
@@ -356,7 +356,7 @@ def test_append_needs_both_files(tmp_path):
     assert ["a"] == os.listdir(tmp_path)
 
 
-# Refused
+# Rejected
 
 
 def test_no_offsets():
@@ -404,7 +404,7 @@ def test_what_is_no_such_file(original):
 def test_wrong_offsets(i, wrong):
     original = bytearray(packed(content(2500)))
     where = BLOSCPACK_HEADER_LENGTH + 8 * i
-    if wrong is None:  # that of a neighbour
+    if wrong is None:  # the offset of the next chunk
         wrong = struct.unpack_from("<q", original, 32 + 8 * ((i + 1) % 3))[0]
     struct.pack_into("<q", original, where, wrong)
     error = refused(bytes(original), content(100), FormatError)
@@ -628,11 +628,11 @@ def test_array_gets_the_shape_that_the_caller_wants():
     refused(original, bytes(8), DoesNotFit, metadata={**metadata, "shape": [5, 2]})
 
 
-# Failures half way
+# Failures in the middle
 
 
 class FailingFile(io.BytesIO):
-    """A file whose n-th write fails, once: before, or after a part of the bytes."""
+    """A file whose n-th write fails once, before or after a part of the bytes."""
 
     countdown = -1
     part = 0

@@ -1,4 +1,4 @@
-"""NumPy's files: the same bytes as by way of an array in memory, or a clear refusal."""
+"""``.npy`` files: the output equals that for the array in memory, or an error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SHAPES = [(), (0,), (1,), (37,), (6, 5), (0, 5), (5, 0), (7, 1), (1, 7), (3, 4, 
 
 
 def filled(dtype, shape=(37,), order="C"):
-    """Return an array whose bytes differ, in either order."""
+    """Return an array with varied bytes, in C or Fortran order."""
     array = np.zeros(shape, dtype, order=order)
     if array.itemsize == 0:
         return np.ndarray(shape, dtype)
@@ -77,7 +77,7 @@ def filled(dtype, shape=(37,), order="C"):
 
 
 def saved(array):
-    """Return the bytes of the file that NumPy makes."""
+    """Return the bytes of the file that NumPy writes."""
     fp = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about the version
@@ -102,14 +102,14 @@ def names(folder):
 
 
 def small_changes(data):
-    """Yield what a file becomes when each of its bytes is lost or another."""
+    """Yield the file cut off before each byte, and with each byte changed."""
     for i in range(len(data)):
         yield data[:i]
         for value in (0, 0x20, 0x28, 0x5B, 0x7B, 0xFF):
             yield data[:i] + bytes([value]) + data[i + 1 :]
 
 
-# There and back
+# Round trips
 
 
 @pytest.mark.parametrize("order", "CF")
@@ -178,7 +178,7 @@ def test_text_of_no_bytes(npy, tmp_path):
 
 
 def test_array_files_of_other_origin(tmp_path):
-    # Metadata that no writer of .npy files would give.
+    # Metadata that does not come from a .npy file.
     metadata = {"dtype": "'<i2'", "shape": [6], "order": "F", "container": "numpy"}
     pack_bytes_to_file(b"abcdefghijkl", tmp_path / "x.blp", metadata=metadata)
     unpack_npy_from_file(tmp_path / "x.blp", tmp_path / "back.npy")
@@ -187,7 +187,7 @@ def test_array_files_of_other_origin(tmp_path):
 
 
 class Finished(WatchedDisk):
-    """Notes what a new file is like when it gets its name."""
+    """Records the status of a new file when it is renamed."""
 
     def __init__(self):
         self.seen = []
@@ -438,12 +438,12 @@ def test_input_and_output_the_same(npy, tmp_path):
 
 
 def through_pipe(folder, data, use):
-    """Call `use` with the name of a pipe that somebody writes `data` to."""
+    """Call `use` with the name of a pipe into which a thread writes `data`."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)
 
     def write():
-        # It may have seen enough before the end.
+        # `use` may stop before the end.
         with suppress(BrokenPipeError), open(pipe, "wb") as fp:
             fp.write(data)
 
@@ -499,11 +499,11 @@ def test_unpacking_into_a_pipe(npy, tmp_path):
     assert [saved(array)] == found
 
 
-# Array files that can't be
+# Invalid array files
 
 
 def unknown_length(path, nbytes, metadata):
-    """Write a file whose header does not say how much there is, as for a pipe."""
+    """Write a file whose header does not state its size, as for a pipe."""
 
     class Pipe(io.BytesIO):
         def seekable(self):
@@ -689,7 +689,7 @@ def test_appending_what_is_no_array(npy, tmp_path, name):
     assert before == path.read_bytes()
 
 
-# What NumPy never sees
+# Arrays without items
 
 
 def test_no_items_are_touched():

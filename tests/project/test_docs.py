@@ -167,7 +167,8 @@ def test_there_are_examples():
     [path for path in MODULES if ">>> " in path.read_text("utf-8")],
     ids=lambda path: path.name,
 )
-def test_examples_of_module(path):
+def test_examples_of_module(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = importlib.import_module(".".join(parts))
     result = doctest.testmod(module, optionflags=OPTIONS)

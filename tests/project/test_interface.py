@@ -200,6 +200,15 @@ def test_dir_and_all_name_what_is_there():
     assert {name for name in GOLDEN if name} <= {*dir(bloscpack)}
 
 
+def test_dir_has_the_public_modules_and_nothing_private():
+    public = [name for name in dir(bloscpack) if not name.startswith("__")]
+    assert [] == [name for name in public if name.startswith("_")]
+    folder = TESTS.parent / "bloscpack"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    modules = {name for name in files if not name.startswith("_")}
+    assert modules == {*public} - {*bloscpack.__all__}
+
+
 # Names kept from 0.16: the aliases
 
 ALIASES = [
