@@ -121,7 +121,7 @@ class Reader:
     fp
         A file object that can seek, with the file from byte 0 on; it stays open, and
         only the reader may use it meanwhile. Regular files are read by all threads,
-        other file objects by the thread of the caller.
+        other file objects by the thread of the caller. A `Storage` serves as well.
 
     Attributes
     ----------

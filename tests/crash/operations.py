@@ -1,7 +1,7 @@
-"""What Bloscpack does to files, small enough to be tried with every crash and fault.
+"""Operations of Bloscpack on small files, to be tried with every crash and fault.
 
-Each `Operation` acts on the file TARGET in a folder of its own, and can tell what a
-reader finds there and what a later writer would do.
+Each `Operation` changes the file TARGET in its own folder. Its `see` returns the
+content that a reader finds there, and its `follow` runs a later writer.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Append(Operation):
 
 
 class AppendToArray(Append):
-    """Append rows to an array, whose shape stands in the metadata."""
+    """Append rows to an array, whose shape is in the metadata."""
 
     def prepare(self, folder):
         array = np.arange(1000, dtype="<i4").reshape(100, 10)

@@ -57,7 +57,7 @@ def whole(epoch, generation):
 
 
 def check(found):
-    """Return (epoch, generation) of what was read, which must be a complete state."""
+    """Return (epoch, generation) of a result; it must be a complete state."""
     plain, metadata = found
     epoch, generation = metadata["epoch"], metadata["generation"]
     assert len(plain) == 4 * length_of(generation), "of another length"
@@ -70,7 +70,7 @@ def described(epoch, generation):
 
 
 class Place:
-    """A folder with the file, and with what the writers need."""
+    """A folder with the file and the inputs of the writers."""
 
     def __init__(self, root):
         self.folder = Path(root) / "folder"
@@ -98,7 +98,7 @@ class Place:
         return epoch, generation, new
 
     def left(self):
-        """Return the names of what should not be there."""
+        """Return the names of files that should not exist."""
         return sorted({p.name for p in self.folder.iterdir()} - {self.file.name})
 
     def clear(self):
@@ -145,9 +145,9 @@ def go_on_by_command(place, state, replace=False):
 
 
 def forked(work, errors):
-    """Run `work` in a process of its own; return its number and a pipe to read.
+    """Run `work` in a child process; return its number and a pipe to read.
 
-    What it says goes to the file `errors`.
+    Its error output goes to the file `errors`.
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -248,7 +248,7 @@ def one_round(place, chance, counts):
     counts.temporary += any(name.endswith(".tmp") for name in left)
     counts.ahead += found != reached
     if number != signal.SIGKILL:
-        # A journal may be that of the round before.
+        # The journal may come from the round before.
         assert set(left) <= (before if len(reports) == REPORT.size else set()), told
     place.clear()
     if chance.random() < 0.5:  # else it is for the next writer to put right
@@ -260,7 +260,7 @@ def one_round(place, chance, counts):
 
 
 def soak(rounds, seed, root):
-    """Run all rounds; return the counts, and what the readers report."""
+    """Run all rounds; return the counts and the reports of the readers."""
     chance = random.Random(seed)
     place = Place(root)
     place.input.write_bytes(whole(0, FIRST))

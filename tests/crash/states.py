@@ -1,10 +1,11 @@
 """Every state in which a crash may leave a folder, built from a record of real work.
 
-A `Recorder` takes the place of the disk while an operation runs and notes each step.
-`process_states` stops the world after each of them, as kill -9 would; `machine_states`
-does it as a machine does whose disk has got only a part of what was never synced, in
-any order. `check_all` lays each state down and looks at it as the next reader and the
-next writer do: what they find must be exactly old or exactly new.
+A `Recorder` replaces the disk while an operation runs, and records each step.
+`process_states` builds the states after each step, which `kill -9` may leave.
+`machine_states` builds the states that a stop of the machine may leave: there the disk
+has any part of the writes that were not synced. `check_all` writes each state to a
+folder and runs a reader and a writer on it: the reader must see exactly the old or the
+new content.
 
 The long form: ``python tests/crash/states.py [SUBSETS [OPERATION ...]]``, with more
 subsets, and with random operations, whose names are numbers.
@@ -168,10 +169,10 @@ def process_states(record):
 
 
 def machine_states(record, chance, subsets):
-    """Yield (names, contents, done) as a disk may be that got a part of what was asked.
+    """Yield (names, contents, done) of states after a stop of the machine.
 
-    What was synced is there. Of what was not, every single step may be missing, or be
-    the only one, torn or in zeros; `subsets` random choices come on top of that.
+    Steps that were synced are in all states. Of the other steps, each one is missing
+    once and is the only one once, torn or in zeros; `subsets` random subsets are added.
     """
     names, contents = record.names, dict(record.contents)
     pending_names, pending_bytes = [], []
@@ -300,7 +301,7 @@ def lay_down(names, contents, folder, keep):
 
 
 class AfterCrash(Operation):
-    """Another operation, on what an append has left that was killed."""
+    """Another operation, after an append that was killed."""
 
     puts_back = True
 

@@ -1,7 +1,7 @@
-"""Calls that fail: whichever it is, the file is what it was, and nothing else stays.
+"""System calls that fail: the file keeps its old content, and no other file stays.
 
-Each operation is done again and again, and each time the next of its calls to the disk
-goes wrong. A later writer must always be able to go on.
+Each operation runs once for each of its calls to the disk, and that call fails. A later
+writer must always succeed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Trial:
         self.restore_bytes()
 
     def restore_bytes(self):
-        """Make everything as it was, with the same files."""
+        """Restore the content of all files, without replacing them."""
         for path in self.folder.iterdir():
             if not (self.before / path.name).exists():
                 path.unlink()
@@ -189,7 +189,7 @@ def test_little_at_a_time(trial):
 
 @every_operation
 def test_everything_fails_from_a_call_on(trial):
-    """Nothing can be put back then; the journal stays, and what has been changed."""
+    """The old bytes can't be restored then: the journal and the changes stay."""
     for first in range(1000):
         disk = FaultyDisk("fails", first, 1000)
         error = trial.run(disk)
@@ -223,7 +223,7 @@ def test_no_room(trial):
     old_size = (trial.folder / TARGET).stat().st_size
     trial.operation.run(trial.folder, trial.inputs)
     size = (trial.folder / TARGET).stat().st_size
-    # Less than what is there would not even let it be put back.
+    # With a limit below the old size the old bytes could not be restored.
     for limit in range(old_size, size, max(1, size // 50)):
         trial.restore_bytes()
         with largest_file(limit), pytest.raises(OSError, match="too large") as raised:

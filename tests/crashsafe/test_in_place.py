@@ -16,8 +16,7 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 from support import environment
 
 import bloscpack
-from bloscpack._crashsafe import in_place as inplace
-from bloscpack._crashsafe import locking, ownership
+from bloscpack._crashsafe import in_place, locking, ownership
 from bloscpack._crashsafe.in_place import FileObjectTarget
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
@@ -188,7 +187,7 @@ def test_journal_is_gone_after_a_failure(path, error):
     assert [TARGET] == names_in(path.parent)
 
 
-def test_several_changes_under_one_claim(path):
+def test_several_changes_under_one_lock(path):
     with open_locked(path) as locked_file:
         for new in (b"cc", b"dd"):
             with locked_file.change([(0, 2)], new, (2, 10)) as change:
@@ -217,7 +216,7 @@ def test_who_may_read_the_file_may_read_the_journal(path, mode):
 
 @contextlib.contextmanager
 def nobody():
-    """Be a user who may give files to nobody else."""
+    """Be a user who may not change the owner of a file."""
     if os.geteuid():
         yield
         return
@@ -314,12 +313,12 @@ def test_what_is_synced(tmp_path, operation, files, folders):
     disk = Calls()
     with replaced_disk(disk):
         operation.run(tmp_path / "folder", tmp_path)
-    # The file as it was, the journal, and the changed file.
+    # The file before the change, the journal, and the changed file.
     assert files == disk.kinds.count("sync")
     assert folders == disk.kinds.count("sync_folder")
 
 
-# What an interrupted change has left
+# After an interrupted change
 
 
 def interrupt(path, then=None):
@@ -332,7 +331,7 @@ def interrupt(path, then=None):
     assert b"a123longer than it was" == path.read_bytes()
 
 
-def test_the_next_claim_puts_it_back_and_says_so(path):
+def test_the_next_writer_restores_the_file_and_says_so(path):
     interrupt(path)
     with (
         pytest.warns(RuntimeWarning, match="put back") as caught,
@@ -363,7 +362,7 @@ def test_a_failure_to_put_back_keeps_the_journal(path, monkeypatch):
     monkeypatch.setattr(locking, "restore_bytes", failing)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"), open_locked(path):
-            pytest.fail("it is not as it was")
+            pytest.fail("the content is not the old one")
         assert [TARGET, JOURNAL] == names_in(path.parent)
     monkeypatch.undo()
     with (
@@ -436,7 +435,7 @@ def test_a_file_that_was_replaced_while_another_waited(path, monkeypatch):
 
 
 def refused(path):
-    """Assert that nobody can change the file, and that it is as it was."""
+    """Assert that no writer can change the file, and that its content stays."""
     before = path.read_bytes()
     started = [
         lambda: open_locked(path).__enter__(),
@@ -524,7 +523,7 @@ def test_lock_of_another_process(path):
         assert b"ready\n" == holder.stdout.readline()
         refused(path)
         holder.kill()
-    # The lock is gone with the process; what it has left is put back.
+    # The lock ended with the process; the next writer restores the old bytes.
     with (
         pytest.warns(RuntimeWarning, match="put back"),
         open_locked(path) as locked_file,
@@ -552,12 +551,12 @@ def copied(locked_file):
 
 
 def interrupted_at(line, work):
-    """Return whether an interruption was raised at a line, or a call, of `inplace`."""
+    """Return whether an interruption was raised at a line, or a call, of `in_place`."""
     left = line
 
     def trace(frame, event, argument):
         nonlocal left
-        if frame.f_code.co_filename != inplace.__file__:
+        if frame.f_code.co_filename != in_place.__file__:
             return None
         if event in ("line", "call"):
             left -= 1
@@ -619,7 +618,7 @@ def test_interruption_at_every_line_of_a_change_in_memory(nbytes):
 
 
 @needs_locks
-def test_a_forked_process_does_not_keep_the_claim(path):
+def test_a_forked_process_does_not_keep_the_lock(path):
     read_end, write_end = os.pipe()
     with open_locked(path):
         child = os.fork()

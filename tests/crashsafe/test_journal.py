@@ -1,4 +1,4 @@
-"""The journal: its bytes, what is made of damaged ones, whose journal it is."""
+"""The journal: its bytes, damaged journals, and the file that it belongs to."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def encoded(path, extents=EXTENTS, new_head=NEW_HEAD, unchanged=UNCHANGED):
 
 
 def closed(content):
-    """Return a journal as it is when the first change is made."""
+    """Return a complete journal, with its flag set."""
     fp = io.BytesIO(content)
     journal.mark_complete(fp)
     return fp.getvalue()
 
 
 def loaded(path, content):
-    """Return the journal that lies beside `path`."""
+    """Write `content` as the journal of `path`; return the loaded journal."""
     name = journal.name_for(str(path))
     refill(name, content)
     return journal.load(name)
@@ -69,7 +69,7 @@ def with_digest(content):
     return content[:-32] + hashlib.sha256(content[:-32]).digest()
 
 
-# What it holds
+# Its layout
 
 
 def test_name(path):
@@ -163,7 +163,7 @@ def test_overlay(path, offset, expected):
     assert expected == view
 
 
-# What is no whole journal
+# Incomplete and damaged journals
 
 
 def test_none(path):
@@ -320,7 +320,7 @@ def test_a_long_one_is_read_when_it_is_needed(path, monkeypatch):
 
 @pytest.mark.parametrize("length", [9, 88, 200, 500])
 def test_another_version(path, length):
-    """What it says is not for us to tell, nor whether it is all there."""
+    """A journal of an unknown version is refused, complete or not."""
     content = bytearray(encoded(path))
     content[8] = 2
     with pytest.raises(StorageError, match="version 2, which is not known"):
@@ -407,7 +407,7 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
 
 
 def belongs(path, content):
-    """Return whether a journal is that of a file."""
+    """Return whether a journal was written for a file."""
     saved = loaded(path, content)
     with path.open("rb") as fp:
         try:
@@ -520,7 +520,7 @@ OTHERS = {
 @pytest.mark.parametrize("checksum", ["adler32", "None"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_file_that_was_written_over_by_a_foreign_hand(tmp_path, kind, checksum):
-    """As cp does; its header is that of the file as it was."""
+    """`cp` keeps the inode; the header may be equal to the old one."""
     append_many = Append(nbytes=3000, checksum=checksum)
     checker = half_done(tmp_path, append_many)
     other = OTHERS[kind](numbers(append_many.old))
@@ -602,7 +602,7 @@ def test_file_with_a_journal_that_can_not_be_read(tmp_path):
 
 
 def test_copy_of_the_folder(tmp_path):
-    """With the new head it may be the new state, whole: nobody can tell."""
+    """A copy with the new head may be the complete new state: it is refused."""
     checker = half_done(tmp_path)
     shutil.copytree(checker.folder, tmp_path / "copy")
     with pytest.raises(StorageError, match="not written for this file"):
@@ -638,7 +638,7 @@ def test_unfinished_journal_is_ignored_and_then_removed(tmp_path):
 
 
 def appended_under(name, tmp_path):
-    """Append to a file under a name, and return what is then in the folder."""
+    """Append to a file with a given name; return the names in its folder."""
     plain = b"plain" * 1000
     (tmp_path / "new").write_bytes(plain)
     bloscpack.pack_bytes_to_file(plain, name, 1000)

@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost: replacing whole files, undoing changes."""
+"""New files that appear complete or not at all, and replaced files."""
 
 import errno
 import io
@@ -298,7 +298,7 @@ def test_folder_is_no_target(tmp_path):
     ],
 )
 def test_names_that_no_file_can_have(tmp_path, monkeypatch, name, expected):
-    """Their real path may be that of a file."""
+    """Their real path may be the path of a file."""
     monkeypatch.chdir(tmp_path)
     for other in ("old", "other"):
         (tmp_path / other).write_bytes(b"content of " + other.encode())

@@ -1,7 +1,7 @@
-"""Reading while somebody writes: the state before, or the one after.
+"""Reading while a writer changes the file: the state before or after, never a mixture.
 
-A reader is stopped at each point of its way, the folder is taken on from any step of
-the writer's work to any later one, and the reader goes on.
+A reader is stopped at each of several points, the folder is advanced from any step of
+the writer to any later one, and the reader goes on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
 from bloscpack._crashsafe import journal
-from bloscpack._crashsafe import snapshot as steady
+from bloscpack._crashsafe import snapshot as snapshot_module
 from bloscpack._crashsafe.snapshot import (
     BEGINNING_ATTEMPTS,
     RolledBackFile,
@@ -84,11 +84,11 @@ class Reading:
             self._reached("opened")
             return Snapshot(path, fp)
 
-        journal.load, steady.Snapshot = load, snapshot
+        journal.load, snapshot_module.Snapshot = load, snapshot
         try:
             return read_snapshot(self.path, self.read)
         finally:
-            journal.load, steady.Snapshot = real_load, Snapshot
+            journal.load, snapshot_module.Snapshot = real_load, Snapshot
 
 
 class Source(CompressedFPSource):
@@ -381,13 +381,13 @@ def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
     assert [TARGET, JOURNAL] == sorted(os.listdir(path.parent))
 
 
-# The file as its journal says that it was
+# A file in the state before the change
 
 OLD = bytes(range(100))
 
 
 @pytest.fixture
-def patched(tmp_path):
+def rolled_back(tmp_path):
     """OLD, which has been changed in three places and cut off."""
     path = tmp_path / "file"
     path.write_bytes(OLD)
@@ -405,29 +405,29 @@ def patched(tmp_path):
         yield RolledBackFile(fp, saved)
 
 
-def test_patched_reads_what_was(patched):
-    assert OLD == patched.readall()
-    assert b"" == patched.read(10)
+def test_rolled_back_reads_what_was(rolled_back):
+    assert OLD == rolled_back.readall()
+    assert b"" == rolled_back.read(10)
     for start in range(0, 101, 7):
         for size in (1, 2, 10, 200):
-            assert start == patched.seek(start)
-            assert OLD[start : start + size] == patched.read(size)
-            assert min(start + size, 100) == patched.tell()
+            assert start == rolled_back.seek(start)
+            assert OLD[start : start + size] == rolled_back.read(size)
+            assert min(start + size, 100) == rolled_back.tell()
 
 
-def test_patched_seeks(patched):
-    assert 100 == patched.seek(0, os.SEEK_END)
-    assert 90 == patched.seek(-10, os.SEEK_CUR)
-    assert OLD[90:] == patched.read(100)
-    assert 200 == patched.seek(100, os.SEEK_END)
-    assert b"" == patched.read(1)
-    assert patched.readable()
-    assert patched.seekable()
-    assert not patched.writable()
+def test_rolled_back_seeks(rolled_back):
+    assert 100 == rolled_back.seek(0, os.SEEK_END)
+    assert 90 == rolled_back.seek(-10, os.SEEK_CUR)
+    assert OLD[90:] == rolled_back.read(100)
+    assert 200 == rolled_back.seek(100, os.SEEK_END)
+    assert b"" == rolled_back.read(1)
+    assert rolled_back.readable()
+    assert rolled_back.seekable()
+    assert not rolled_back.writable()
 
 
-def test_patched_under_a_buffer(patched):
-    with io.BufferedReader(patched, 16) as fp:
+def test_rolled_back_under_a_buffer(rolled_back):
+    with io.BufferedReader(rolled_back, 16) as fp:
         assert OLD[:5] == fp.read(5)
         fp.seek(60)
         assert OLD[60:75] == fp.read(15)
@@ -443,6 +443,6 @@ def test_what_a_stream_was_given_is_not_given_again(tmp_path):
     file.write_bytes(b"old")
     os.mkfifo(pipe)
     for output in (file, tmp_path / "new"):
-        assert steady.ATTEMPTS == steady.attempts_for(output)
+        assert snapshot_module.ATTEMPTS == snapshot_module.attempts_for(output)
     for stream in (pipe, os.devnull):
-        assert 1 == steady.attempts_for(stream)
+        assert 1 == snapshot_module.attempts_for(stream)

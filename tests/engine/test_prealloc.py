@@ -1,4 +1,4 @@
-"""memory: bytes objects that are filled in place."""
+"""Bytes objects that are allocated first and then filled in place."""
 
 import io
 import os
@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from bloscpack._engine import prealloc as memory
+from bloscpack._engine import prealloc
 from bloscpack._engine.prealloc import BytesUnderConstruction, BytesWriter
 
-SIZES = (0, 1, 2, 1000, memory.HUGE_PAGES_FROM + 12345)
+SIZES = (0, 1, 2, 1000, prealloc.HUGE_PAGES_FROM + 12345)
 
 
-@pytest.fixture(params=["as it is", "not CPython"], autouse=True)
+@pytest.fixture(params=["CPython", "not CPython"], autouse=True)
 def interpreter(request, monkeypatch):
     if request.param == "not CPython":
-        monkeypatch.setattr(memory, "CPYTHON", False)
+        monkeypatch.setattr(prealloc, "CPYTHON", False)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -64,7 +64,7 @@ def test_writer_seeks_like_a_file():
     assert fp.getvalue() == writer.getvalue() == b"aBCdefg"
 
 
-@pytest.mark.parametrize("size", [1, memory.WORTH_NO_COPY + 1])
+@pytest.mark.parametrize("size", [1, prealloc.WORTH_NO_COPY + 1])
 @pytest.mark.parametrize("kind", [bytes, memoryview])
 def test_writer_lets_others_write_what_it_has_made_room_for(size, kind):
     pieces = [os.urandom(size) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Doing the same to many things on several threads: order, bounds, errors, ends."""
+"""The ordered parallel map: order of results, memory bounds, errors, interruptions."""
 
 import os
 import threading
@@ -135,7 +135,7 @@ def test_few_items_are_on_their_way(nthreads):
 
 @THREADS
 def test_a_slow_first_item_stops_the_others(nthreads):
-    """Nobody runs ahead of the oldest item further than the window."""
+    """Threads work at most one window ahead of the oldest item."""
     taken = 0
     enough = threading.Event()
 
@@ -323,7 +323,7 @@ def test_interrupted_again_and_again_while_it_ends(monkeypatch):
 
 
 def test_interruption_of_another_thread():
-    """Whatever a thread raises reaches the caller; nobody waits for it forever."""
+    """Any error of a thread reaches the caller, which does not wait forever."""
     caught = []
 
     def call():

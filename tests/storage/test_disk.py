@@ -1,4 +1,4 @@
-"""What is asked of the system: that new files are new, and what is on the disk."""
+"""System calls of `disk`: new files, syncs, renames."""
 
 import errno
 import os
