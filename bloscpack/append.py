@@ -162,7 +162,7 @@ def _append(
             log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             added_entries = offset_table.encode(offsets[header.nchunks :])
             change.overwrite(plan.table_offset, added_entries)
-            # The header is written last: only then do readers see the new chunks.
+            # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
     # Commit: leaving the block has removed the journal.
     fp.seek(0, os.SEEK_END)

@@ -161,7 +161,7 @@ def pack_ndarray(
 ) -> None:
     """Compress an array into a sink.
 
-    All errors but those of the sink are raised before anything is written.
+    Errors in the arguments are raised before anything is written.
 
     Parameters
     ----------

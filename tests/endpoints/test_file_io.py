@@ -303,7 +303,7 @@ def test_everything_is_told(capsys, monkeypatch):
 
 
 class Limping:
-    """A file object like that of a socket: it can't seek and returns few bytes."""
+    """A file object as a socket gives it: it can't seek and returns few bytes."""
 
     def __init__(self, data=b"", most=7):
         self._fp = io.BytesIO(data)
