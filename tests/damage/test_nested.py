@@ -1,4 +1,4 @@
-"""Sifting: chunks in a damaged chunk are told from those that it only seems to hold."""
+"""Nested chunks are dropped, and chunks that only seem to be nested are kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import zlib
 import blosc
 import pytest
 
-from bloscpack._damage import scan as salvage
+from bloscpack._damage import scan
 from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.nested import sift
+from bloscpack._damage.nested import drop_nested_chunks
 from bloscpack._damage.scan import Chain, DamagedChunk
 from bloscpack.headers import BloscpackHeader
 from bloscpack.verify import verify_fp
@@ -32,7 +32,7 @@ def sifted(chains, damaged, fills=True, table=(), digest_size=4, size=1000):
     """Return where the chains start that stay; `damaged` are (start, stop, nbytes)."""
     evidence = Evidence(table, 100, None, 100, size, 50, 20)
 
-    def trail(start, stop):
+    def list_damaged(start, stop):
         found = []
         for first, end, nbytes in damaged:
             if first == start < stop:
@@ -40,8 +40,10 @@ def sifted(chains, damaged, fills=True, table=(), digest_size=4, size=1000):
                 start = end
         return found
 
-    kept = sift(chains, evidence, digest_size, trail, lambda damaged: fills)
-    return [(made.start, made.link) for made in kept]
+    kept = drop_nested_chunks(
+        chains, evidence, digest_size, list_damaged, lambda damaged: fills
+    )
+    return [(made.start, made.ndamaged_before) for made in kept]
 
 
 def test_all_is_well():
@@ -154,7 +156,7 @@ def test_many_parts_of_damaged_chunks():
     count = 1000
     walked, asked = [], []
 
-    def trail(start, stop):
+    def list_damaged(start, stop):
         found = []
         while start < stop:
             found.append(DamagedChunk(start, start + 100, None, 50))
@@ -172,8 +174,12 @@ def test_many_parts_of_damaged_chunks():
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
     evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
-    kept = sift([chain(100, 50), *parts, last], evidence, 4, trail, fills)
-    assert [(100, 0), (last.start, count)] == [(made.start, made.link) for made in kept]
+    kept = drop_nested_chunks(
+        [chain(100, 50), *parts, last], evidence, 4, list_damaged, fills
+    )
+    assert [(100, 0), (last.start, count)] == [
+        (made.start, made.ndamaged_before) for made in kept
+    ]
     assert count == len(walked)
     assert 2 * count >= len(asked)
 
@@ -289,8 +295,8 @@ def work_for(data):
     "build", [many_parts, many_alike, many_large_behind, many_nested]
 )
 def test_work_does_not_grow_faster_than_the_file(build, monkeypatch):
-    monkeypatch.setattr(salvage, "ALLOWANCE", 0)
-    monkeypatch.setattr(salvage, "SMALL_CANDIDATE", 256)
+    monkeypatch.setattr(scan, "MIN_BUDGET", 0)
+    monkeypatch.setattr(scan, "SMALL_CANDIDATE", 256)
     small, large = (build(count) for count in (300, 600))
     assert len(large) < 2 * len(small)
     before, after = work_for(small), work_for(large)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.numbering import place
+from bloscpack._damage.numbering import number_chunks
 from bloscpack._damage.scan import Chain
 
 # Ten chunks of different extents, from byte 100 to byte 1650.
@@ -21,7 +21,7 @@ def chain(first, stop, moved=0, link=None):
         made.offsets.append(TABLE[i] + moved)
         made.sizes.append(20 if i == 9 else 50)
         made.stop = TABLE[i] + SIZES[i] + moved
-    made.link, made.sure = link, link is not None
+    made.ndamaged_before, made.gap_confirmed = link, link is not None
     return made
 
 
@@ -30,8 +30,8 @@ def placed(chains, table=(), nchunks=None, size=SIZE, first=100, full=None):
     evidence = Evidence(
         table, first, nchunks, 100, size, full, 20 if full else None, count_confirmed
     )
-    places = place(chains, evidence)
-    return places.numbers, places.nchunks, places.certain
+    numbering = number_chunks(chains, evidence)
+    return [*numbering.numbers], numbering.nchunks, numbering.certain
 
 
 def test_table_tells():
@@ -113,7 +113,7 @@ def test_more_than_there_can_be():
     inner = Chain(440)
     inner.offsets.extend([440, 450])
     inner.sizes.extend([5, 5])
-    inner.stop, inner.weak = 460, True
+    inner.stop, inner.maybe_nested = 460, True
     chains = [chain(0, 3), inner, chain(4, 10)]
     assert ([0, 4], 10, True) == placed(chains, TABLE, 10)
 
