@@ -83,7 +83,7 @@ class _Checker:
             self.findings.add(
                 "header",
                 "nchunks",
-                "expected '%d' chunks, which are there or in the offset table, found "
+                "expected '%d' chunks, as in the offset table or in the file, found "
                 "'%d'" % (nchunks, header.nchunks),
                 offset=16 if header.format_version >= 2 else 8,
             )
@@ -194,7 +194,7 @@ class _Checker:
             kind, why = "trailing", ""
             if inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
-                why = ": another packed file begins there, which nobody reads"
+                why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
@@ -318,16 +318,16 @@ class _Checker:
             self.findings.add(
                 "chunks",
                 "search",
-                "there are too many places that look like chunks: some large ones "
-                "were not tried",
+                "too many bytes look like chunks: some large chunks were not searched "
+                "for",
                 offset=inspection.skipped_at,
             )
         if not inspection.numbering.certain:
             self.findings.note(
                 "chunks",
                 "guess",
-                "the numbers of some chunks, or how many there were, are guessed from "
-                "the bytes between them, or told by the header alone",
+                "the numbers of some chunks, or the number of chunks, are not certain: "
+                "they follow from the bytes between chunks or from the header alone",
                 **self._place_of_guess(),
             )
 

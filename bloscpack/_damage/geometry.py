@@ -105,9 +105,13 @@ def measure(
     `expected_sizes`.
     """
     header, nchunks = sections.header, numbering.nchunks
+    inner = _inner_sizes(numbering)
     chunk_size, last_chunk = expected[0], numbering.last_size
     if chunk_size is None or header is None:
-        chunk_size = _common_size(numbering)
+        chunk_size = next(iter(inner)) if len(inner) == 1 else None
+    elif chunk_size not in inner:
+        # The last chunk alone says nothing about the size of the others.
+        chunk_size = header.chunk_size
     if last_chunk is None and header is not None and header.format_version >= 2:
         # A header with a wrong number of chunks is about another last chunk.
         counted = header.nchunks in (-1, nchunks) or not numbering.chains
@@ -115,21 +119,34 @@ def measure(
     if last_chunk is None and chunk_size and array is not None:
         rest = array.nbytes - (nchunks - 1) * chunk_size
         last_chunk = rest if 0 < rest <= chunk_size else None
-    nbytes = None
-    if nchunks == numbering.nfound:
-        nbytes = sum(sum(chain.sizes) for chain in numbering.chains)
+    nbytes = _total_nbytes(numbering, inner, chunk_size, last_chunk)
     return ChunkGeometry(nchunks, chunk_size, last_chunk, array, nbytes)
 
 
-def _common_size(numbering: Numbering) -> int | None:
-    """Return the plain size of all chunks found but the last, None if they differ."""
+def _inner_sizes(numbering: Numbering) -> Counter[int]:
+    """Return the plain sizes of the chunks found, except the last one of the file."""
     sizes: Counter[int] = Counter()
     for chain in numbering.chains:
         sizes.update(chain.sizes)
     if numbering.last_size is not None:
         sizes[numbering.last_size] -= 1
-    used = [size for size, count in sizes.items() if count]
-    return used[0] if len(used) == 1 else None
+    return +sizes
+
+
+def _total_nbytes(
+    numbering: Numbering,
+    inner: Counter[int],
+    chunk_size: int | None,
+    last_chunk: int | None,
+) -> int | None:
+    """Return the plain size of all chunks: as found, and as expected of lost ones."""
+    nlost = numbering.nchunks - inner.total() - 1
+    found = sum(size * count for size, count in inner.items())
+    if numbering.nchunks == 0:
+        return 0
+    if last_chunk is None or (nlost and chunk_size is None):
+        return None
+    return found + nlost * (chunk_size or 0) + last_chunk
 
 
 # The sizes that chunks should have, before they are numbered

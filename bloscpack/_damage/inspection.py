@@ -147,7 +147,7 @@ def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -
     stated = header.checksum_impl
     offset = 6 if header.format_version >= 2 else 4
     if found is not stated:
-        why = "which the digests are of" if found.size else "as there are no digests"
+        why = "by the digests" if found.size else "as there are no digests"
         findings.add(
             "header",
             "checksum",
@@ -159,7 +159,7 @@ def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -
         findings.note(
             "header",
             "no-checksum",
-            "there are no digests: only what Blosc can't decompress is noticed",
+            "there are no digests: damage is found only where Blosc fails",
             offset=offset if header.format_version >= 2 else 0,
         )
 

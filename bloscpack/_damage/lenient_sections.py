@@ -277,7 +277,7 @@ def _read_metadata(
         findings.note(
             "metadata",
             "room",
-            "the room behind the text is not zero",
+            "the free bytes behind the text are not zero",
             offset=free_start,
             extent=(free_start, free_stop),
         )

@@ -298,15 +298,15 @@ def _limited(filling: _Filling, last: Part, size: int) -> _Filling:
         last_nbytes = last.nbytes(geometry)
         remarks = [
             *remarks,
-            "chunks are said to be missing at the end, '%d' plain bytes, which is more "
-            "than is believed: nothing is filled in for them" % last_nbytes,
+            "chunks of '%d' plain bytes seem to be missing at the end, which is more "
+            "than the limit: nothing is filled in for them" % last_nbytes,
         ]
         nbytes, parts = nbytes - last_nbytes, parts[:-1]
     if nbytes > limit:
         remarks = [
             *remarks,
-            "'%d' plain bytes are said to be missing, which is more than is believed: "
-            "nothing is filled in for them" % nbytes,
+            "chunks of '%d' plain bytes seem to be missing, which is more than the "
+            "limit: nothing is filled in for them" % nbytes,
         ]
         parts = []
     return _Filling(geometry, parts, remarks, False)
@@ -357,7 +357,7 @@ def _plan_metadata(
         if shape is None or array is None:
             recovery.metadata = "changed"
             recovery.remarks.append(
-                "the chunks are no longer those of the array: only plain bytes are "
+                "the chunks do not hold the array any more: only plain bytes are "
                 "stored, without its metadata"
             )
             return b""
