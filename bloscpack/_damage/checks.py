@@ -16,9 +16,9 @@ from .lenient_sections import is_filled
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from .._format.array_metadata import Description
+    from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
 
@@ -118,7 +118,7 @@ class _Checker:
                     extent=(start, stop),
                 )
 
-    def _place_of(self, first: int, stop: int) -> dict[str, Any]:
+    def _place_of(self, first: int, stop: int) -> dict[str, int | Pair | None]:
         """Return number, span and rows of chunks, as arguments of a finding."""
         span = self.geometry.span(first, stop)
         return {"chunk": first, "span": span, "rows": self.geometry.rows(span)}
@@ -331,7 +331,7 @@ class _Checker:
                 **self._place_of_guess(),
             )
 
-    def _place_of_guess(self) -> dict[str, Any]:
+    def _place_of_guess(self) -> dict[str, int | Pair | None]:
         """Return the place of the first chunk with a guessed number."""
         numbering = self.inspection.numbering
         i, chains = numbering.first_guessed, numbering.chains

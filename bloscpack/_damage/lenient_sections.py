@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._storage.base import Storage
+    from .findings import Pair
 
 # Maximum number of bytes before a chunk that are searched for an offset table: room for
 # eight million entries.
@@ -233,7 +234,7 @@ def _read_metadata(
     Return the section, its end and whether its digest confirms that end; None for what
     is damaged.
     """
-    where: dict[str, Any] = {"offset": start}
+    where: dict[str, int | Pair] = {"offset": start}
     where["extent"] = start, start + METADATA_HEADER_LENGTH
     try:
         header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))

@@ -1,4 +1,4 @@
-"""What a file says of its chunks: places in the table that are like chunks found."""
+"""Chains are found in the offset table by the extents of their chunks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chain(extents, last_size=50, start=7):
     return made
 
 
-def alike(told, extents, last_size=50, last=20, least=0, stop=10**6):
+def matching(told, extents, last_size=50, last=20, least=0, stop=10**6):
     evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, last)
     return [*evidence.matching_numbers(chain(extents, last_size), least, stop)]
 
@@ -55,8 +55,8 @@ EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
         ([], [*EXTENTS, 30], {"last_size": 20}),
     ],
 )
-def test_places_that_are_alike(expected, extents, options):
-    assert expected == alike(EXTENTS, extents, **options)
+def test_matching_numbers(expected, extents, options):
+    assert expected == matching(EXTENTS, extents, **options)
 
 
 def places(told, extents):
