@@ -1,8 +1,8 @@
-"""Recover: a sound file from all that is intact in a damaged one.
+"""Recover damaged files: write a sound file from all intact chunks.
 
-`Inspection` finds the chunks; `plan_recovery` decides, without reading or writing, what
-the new file will be; then the chunks are copied as they are, each with its digest
-compared again. The damaged file is only ever read.
+`inspect` finds the chunks and `plan_recovery` plans the new file. Then the chunks are
+copied without recompressing them, and each digest is checked again. The damaged file is
+never written to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
-from ._damage.inspection import Inspection
+from ._damage.inspection import inspect
 from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
@@ -27,55 +27,84 @@ from .headers import check_range
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
+    from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
     from ._storage.base import Path
+    from ._storage.protocols import Readable, Writable
     from .abstract_io import Progress
+    from .headers import BloscpackHeader
+
+    # The extent of a chunk to copy, or the plain size of a chunk to fill in.
+    Task = tuple[int, int] | int
 
 __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
 
 
 def recover_fp(
-    damaged_fp: Any,
-    out_fp: Any,
+    damaged_fp: Readable,
+    out_fp: Writable,
     *,
     fill: int = 0,
     drop: bool = False,
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Recovery:
-    """Write to `out_fp` a sound file of all that is intact in `damaged_fp`.
+    """Write a sound file from all intact chunks of a damaged one.
 
-    Both are used from where they stand. Chunks are copied compressed, as they are. In
-    place of a lost chunk stands one of bytes `fill`, 0 to 255, so that all others keep
-    their places; with `drop` lost chunks are left out. `progress` is called as in
-    `bloscpack.verify.verify_fp`.
+    Both file objects are used from their current positions on. Chunks are copied
+    without recompressing them.
 
-    Raises `NotReadable` for what is no Bloscpack file, and `FormatError` if no chunk is
-    left; then nothing has been written.
+    Parameters
+    ----------
+    damaged_fp
+        A file object open for reading. One that can't seek is copied to a temporary
+        file first.
+    out_fp
+        A file object open for writing.
+    fill
+        The value of the bytes that replace lost chunks, 0 to 255. All other chunks keep
+        their positions.
+    drop
+        Leave lost chunks out instead.
+    nthreads, progress
+        As in `bloscpack.verify.verify_fp`.
+
+    Returns
+    -------
+    Recovery
+        The saved and the lost chunks.
+
+    Raises
+    ------
+    NotReadable
+        The bytes are no Bloscpack file. Nothing has been written.
+    FormatError
+        No chunk is intact. Nothing has been written.
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with seekable_with_size(damaged_fp) as (copy, _), own_settings:
-        inspection = Inspection(storage_of(copy), count, progress)
+        inspection = inspect(storage_of(copy), count, progress)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
 
 
 class _Sink(CompressedFPSink):
-    """Takes the metadata as the section that they are."""
+    """A sink that writes an encoded metadata section."""
 
     def write_section(self, section: bytes) -> None:
+        """Write a metadata section."""
         self.meta_total = len(section)
         self._write(section)
 
 
 def _write(
-    plan: Plan, inspection: Inspection, out_fp: Any, fill: int, nthreads: int
+    plan: Plan, inspection: Inspection, out_fp: Writable, fill: int, nthreads: int
 ) -> None:
+    """Write the new file."""
     header, checksum = plan.header, inspection.checksum
     blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
     sink = _Sink(out_fp)
@@ -86,15 +115,15 @@ def _write(
     sink.init_offsets()
     fillers: dict[int, bytes] = {}
 
-    def chunks() -> Iterator[tuple[int, int] | int]:
+    def tasks() -> Iterator[Task]:
         for part in plan.parts:
-            for i in range(part.start, part.stop):
+            for i in range(part.count):
                 if part.chain is not None:
                     yield part.chain.offsets[i], part.chain.stop_of(i)
                 else:
-                    yield plan.geometry.expected(i) or 0
+                    yield plan.geometry.size_of(part.first + i) or 0
 
-    def work(task: tuple[int, int] | int) -> tuple[bytes, bytes]:
+    def work(task: Task) -> tuple[bytes, bytes]:
         if isinstance(task, tuple):
             start, stop = task
             raw = inspection.storage.read_at(start, stop - start)
@@ -112,12 +141,12 @@ def _write(
     def deliver(chunk: tuple[bytes, bytes]) -> None:
         sink.put_digested(0, *chunk)
 
-    for_each(chunks(), work, deliver, nthreads)
+    for_each(tasks(), work, deliver, nthreads)
     sink.finalize()
 
 
 def _filler(fill: int, nbytes: int, blosc_args: BloscArgs) -> bytes:
-    """Return what stands in the place of a lost chunk, compressed."""
+    """Return a compressed chunk of `nbytes` bytes `fill`."""
     try:
         return compress(bytes([fill]) * nbytes, blosc_args)
     except MemoryError as error:
@@ -138,16 +167,39 @@ def recover(
     sync: bool | None = None,
     progress: Progress | None = None,
 ) -> Recovery:
-    """Write `out_file` from all that is intact in the file `damaged`.
+    """Write the sound file `out_file` from all intact chunks of the file `damaged`.
 
-    See `recover_fp`. `out_file` appears when it is complete; `damaged` stays as it is.
-    With `sync` the new file is on the disk when this returns; None means that it is if
-    it replaces another. Raises `UsageError` if both are the same file.
+    `out_file` appears under its name only when it is complete. The settings `fill`,
+    `drop`, `nthreads` and `progress` are those of `recover_fp`.
+
+    Parameters
+    ----------
+    damaged
+        The damaged file.
+    out_file
+        The file to write.
+    sync
+        Flush the new file to the disk before returning; None does so only if it
+        replaces a file.
+
+    Returns
+    -------
+    Recovery
+        The saved and the lost chunks.
+
+    Raises
+    ------
+    UsageError
+        `damaged` and `out_file` are the same file.
+    NotReadable
+        The file is no Bloscpack file.
+    FormatError
+        No chunk is intact.
     """
     check_distinct(damaged, out_file)
 
-    def read(fp: Any, check: Any) -> Recovery:
-        check(None)  # from here on it counts as an attempt
+    def read(fp: Readable, check: Callable[[BloscpackHeader | None], None]) -> Recovery:
+        check(None)  # a later change of the file makes another attempt necessary
         with replacing(out_file, sync) as out_fp:
             found = recover_fp(
                 fp,

@@ -1,7 +1,6 @@
-"""Verify: every check that the format allows, each failure as a finding.
+"""Check files: report every rule of the format that a file breaks.
 
-`Inspection` reads the file and finds its chunks, `checks` compares them with what it
-says. Damage never raises: only what is no Bloscpack file, or can't be read, does.
+Damage never raises here. Only a file that is no Bloscpack file, or can't be read, does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
 from ._damage.findings import Finding, Report
-from ._damage.inspection import Inspection
+from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
 from ._storage.local import storage_of
 from ._storage.spool import seekable_with_size
@@ -19,33 +18,48 @@ from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from ._storage.base import Path
+    from ._storage.protocols import Readable
     from .abstract_io import Progress
+    from .headers import BloscpackHeader
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
 
 def verify_fp(
-    fp: Any, *, nthreads: int | None = None, progress: Progress | None = None
+    fp: Readable, *, nthreads: int | None = None, progress: Progress | None = None
 ) -> Report:
-    """Check a file of any layout in a file object, from where it stands.
+    """Check a file of any layout from the position of a file object on.
 
-    All is read once: sections, offset table, every chunk with its digest, and what
-    lies in between; each chunk is also decompressed. Where a chunk is damaged, checking
-    goes on at the next one that is not. The file object is left at its end. What can't
-    seek, like a pipe, is copied to a temporary file first.
+    All bytes are read, and every chunk is decompressed. After a damaged chunk, the
+    check goes on at the next intact one. The file object is left at its end. One that
+    can't seek, like a pipe, is copied to a temporary file first.
 
-    `progress` is called, as in `bloscpack.abstract_io.pack`, for each intact chunk that
-    is found. A damaged file may be searched more than once.
+    Parameters
+    ----------
+    fp
+        A file object open for reading.
+    nthreads
+        The number of threads, None for the default; see `bloscpack.abstract_io.pack`.
+    progress
+        Called, as in `bloscpack.abstract_io.pack`, with the plain bytes of each intact
+        chunk found. A damaged file may be searched more than once.
 
-    Raises `NotReadable` for what is no Bloscpack file or has a layout nobody knows.
+    Returns
+    -------
+    Report
+        Its ``filename`` is None.
+
+    Raises
+    ------
+    NotReadable
+        The bytes are no Bloscpack file, or have an unknown layout.
     """
     count = effective_nthreads(nthreads, None)
     with seekable_with_size(fp) as (copy, _), own_settings:
-        inspection = Inspection(storage_of(copy), count, progress)
-        report = report_on(inspection)
+        report = report_on(inspect(storage_of(copy), count, progress))
         copy.seek(0, os.SEEK_END)
     return report
 
@@ -55,11 +69,30 @@ def verify(
 ) -> Report:
     """Check the file `path`; see `verify_fp`.
 
-    If something is being appended to it, or an append was broken off, what was there
-    before is checked.
+    If an append to the file is in progress or was interrupted, the file is checked as
+    it was before that append.
+
+    Parameters
+    ----------
+    path
+        The file to check.
+    nthreads, progress
+        As in `verify_fp`.
+
+    Returns
+    -------
+    Report
+        Its ``filename`` is `path`.
+
+    Raises
+    ------
+    NotReadable
+        The file is no Bloscpack file, or has an unknown layout.
+    OSError
+        The file can't be read.
     """
 
-    def read(fp: Any, check: Any) -> Report:
+    def read(fp: Readable, check: Callable[[BloscpackHeader | None], None]) -> Report:
         return verify_fp(fp, nthreads=nthreads, progress=progress)
 
     report = read_snapshot(path, read)

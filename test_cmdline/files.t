@@ -264,7 +264,7 @@ Two files one behind the other: the second is not read, and not removed either.
   [1]
   $ blpk verify both.blp
   both.blp: ok (1 chunk, 5.0B)
-    note: '*' bytes lie behind the last chunk: another packed file begins there, which nobody reads * (glob)
+    note: '*' bytes lie behind the last chunk: another packed file begins there, and is not read * (glob)
   $ blpk append both.blp uno
   blpk: *another* (glob)
   [1]

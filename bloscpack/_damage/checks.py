@@ -1,7 +1,6 @@
-"""Checks: what was found in a file, compared with all that it says, as findings.
+"""Report on an inspected file: compare the chunks found with all other sections.
 
-The sections are read by `Inspection`, which also finds the chunks; here these are
-compared with header, offset table and array. Damage never raises.
+Damage becomes findings and never raises. A report does not change the inspection.
 """
 
 from __future__ import annotations
@@ -11,101 +10,106 @@ from array import array
 from .._format.offsets import FREE
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
-from .findings import ANOTHER, Report
-from .geometry import ChunkGeometry
+from .findings import ANOTHER, Findings, Report
+from .lenient_sections import is_filled
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from .._format.array_metadata import Description
+    from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
 
 
 def report_on(inspection: Inspection) -> Report:
-    """Return what there is to say of a file."""
-    checker = Checker(inspection)
-    checker.check()
-    header = inspection.header
-    chains = inspection.survey.chains
+    """Return the findings of a file and its counts."""
+    header, geometry = inspection.sections.header, inspection.geometry
     return Report(
-        inspection.findings,
-        nchunks=inspection.places.nchunks,
-        nintact=sum(map(len, chains)),
-        nbytes=checker.geometry.nbytes,
+        _Checker(inspection).check(),
+        nchunks=geometry.nchunks,
+        nintact=inspection.numbering.nfound,
+        nbytes=geometry.nbytes,
         cbytes=inspection.storage.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,
     )
 
 
-class Checker:
-    """Compares the chunks with everything else that the file says."""
+class _Checker:
+    """Collects the findings of one inspection."""
 
     def __init__(self, inspection: Inspection) -> None:
         self.inspection = inspection
-        self.findings = inspection.findings
-        self.geometry = ChunkGeometry(inspection)
-        self._table = inspection.table
+        self.findings = Findings(inspection.findings)
+        self.geometry = inspection.geometry
+        self._header = inspection.sections.header
+        self._table = inspection.sections.table
 
-    def check(self) -> None:
-        inspection = self.inspection
-        places, chains = inspection.places, inspection.survey.chains
+    def check(self) -> Findings:
+        """Compare everything; return all findings in the order of the file."""
+        inspection, numbering = self.inspection, self.inspection.numbering
+        chains = numbering.chains
         self._check_sections()
-        end = inspection.first
+        end = inspection.sections.first
         if end is None:
-            # Sections that are lost have been told of.
-            known_from = chains and places.numbers[0] == 0
-            end = chains[0].start if known_from else inspection.base
+            # A finding reports the damaged sections; don't report their bytes again.
+            known_from = chains and numbering.numbers[0] == 0
+            end = chains[0].start if known_from else inspection.sections.base
         number = 0
-        damaged, told = inspection.damaged, 0
-        for first, chain in zip(places.numbers, chains, strict=True):
-            here = told
-            while told < len(damaged) and damaged[told].start < chain.start:
-                told += 1
-            self._check_gap(number, first, end, chain.start, damaged[here:told])
-            self._check_chain(first, chain)
+        damaged, nreported = inspection.damaged, 0
+        for first, chain in zip(numbering.numbers, chains, strict=True):
+            begin = nreported
+            while nreported < len(damaged) and damaged[nreported].start < chain.start:
+                nreported += 1
+            in_gap = damaged[begin:nreported]
+            self._check_gap(number, first, end, chain.start, in_gap)
+            self._check_sizes(first, chain)
+            self._check_offsets(first, chain)
             number, end = first + len(chain), chain.stop
-        self._check_end(number, end, damaged[told:])
-        self._check_rest()
+        self._check_end(number, end, damaged[nreported:])
+        self._check_search()
+        self._check_array()
+        return self.findings
+
+    # Sections
 
     def _check_sections(self) -> None:
-        """Compare the header with the chunks that were found."""
-        inspection, header = self.inspection, self.inspection.header
-        nchunks, survey = inspection.places.nchunks, inspection.survey
+        """Compare header and offset table with the chunks that were found."""
+        inspection, header = self.inspection, self._header
+        nchunks, chains = self.geometry.nchunks, inspection.numbering.chains
         if header is not None and header.nchunks not in (-1, nchunks):
             self.findings.add(
                 "header",
                 "nchunks",
-                "expected '%d' chunks, which are there or in the offset table, found "
+                "expected '%d' chunks, as in the offset table or in the file, found "
                 "'%d'" % (nchunks, header.nchunks),
                 offset=16 if header.format_version >= 2 else 8,
             )
-        if header is not None and header.format_version >= 2 and survey.chains:
-            head = inspection.storage.read_at(survey.chains[0].start, 4)
-            if head[3] != header.typesize:
+        if header is not None and header.format_version >= 2 and chains:
+            typesize = inspection.storage.read_at(chains[0].start, 4)[3]
+            if typesize != header.typesize:
                 self.findings.note(
                     "header",
                     "typesize",
                     "the first chunk has the type size '%d', but the header '%d'"
-                    % (head[3], header.typesize),
+                    % (typesize, header.typesize),
                     offset=7,
                 )
-        first, announced = inspection.first, inspection.announced
-        if None not in (first, announced) and first != announced:
+        first, announced = inspection.sections.first, inspection.announced_first
+        if first is not None and announced is not None and first != announced:
             self.findings.add(
                 "header",
                 "sections",
                 "the sections in front of the chunks should end at byte %d, but they "
-                "end at byte %d" % (announced or 0, first or 0),
+                "end at byte %d" % (announced, first),
                 offset=announced,
             )
-        if inspection.free:
-            start = inspection.table_at + OFFSET_LENGTH * len(self._table)
-            stop = start + OFFSET_LENGTH * inspection.free
-            if not inspection.is_filled(start, stop, b"\xff"):
+        if self._table.nfree:
+            start = self._table.used_stop
+            stop = start + OFFSET_LENGTH * self._table.nfree
+            if not is_filled(inspection.storage, start, stop, b"\xff"):
                 self.findings.add(
                     "offsets",
                     "free-entry",
@@ -114,11 +118,12 @@ class Checker:
                     extent=(start, stop),
                 )
 
-    def _touched(self, first: int, stop: int) -> dict[str, Any]:
+    def _place_of(self, first: int, stop: int) -> dict[str, int | Pair | None]:
+        """Return number, span and rows of chunks, as arguments of a finding."""
         span = self.geometry.span(first, stop)
         return {"chunk": first, "span": span, "rows": self.geometry.rows(span)}
 
-    # Where there are no good chunks
+    # Between the intact chunks
 
     def _check_gap(
         self,
@@ -128,12 +133,12 @@ class Checker:
         end: int,
         damaged: Sequence[DamagedChunk],
     ) -> None:
-        """Tell of the chunks from `first` up to `stop`, lost from `start` to `end`."""
+        """Report chunks [first, stop), lost between the bytes `start` and `end`."""
         nothing_lost = first >= stop
-        for place in damaged:
+        for chunk in damaged:
             if first >= stop:
                 break
-            self._report_damaged_chunk(first, place, end)
+            self._report_damaged_chunk(first, chunk, end)
             first += 1
         if first < stop:
             several = "chunks %d to %d are" % (first, stop - 1)
@@ -144,7 +149,7 @@ class Checker:
                 "%s not there" % (several if stop - first > 1 else one),
                 offset=start,
                 extent=(start, max(start, end)),
-                **self._touched(first, stop),
+                **self._place_of(first, stop),
             )
         elif nothing_lost and end > start:
             self.findings.add(
@@ -155,24 +160,24 @@ class Checker:
                 extent=(start, end),
             )
 
-    def _report_damaged_chunk(self, number: int, place: DamagedChunk, end: int) -> None:
-        stop = min(end if place.stop is None else place.stop, max(end, place.start))
+    def _report_damaged_chunk(self, number: int, chunk: DamagedChunk, end: int) -> None:
+        stop = min(end if chunk.stop is None else chunk.stop, max(end, chunk.start))
         self.findings.add(
             "chunks",
-            _kind(place.error, self.inspection.storage.size, place.stop),
-            "damaged" if place.error is None else place.error.message,
-            offset=place.start,
-            extent=(place.start, stop),
-            **self._touched(number, number + 1),
+            _kind(chunk.error, self.inspection.storage.size, chunk.stop),
+            "damaged" if chunk.error is None else chunk.error.message,
+            offset=chunk.start,
+            extent=(chunk.start, stop),
+            **self._place_of(number, number + 1),
         )
 
     def _check_end(
         self, number: int, end: int, damaged: Sequence[DamagedChunk]
     ) -> None:
-        """Tell of what lies behind the last good chunk, which ends at `end`."""
+        """Report the bytes behind the last intact chunk, which ends at `end`."""
         inspection = self.inspection
-        size, nchunks = inspection.storage.size, inspection.places.nchunks
-        header = inspection.header
+        size, nchunks = inspection.storage.size, self.geometry.nchunks
+        header = self._header
         if nchunks == 0 and header is not None and header.last_chunk > 0:
             self.findings.add(
                 "chunks",
@@ -183,13 +188,13 @@ class Checker:
                 extent=(end, size),
                 span=(0, header.last_chunk),
             )
-        if number < nchunks or inspection.evidence.nchunks is None:
+        if number < nchunks or not inspection.count_is_known:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
-            if self.inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
+            if inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
-                why = ": another packed file begins there, which nobody reads"
+                why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
@@ -202,15 +207,11 @@ class Checker:
                 extent=(end, size),
             )
 
-    # Where there are
-
-    def _check_chain(self, first: int, chain: Chain) -> None:
-        self._check_sizes(first, chain)
-        self._check_offsets(first, chain)
+    # Intact chunks
 
     def _check_sizes(self, first: int, chain: Chain) -> None:
         """Compare the plain sizes of the chunks with the header."""
-        header = self.inspection.header
+        header = self._header
         if header is None or header.format_version < 2:
             return
         nchunks = self.geometry.nchunks
@@ -235,8 +236,8 @@ class Checker:
         if len(wrong) > 1:
             message += "; '%d' more are not as expected" % (len(wrong) - 1)
         kind = "size"
-        description = self.geometry.description
-        itemsize = description.dtype.itemsize if description else 0
+        described = self.geometry.array
+        itemsize = described.dtype.itemsize if described else 0
         if itemsize and found == expected - expected % itemsize != expected:
             kind = "lossy-writer"
             message += (
@@ -250,12 +251,12 @@ class Checker:
             message,
             offset=chain.offsets[i],
             extent=(chain.offsets[i], chain.stop_of(i)),
-            **self._touched(first + i, first + i + 1),
+            **self._place_of(first + i, first + i + 1),
         )
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
-        """Compare the offset table with where the chunks are."""
-        entries = array("q", self._table[first : first + len(chain)])
+        """Compare the offset table with the offsets of the chunks."""
+        entries = array("q", self._table.entries[first : first + len(chain)])
         found = chain.offsets[: len(entries)]
         if entries == found:
             return
@@ -264,9 +265,9 @@ class Checker:
                 first, "unfilled", "the writer did not finish: it left the table empty"
             )
             return
-        moved = {place - entry for place, entry in zip(found, entries, strict=True)}
-        if len(moved) == 1 and len(entries) > 1:
-            (distance,) = moved
+        distances = {at - entry for at, entry in zip(found, entries, strict=True)}
+        if len(distances) == 1 and len(entries) > 1:
+            (distance,) = distances
             self._report_entry(
                 first,
                 "moved",
@@ -280,17 +281,17 @@ class Checker:
                 ),
             )
             return
-        for i, (place, entry) in enumerate(zip(found, entries, strict=True), first):
-            if place != entry:
+        for i, (offset, entry) in enumerate(zip(found, entries, strict=True), first):
+            if offset != entry:
                 self._report_entry(
                     i,
                     "offset",
                     "the offset table says that chunk %d starts at byte %d, but it "
-                    "starts at byte %d" % (i, entry, place),
+                    "starts at byte %d" % (i, entry, offset),
                 )
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
-        at = self.inspection.table_at + OFFSET_LENGTH * i
+        at = self._table.start + OFFSET_LENGTH * i
         self.findings.add(
             "offsets",
             kind,
@@ -300,74 +301,71 @@ class Checker:
             extent=(at, at + OFFSET_LENGTH),
         )
 
-    # All together
+    # The whole file
 
-    def _check_rest(self) -> None:
-        survey, places = self.inspection.survey, self.inspection.places
-        unread = survey.examiner.unread
-        if unread is not None:
+    def _check_search(self) -> None:
+        """Report chunks that were not checked, and numbers that are not certain."""
+        inspection = self.inspection
+        missing = inspection.missing_codec
+        if missing is not None:
             self.findings.note(
                 "chunks",
                 "codec",
-                unread.message + ": only digests were checked",
-                offset=unread.offset,
+                missing.message + ": only digests were checked",
+                offset=missing.offset,
             )
-        if survey.gave_up is not None:
+        if inspection.skipped_at is not None:
             self.findings.add(
                 "chunks",
                 "search",
-                "there are too many places that look like chunks: some large ones "
-                "were not tried",
-                offset=survey.gave_up,
+                "too many bytes look like chunks: some large chunks were not searched "
+                "for",
+                offset=inspection.skipped_at,
             )
-        if not places.certain:
+        if not inspection.numbering.certain:
             self.findings.note(
                 "chunks",
                 "guess",
-                "the numbers of some chunks, or how many there were, are guessed from "
-                "the bytes between them, or told by the header alone",
-                **self._guessed(),
+                "the numbers of some chunks, or the number of chunks, are not certain: "
+                "they follow from the bytes between chunks or from the header alone",
+                **self._place_of_guess(),
             )
-        description, nbytes = self.geometry.description, self.geometry.nbytes
-        whole = sum(map(len, survey.chains)) == places.nchunks
-        if whole and description is not None:
-            nbytes = sum(sum(chain.sizes) for chain in survey.chains)
-        if description is not None and nbytes not in (None, description.nbytes):
-            self._report_array(description, nbytes or 0)
 
-    def _guessed(self) -> dict[str, Any]:
-        """Return where the first chunk is whose number is guessed."""
-        places, chains = self.inspection.places, self.inspection.survey.chains
-        if places.unsure is None:
+    def _place_of_guess(self) -> dict[str, int | Pair | None]:
+        """Return the place of the first chunk with a guessed number."""
+        numbering = self.inspection.numbering
+        i, chains = numbering.first_guessed, numbering.chains
+        if i is None:
             return {"offset": chains[-1].stop} if chains else {}
-        start = chains[places.unsure].start
-        number = places.numbers[places.unsure]
-        return {"offset": start, **self._touched(number, number + 1)}
+        number = numbering.numbers[i]
+        return {"offset": chains[i].start, **self._place_of(number, number + 1)}
 
-    def _report_array(self, description: Description, nbytes: int) -> None:
+    def _check_array(self) -> None:
+        described, nbytes = self.geometry.array, self.geometry.nbytes
+        if described is not None and nbytes not in (None, described.nbytes):
+            self._report_array(described, nbytes or 0)
+
+    def _report_array(self, described: Description, nbytes: int) -> None:
         message = (
             "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
-            "'%d'" % (description.shape, description.dtype, description.nbytes, nbytes)
+            "'%d'" % (described.shape, described.dtype, described.nbytes, nbytes)
         )
-        chains, places = self.inspection.survey.chains, self.inspection.places
-        all_there = sum(map(len, chains)) == places.nchunks and places.certain
-        if nbytes < description.nbytes and all_there:
+        numbering, kind = self.inspection.numbering, "array"
+        all_there = numbering.nfound == numbering.nchunks and numbering.certain
+        if nbytes < described.nbytes and all_there:
             message += (
                 ": releases 0.4.0 to 0.7.1 and 0.11.0 to 0.14.0 lost bytes of arrays "
                 "whose item size does not divide the chunk size, and 0.7.0 where the "
                 "type size asked for was not the item size"
             )
             kind = "lossy-writer"
-        else:
-            kind = "array"
-        if nbytes > description.nbytes:
+        if nbytes > described.nbytes:
             message += ": appending with releases up to 0.16.0 left the shape as it was"
-        start = BLOSCPACK_HEADER_LENGTH
-        self.findings.add("metadata", kind, message, offset=start)
+        self.findings.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
 
 def _kind(error: FormatError | None, size: int, stop: int | None) -> str:
-    """Return the kind of damage: in the header, the digest or the rest of a chunk."""
+    """Return the kind of a finding about a damaged chunk."""
     if stop is not None and stop > size:
         return "truncated"
     if isinstance(error, ChecksumMismatch):

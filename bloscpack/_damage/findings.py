@@ -1,34 +1,53 @@
-"""What `verify` reports: findings, each with its place in file and data, and the whole.
+"""Findings and reports: the results of `verify`.
 
-Records only; nothing here reads a file. A finding is an error, or a note about what is
-unusual but harmless.
+Records only; nothing here reads a file. A finding is an error, or a note about
+something unusual but harmless.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
+    # An extent, a span or a range of rows: (start, stop).
     Pair = tuple[int, int]
 
 ERROR = "error"
 NOTE = "note"
-# So many findings are kept; the others are only counted.
+# Maximum number of findings in a report; the others are only counted. A file may have
+# millions of damaged chunks.
 FINDINGS_KEPT = 1000
-# The kind of a finding of a second file, which is no part of the first; always kept.
+# The kind of the finding of a second file behind the first one. Such a finding is
+# always kept, because `Recovery.complete` depends on it.
 ANOTHER = "another"
 
 
 class Finding:
-    """Something that is not as it should be.
+    """A difference between a file and the format.
 
-    ``section`` is ``'header'``, ``'metadata'``, ``'offsets'`` or ``'chunks'``; ``kind``
-    a short word that stays the same from release to release; ``severity`` ``'error'``
-    or ``'note'``. ``chunk`` is the number of the chunk, ``offset`` a position in the
-    file, ``extent`` the bytes of the file that are meant, ``span`` the plain bytes that
-    are touched and ``rows`` these rows of an array, each as (start, stop); all may be
-    None.
+    Attributes
+    ----------
+    section
+        ``'header'``, ``'metadata'``, ``'offsets'`` or ``'chunks'``.
+    kind
+        A short word that stays the same from release to release; see the tables in
+        ``docs/damage.rst``.
+    message
+        A sentence for people.
+    severity
+        ``'error'`` or ``'note'``.
+    chunk
+        The number of the chunk, None if the finding is not about a chunk.
+    offset
+        A position in the file in bytes, or None.
+    extent
+        The bytes of the file concerned, as (start, stop), or None.
+    span
+        The plain bytes concerned, as (start, stop), or None.
+    rows
+        The rows of the array that `span` touches, as (start, stop), or None.
     """
 
     __slots__ = (
@@ -67,7 +86,7 @@ class Finding:
         self.rows = rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields, as JSON can hold them."""
+        """Return the attributes as values that JSON can hold."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
@@ -88,37 +107,55 @@ class Finding:
 
 
 class Findings:
-    """A list of findings that does not grow without bounds."""
+    """A list of findings of limited length, and the counts of all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
         self.kept: list[Finding] = []
         self.nerrors = 0
         self.nnotes = 0
+        for finding in findings:
+            self._take(finding)
 
-    def add(self, section: str, kind: str, message: str, **where: Any) -> Finding:
-        """Take a finding, see `Finding`, and return it."""
-        finding = Finding(section, kind, message, **where)
+    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding; the arguments are those of `Finding`."""
+        self._take(Finding(section, kind, message, **where))
+
+    def note(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding that is harmless."""
+        self._take(Finding(section, kind, message, severity=NOTE, **where))
+
+    def _take(self, finding: Finding) -> None:
         if finding.severity == NOTE:
             self.nnotes += 1
         else:
             self.nerrors += 1
-        if len(self.kept) < FINDINGS_KEPT or kind == ANOTHER:
+        if len(self.kept) < FINDINGS_KEPT or finding.kind == ANOTHER:
             self.kept.append(finding)
-        return finding
-
-    def note(self, section: str, kind: str, message: str, **where: Any) -> Finding:
-        """Take a finding that is harmless."""
-        return self.add(section, kind, message, severity=NOTE, **where)
 
 
 class Report:
-    """What `verify` found in a file.
+    """The result of `verify` for one file.
 
-    ``findings`` are in the order of the file; ``nerrors`` and ``nnotes`` count also
-    those beyond the first thousand, which are not kept. ``nchunks`` is how many chunks
-    there should be, ``nintact`` how many are good; ``nbytes`` are the plain bytes that
-    all chunks should have, None if nobody can tell; ``cbytes`` are the bytes of the
-    file. ``layout`` is 0 to 3, None if the header is lost; ``checksum`` a name.
+    Attributes
+    ----------
+    filename
+        The path of the file, None for a file object.
+    findings
+        The first thousand findings, in the order of the file.
+    nerrors, nnotes
+        The numbers of all errors and of all notes.
+    nchunks
+        The number of chunks that the file should have.
+    nintact
+        The number of intact chunks.
+    nbytes
+        The plain bytes of all chunks, None if unknown.
+    cbytes
+        The size of the file in bytes.
+    layout
+        The layout of the file, 0 to 3, None if the header is damaged.
+    checksum
+        The name of the checksum.
     """
 
     def __init__(
@@ -146,11 +183,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged; there may be notes."""
+        """Whether there are no errors; there may be notes."""
         return self.nerrors == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, as JSON can hold it."""
+        """Return the attributes as values that JSON can hold."""
         fields = {**vars(self), "ok": self.ok}
         fields["findings"] = [finding.as_dict() for finding in self.findings]
         return fields

@@ -1,15 +1,12 @@
-"""A damaged file: what its sections say, its chunks, and which they are.
+"""Inspect a damaged file: read its sections, find its chunks and number them.
 
-The sections are read by `Sections`, the chunks found by `Survey`, sifted and placed;
-here these are put together. A section may be found by the chunks, a checksum by the
-digests.
+`inspect` runs the steps in order and returns an `Inspection`, a record of the results.
+`checks` reports on it, and `rebuild` plans a recovery from it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from itertools import pairwise
 
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
@@ -17,35 +14,410 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..serializers import is_array
 from .evidence import Evidence
-from .findings import ERROR
-from .lenient_sections import Sections
-from .nested import sift
-from .numbering import place
-from .scan import Survey, find_checksum
+from .findings import ERROR, Findings
+from .geometry import expected_sizes, measure, nbytes_of
+from .lenient_sections import has_free_entries, read_sections, relocate_sections
+from .nested import drop_nested_chunks
+from .numbering import number_chunks
+from .scan import ChunkScan, find_checksum
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .._format.array_metadata import Description
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
+    from ..exceptions import NotReadable
     from ..headers import BloscpackHeader
+    from .findings import Finding
+    from .geometry import ChunkGeometry
+    from .lenient_sections import Sections
+    from .numbering import Numbering
     from .scan import Chain, DamagedChunk
 
-# A number of chunks is believed, without a table, up to so many, or so many for each
-# that is found: 2**62 chunks would keep `recover` busy.
-BELIEVED_ALWAYS = 2**16
-BELIEVED_PER_CHUNK = 1000
-# So many chunks without anything in between have no digests.
-TOUCHING = 4
-# So many chains are tried as what a table names.
-CHAINS_TRIED = 16
-# So many places without the chunk that should be there are looked at.
-BROKEN_KEPT = 1000
+# Maximum number of chunks believed without an offset table: always this many, and this
+# many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
+# to fill them in.
+MIN_NCHUNKS_LIMIT = 2**16
+NCHUNKS_LIMIT_PER_CHUNK = 1000
+# Number of chunks that touch each other which proves that a file has no digests:
+# removed bytes may make two chunks touch by chance.
+MIN_TOUCHING = 4
+# Maximum number of chains whose first chunk is looked up in an offset table.
+MAX_CHAINS_TRIED = 16
+# Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
+MAX_DAMAGED_EXAMINED = 1000
 
 
-def _outside(chains: list[Chain], others: list[Chain]) -> int:
-    """Return the bytes of all chains that do not lie inside of one of the others."""
+class Inspection:
+    """The results of all steps.
+
+    ``sections`` are the sections as far as they are intact, and ``announced_first`` is
+    the offset of the first chunk by the header. ``checksum`` is the checksum of the
+    digests found; ``numbering`` has the chains of intact chunks, and ``geometry`` the
+    count and the sizes of all chunks. ``damaged`` are the first places where a chunk
+    should begin but no intact one does. ``findings`` are those of the sections.
+    ``missing_codec`` and ``skipped_at`` are those of `ChunkChecker` and `ChunkScan`.
+    """
+
+    __slots__ = (
+        "announced_first",
+        "checksum",
+        "count_is_known",
+        "damaged",
+        "findings",
+        "geometry",
+        "missing_codec",
+        "numbering",
+        "sections",
+        "skipped_at",
+        "storage",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        sections: Sections,
+        announced_first: int | None,
+        scan: ChunkScan,
+        count_is_known: bool,
+        numbering: Numbering,
+        geometry: ChunkGeometry,
+        damaged: Sequence[DamagedChunk],
+        findings: Sequence[Finding],
+    ) -> None:
+        self.storage = storage
+        self.sections = sections
+        self.announced_first = announced_first
+        self.checksum: Hash = scan.checksum
+        self.count_is_known = count_is_known
+        self.numbering = numbering
+        self.geometry = geometry
+        self.damaged = tuple(damaged)
+        self.findings = tuple(findings)
+        self.missing_codec: NotReadable | None = scan.checker.missing_codec
+        self.skipped_at: int | None = scan.skipped_at
+
+
+def inspect(
+    storage: Storage, nthreads: int, progress: Progress | None = None
+) -> Inspection:
+    """Inspect a file; the caller enters `own_settings` first.
+
+    `progress` is called with the plain bytes of each intact chunk found.
+
+    Raises `NotReadable` if the storage holds no Bloscpack file.
+    """
+    findings = Findings()
+    sections = read_sections(storage, findings)
+    announced_first = sections.first
+    scan = _FileScanner(storage, sections, nthreads, progress).scan()
+    if sections.header is not None:
+        _report_checksum(sections.header, scan.checksum, findings)
+    if sections.unreadable is not None and not scan.chains:
+        raise sections.unreadable
+    starts = [chain.start for chain in scan.chains[:MAX_CHAINS_TRIED]]
+    sections = relocate_sections(storage, sections, starts, findings)
+    array = _describe_array(sections, findings)
+    header_is_wrong = any(
+        f.section == "header" and f.severity == ERROR for f in findings.kept
+    )
+    sizes = expected_sizes(scan, sections, header_is_wrong)
+    evidence = _gather_evidence(storage, sections, scan.chains, sizes, array)
+    chains = drop_nested_chunks(
+        scan.chains,
+        evidence,
+        scan.checksum.size,
+        scan.damaged_chunks,
+        scan.has_right_size,
+    )
+    ends_mid_chunk = _ends_mid_chunk(scan, chains)
+    numbering = number_chunks(chains, evidence, ends_mid_chunk)
+    return Inspection(
+        storage,
+        sections,
+        announced_first,
+        scan,
+        evidence.nchunks is not None,
+        numbering,
+        measure(numbering, sections, sizes, array),
+        _examine_damaged(scan, sections.first, numbering),
+        findings.kept,
+    )
+
+
+def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -> None:
+    stated = header.checksum_impl
+    offset = 6 if header.format_version >= 2 else 4
+    if found is not stated:
+        why = "by the digests" if found.size else "as there are no digests"
+        findings.add(
+            "header",
+            "checksum",
+            "expected the checksum '%s', %s, found '%s'"
+            % (found.name, why, stated.name),
+            offset=offset,
+        )
+    if not found.size:
+        findings.note(
+            "header",
+            "no-checksum",
+            "there are no digests: damage is found only where Blosc fails",
+            offset=offset if header.format_version >= 2 else 0,
+        )
+
+
+def _describe_array(sections: Sections, findings: Findings) -> Description | None:
+    """Return the array that the metadata describe, None if they describe none."""
+    metadata = sections.metadata
+    if metadata is None or not is_array(metadata.value):
+        return None
+    from .._format.array_metadata import Description  # NumPy takes long to import
+
+    try:
+        return Description(metadata.value)
+    except FormatError as error:
+        findings.add("metadata", "array", error.message)
+        return None
+
+
+def _ends_mid_chunk(scan: ChunkScan, chains: list[Chain]) -> bool:
+    """Return whether the file ends inside a chunk behind the last chain."""
+    if not chains:
+        return False
+    size = scan.storage.size
+    damaged = scan.damaged_chunks(chains[-1].stop, size)
+    return bool(damaged) and (damaged[-1].stop or 0) > size
+
+
+def _examine_damaged(
+    scan: ChunkScan, first: int | None, numbering: Numbering
+) -> list[DamagedChunk]:
+    """Return the damaged chunks between the chains, each with its problem."""
+    found: list[DamagedChunk] = []
+    end = first
+    for chain in [*numbering.chains, None]:
+        stop = scan.storage.size if chain is None else chain.start
+        if end is not None and end < stop:
+            room = MAX_DAMAGED_EXAMINED - len(found)
+            found += map(scan.diagnosed, scan.damaged_chunks(end, stop)[:room])
+        if len(found) == MAX_DAMAGED_EXAMINED:
+            break
+        end = None if chain is None else chain.stop
+    return found
+
+
+# Evidence
+
+
+def _gather_evidence(
+    storage: Storage,
+    sections: Sections,
+    chains: list[Chain],
+    sizes: tuple[int | None, int | None],
+    array: Description | None,
+) -> Evidence:
+    """Return the statements of the file that the chunks found do not contradict."""
+    header, entries = sections.header, sections.table.entries
+    nchunks = None
+    if header is not None and header.nchunks != -1:
+        nchunks = header.nchunks if _is_own_header(header, sections, chains) else None
+    # The end of the table confirms the number of its entries.
+    starts = [chain.start for chain in chains[:1]]
+    count_confirmed = (
+        nchunks == len(entries) > 0
+        and entries[-1] != FREE
+        and (
+            sections.table_fits
+            or sections.first in starts
+            or has_free_entries(storage, sections)
+        )
+    )
+    if entries and sections.first is not None:
+        nchunks = len(entries)
+    limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * sum(map(len, chains))
+    refused = nchunks is not None and nchunks > max(limit, len(entries))
+    return Evidence(
+        entries,
+        sections.first,
+        None if refused else nchunks,
+        sections.base or BLOSCPACK_HEADER_LENGTH,
+        storage.size,
+        *sizes,
+        count_confirmed,
+        count_refused=refused,
+        count_fits_array=_is_array_size(sections, array),
+        array_nbytes=None if array is None else array.nbytes,
+    )
+
+
+def _is_own_header(
+    header: BloscpackHeader, sections: Sections, chains: list[Chain]
+) -> bool:
+    """Return whether the chunks fit the header, which may be of another file."""
+    if header.format_version < 2 or not chains or sections.first == chains[0].start:
+        return True
+    if sections.table_fits:
+        return True
+    sizes = header.chunk_size, header.last_chunk
+    return -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
+
+
+def _is_array_size(sections: Sections, array: Description | None) -> bool:
+    """Return whether the header states as many plain bytes as the array has."""
+    header, last = sections.header, sections.stated_last_chunk
+    if array is None or header is None or last is None:
+        return False
+    if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
+        return False
+    return nbytes_of(header.nchunks, header.chunk_size, last) == array.nbytes
+
+
+# The scan, and the choice of the checksum
+
+
+class _FileScanner:
+    """Scans a file for chunks, with and without digests, as the header may be wrong."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        sections: Sections,
+        nthreads: int,
+        progress: Progress | None,
+    ) -> None:
+        self._storage = storage
+        self._progress = progress
+        self._sections = sections
+        self._header = sections.header
+        self._nthreads = nthreads
+
+    def scan(self) -> ChunkScan:
+        """Return the scan whose chunks are those of the file."""
+        header = self._header
+        stated = None if header is None else self._run(header.checksum_impl)
+        if stated is not None and self._is_confirmed(stated):
+            return stated
+        base = self._sections.base if header is None else 0
+        found = find_checksum(self._storage, base)
+        with_digests = None if found is None else self._run(found)
+        without = stated
+        if without is None or without.checksum.size:
+            without = self._run(CHECKSUMS[0])
+        chosen = self._choose(with_digests, without)
+        if stated is None:
+            states_none = self._sections.states_no_digests
+            if chosen is without and not states_none and not self._proven(without):
+                # Either there are no digests, or no chunk is intact.
+                chosen.chains = []
+            return chosen
+        if chosen is without and not self._proves_no_digests(without):
+            return stated
+        return chosen
+
+    def _run(self, checksum: Hash) -> ChunkScan:
+        """Return a scan for chunks with digests of a checksum."""
+        header, limit, first = self._header, None, self._sections.first
+        entries = self._sections.table.entries
+        if header is not None and header.nchunks != -1:
+            limit = header.nchunks
+        if entries and entries[0] not in (first, FREE):
+            first = None
+        scan = ChunkScan(self._storage, checksum, self._nthreads, self._progress)
+        scan.run(first, 0, limit, lambda chain: self._is_complete(chain, scan))
+        return scan
+
+    def _is_complete(self, chain: Chain, scan: ChunkScan) -> bool:
+        """Return whether a chain of the stated length is all of the file.
+
+        The bytes behind it are then ignored: releases up to 0.16.0 left some there when
+        an append made the last chunk shorter.
+        """
+        header, last = self._header, self._header and self._header.last_chunk
+        if chain.stop == self._storage.size:
+            return True
+        entries = self._sections.table.entries
+        if entries:
+            if chain.offsets != entries or last not in (-1, chain.sizes[-1]):
+                return False
+            # If a chunk follows, a chunk of the chain may be at a wrong place.
+            return scan.find(chain.stop, chain.stop + 1) is None
+        # Files without a table can't have been appended to.
+        behind = self._storage.read_at(chain.stop, len(MAGIC))
+        return header is not None and behind == MAGIC
+
+    def _is_confirmed(self, scan: ChunkScan) -> bool:
+        """Return whether the chunks confirm the checksum that the header states."""
+        if scan.checksum.size:
+            return bool(scan.chains)
+        if self._has_all_without_digests(scan):
+            return True
+        proven = sum(chain.stop - chain.start for chain in self._proven(scan))
+        return 2 * proven > sum(chain.stop - chain.start for chain in scan.chains)
+
+    def _has_all_without_digests(self, scan: ChunkScan) -> bool:
+        """Return whether all chunks are there, and no digest follows the first one."""
+        assert self._header is not None
+        first, nchunks = self._sections.first, self._header.nchunks
+        count, end = 0, first
+        for chain in scan.chains:
+            if chain.start == end:
+                count, end = count + len(chain), chain.stop
+        if end is None or first is None or not 0 < nchunks <= count:
+            return False
+        if count > 1 or end == self._storage.size:
+            return True
+        chunk_header = scan.checker.header_at(first)
+        return scan.checker.find_checksum(first, chunk_header) is None
+
+    def _proves_no_digests(self, scan: ChunkScan) -> bool:
+        """Return whether the chunks prove that the digests in the header do not exist.
+
+        They do if several touch, or if one chain is exactly the file that the header
+        describes.
+        """
+        if any(len(chain) >= MIN_TOUCHING for chain in scan.chains):
+            return True
+        if len(scan.chains) != 1 or self._header is None:
+            return False
+        (chain,) = scan.chains
+        return (
+            chain.start == self._sections.first
+            and self._header.nchunks in (-1, len(chain))
+            and chain.stop == self._storage.size
+        )
+
+    def _proven(self, scan: ChunkScan) -> list[Chain]:
+        """Return the chains that have no digests.
+
+        Their chunks touch each other, or the next chain. A chain that ends with the
+        file counts only if no chunk is missing: otherwise the file may have been cut
+        off before a digest.
+        """
+        chains = scan.chains
+        stops = {chain.start for chain in chains}
+        nfound = sum(map(len, chains))
+        if self._header is None or self._header.nchunks in (-1, nfound):
+            stops.add(self._storage.size)
+        return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
+
+    def _choose(self, with_digests: ChunkScan | None, without: ChunkScan) -> ChunkScan:
+        """Return the scan whose chunks lie outside the chunks of the other one.
+
+        Chunks inside them belong to a packed file that was packed.
+        """
+        if with_digests is None:
+            return without
+        digested, bare = with_digests.chains, self._proven(without)
+        if _nbytes_outside(bare, digested) > _nbytes_outside(digested, bare):
+            return without
+        return with_digests
+
+
+def _nbytes_outside(chains: list[Chain], others: list[Chain]) -> int:
+    """Return the bytes of all chains that do not lie inside one of the others."""
     starts = [other.start for other in others]
     total = 0
     for chain in chains:
@@ -53,358 +425,3 @@ def _outside(chains: list[Chain], others: list[Chain]) -> int:
         if i < 0 or others[i].stop < chain.stop:
             total += chain.stop - chain.start
     return total
-
-
-class Inspection(Sections):
-    """A file taken apart; enter `chunks.own_settings` first.
-
-    ``announced`` is where header and metadata say that the first chunk should be,
-    ``survey`` has the chunks, ``places`` their numbers, and ``damaged`` tells where one
-    should be and is not.
-
-    Raises `NotReadable` for what is no Bloscpack file.
-    """
-
-    def __init__(
-        self, storage: Storage, nthreads: int, progress: Progress | None = None
-    ) -> None:
-        super().__init__(storage)
-        self._progress = progress
-        self._nthreads = nthreads
-        self.announced = self.first
-        self.survey = self._search()
-        self.checksum = self.survey.checksum
-        if self.header is not None:
-            self._report_checksum(self.header)
-        if self.unreadable is not None and not self.survey.chains:
-            raise self.unreadable
-        self._mend()
-        self.description = self._describe()
-        self.evidence = self._gather_evidence()
-        self.evidence.counted = self._is_counted()
-        self._sift()
-        self.evidence.ends_mid_chunk = self._is_torn()
-        self.places = place(self.survey.chains, self.evidence)
-        if self.evidence.nchunks is None and self._lacks_plain_bytes():
-            self.places.certain = False
-        self.damaged = self._broken()
-
-    def _search(self) -> Survey:
-        """Find all chunks, with or without digests, whatever the header says."""
-        header = self.header
-        stated = None if header is None else self._survey(header.checksum_impl)
-        if stated is not None and self._is_confirmed(stated):
-            return stated
-        found = find_checksum(self.storage, self.base if header is None else 0)
-        with_digests = None if found is None else self._survey(found)
-        without = stated
-        if without is None or without.checksum.size:
-            without = self._survey(CHECKSUMS[0])
-        chosen = self._choose(with_digests, without)
-        if stated is None:
-            if chosen is without and not self.unchecked and not self._proven(without):
-                # There may be no checksum, or no chunk that is intact.
-                chosen.chains = []
-            return chosen
-        if chosen is without and not self._refutes(without):
-            return stated
-        return chosen
-
-    def _is_confirmed(self, survey: Survey) -> bool:
-        """Return whether the chunks confirm the checksum that the header says."""
-        if survey.checksum.size:
-            return bool(survey.chains)
-        if self._has_all_without(survey):
-            return True
-        proven = sum(chain.stop - chain.start for chain in self._proven(survey))
-        return 2 * proven > sum(chain.stop - chain.start for chain in survey.chains)
-
-    def _refutes(self, survey: Survey) -> bool:
-        """Return whether chunks show that the digests announced are not there.
-
-        They do if several touch, or if they are all that the header says and nothing
-        else: some missing bytes can make two chunks touch, but hardly more.
-        """
-        if any(len(chain) >= TOUCHING for chain in survey.chains):
-            return True
-        if len(survey.chains) != 1 or self.header is None:
-            return False
-        (chain,) = survey.chains
-        expected = self.header.nchunks
-        return (
-            chain.start == self.first
-            and expected in (-1, len(chain))
-            and chain.stop == self.storage.size
-        )
-
-    def _proven(self, survey: Survey) -> list[Chain]:
-        """Return the chains that show that there are no digests.
-
-        Their chunks touch each other, the next chain or, if none is missing, the end
-        of the file: elsewhere that may have been cut off in front of a digest.
-        """
-        chains = survey.chains
-        stops = {chain.start for chain in chains}
-        if self.header is None or self.header.nchunks in (-1, sum(map(len, chains))):
-            stops.add(self.storage.size)
-        return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
-
-    def _has_all_without(self, survey: Survey) -> bool:
-        """Return whether all chunks are there, no digest behind the first one."""
-        assert self.header is not None
-        count, end = 0, self.first
-        for chain in survey.chains:
-            if chain.start == end:
-                count, end = count + len(chain), chain.stop
-        if end is None or self.first is None or not 0 < self.header.nchunks <= count:
-            return False
-        if count > 1 or end == self.storage.size:
-            return True
-        header = survey.examiner.header_at(self.first)
-        return survey.examiner.checksum_of(self.first, header) is None
-
-    def _choose(self, with_digests: Survey | None, without: Survey) -> Survey:
-        """Return the survey whose chunks are those of the file.
-
-        A packed file may be inside of another, so what lies in chunks of the other
-        survey does not count.
-        """
-        if with_digests is None:
-            return without
-        digested, bare = with_digests.chains, self._proven(without)
-        if _outside(bare, digested) > _outside(digested, bare):
-            return without
-        return with_digests
-
-    def _report_checksum(self, header: BloscpackHeader) -> None:
-        found, stated = self.checksum, header.checksum_impl
-        offset = 6 if header.format_version >= 2 else 4
-        if found is not stated:
-            why = (
-                "which the digests are of" if found.size else "as there are no digests"
-            )
-            self.findings.add(
-                "header",
-                "checksum",
-                "expected the checksum '%s', %s, found '%s'"
-                % (found.name, why, stated.name),
-                offset=offset,
-            )
-        if not found.size:
-            self.findings.note(
-                "header",
-                "no-checksum",
-                "there are no digests: only what Blosc can't decompress is noticed",
-                offset=offset if header.format_version >= 2 else 0,
-            )
-
-    def _survey(self, checksum: Hash) -> Survey:
-        header, limit, first = self.header, None, self.first
-        if header is not None and header.nchunks != -1:
-            limit = header.nchunks
-        if self.table and self.table[0] not in (first, FREE):
-            first = None
-        survey = Survey(self.storage, checksum, self._nthreads, self._progress)
-
-        def is_whole(chain: Chain) -> bool:
-            return self._is_whole(chain, survey)
-
-        survey.run(first, 0, limit, is_whole)
-        return survey
-
-    def _is_whole(self, chain: Chain, survey: Survey) -> bool:
-        """Return whether as many chunks as the header says are all that there are.
-
-        Bytes behind them are no part of the file then: releases up to 0.16.0 left some
-        there when they made the last chunk shorter.
-        """
-        header, last = self.header, self.header and self.header.last_chunk
-        if chain.stop == self.storage.size:
-            return True
-        if self.table:
-            if chain.offsets != self.table or last not in (-1, chain.sizes[-1]):
-                return False
-            # If another chunk follows, one may lie in the place of another.
-            return survey.find(chain.stop, chain.stop + 1) is None
-        # Only files with a table can have been appended to.
-        behind = self.storage.read_at(chain.stop, len(MAGIC))
-        return header is not None and behind == MAGIC
-
-    def _mend(self) -> None:
-        """Look for sections that are not where they should be."""
-        chains = self.survey.chains
-        starts = [chain.start for chain in chains[:CHAINS_TRIED]]
-        if not chains or self.first in starts:
-            return
-        if not self.is_right_for(starts):
-            any(self.find_table(start) for start in starts)
-        header = self.header
-        if self.metadata_header is None and not (header and header.metadata):
-            self.find_metadata(BLOSCPACK_HEADER_LENGTH)
-
-    def _sift(self) -> None:
-        """Leave the chunks that are no part of others, and note what is damaged."""
-        survey, evidence = self.survey, self.evidence
-        survey.chains = sift(
-            survey.chains, evidence, self.checksum.size, survey.trail, survey.fills
-        )
-
-    def _broken(self) -> list[DamagedChunk]:
-        """Return where a chunk should be and none is, with what is wrong there."""
-        survey = self.survey
-        damaged: list[DamagedChunk] = []
-        end = self.first
-        for chain in [*survey.chains, None]:
-            stop = self.storage.size if chain is None else chain.start
-            if end is not None and end < stop:
-                for place in survey.trail(end, stop):
-                    if len(damaged) == BROKEN_KEPT:
-                        return damaged
-                    survey.explain(place)
-                    damaged.append(place)
-            end = chain.stop if chain is not None else None
-        return damaged
-
-    def _agrees(self, header: BloscpackHeader) -> bool:
-        """Return whether the chunks do not say that the header is another one's."""
-        chains = self.survey.chains
-        if header.format_version < 2 or not chains or self.first == chains[0].start:
-            return True
-        if self.has_table:
-            return True
-        sizes = header.chunk_size, header.last_chunk
-        return -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
-
-    def _gather_evidence(self) -> Evidence:
-        header, survey = self.header, self.survey
-        nchunks = None
-        if header is not None and header.nchunks != -1 and self._agrees(header):
-            nchunks = header.nchunks
-        count_confirmed = nchunks is not None and nchunks == len(self.table)
-        count_confirmed = (
-            count_confirmed and bool(self.table) and self.table[-1] != FREE
-        )
-        # Where the table ends tells how many entries it has.
-        starts = [chain.start for chain in survey.chains[:1]]
-        count_confirmed = count_confirmed and (
-            self.has_table or self.first in starts or self.has_free_entries
-        )
-        if self.table and self.first is not None:
-            nchunks = len(self.table)
-        found = sum(map(len, survey.chains))
-        believed = BELIEVED_ALWAYS + BELIEVED_PER_CHUNK * found
-        disbelieved = nchunks is not None and nchunks > max(believed, len(self.table))
-        base = self.base or BLOSCPACK_HEADER_LENGTH
-        evidence = Evidence(
-            self.table,
-            self.first,
-            None if disbelieved else nchunks,
-            base,
-            self.storage.size,
-            *self._plain_sizes(),
-            count_confirmed,
-        )
-        evidence.disbelieved = disbelieved
-        return evidence
-
-    def _describe(self) -> Description | None:
-        """Return what array the metadata describe, None if none."""
-        metadata = self.metadata
-        if not is_array(metadata):
-            return None
-        from .._format.array_metadata import Description  # NumPy takes long to import
-
-        try:
-            return Description(metadata)
-        except FormatError as error:
-            self.findings.add("metadata", "array", error.message)
-            return None
-
-    def _is_counted(self) -> bool:
-        """Return whether number and sizes of the chunks make the array described."""
-        header, last = self.header, self.stated_last
-        if self.description is None or header is None or last is None:
-            return False
-        if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
-            return False
-        nbytes = (header.nchunks - 1) * header.chunk_size + last
-        return nbytes == self.description.nbytes
-
-    def _lacks_plain_bytes(self) -> bool:
-        """Return whether the array described has more bytes than the chunks hold."""
-        if self.description is None:
-            return False
-        found = sum(sum(chain.sizes) for chain in self.survey.chains)
-        return found < self.description.nbytes
-
-    def _is_torn(self) -> bool:
-        """Return whether the file ends within a chunk, behind those that were found."""
-        size, chains = self.storage.size, self.survey.chains
-        trail = self.survey.trail(chains[-1].stop, size) if chains else []
-        return bool(trail) and (trail[-1].stop or 0) > size
-
-    def _plain_sizes(self) -> tuple[int | None, int | None]:
-        """Return the plain sizes of the chunks and of the last one, None if any.
-
-        In a file all but the last have the same. What most bytes are in is believed
-        more than the header.
-        """
-        header, survey = self.header, self.survey
-        chains = survey.chains
-        if header is not None and (
-            header.format_version < 2 or header.chunk_size == -1
-        ):
-            return None, None
-        counts: dict[int, int] = {}
-        for chain in chains:
-            for size, count in Counter(chain.sizes).items():
-                counts[size] = counts.get(size, 0) + size * count
-        if not counts:
-            return None, None
-        usual = max(counts, key=lambda size: counts[size])
-        if header is None:
-            return usual, chains[-1].sizes[-1]
-        last, full = self.stated_last, header.chunk_size
-        if full in counts and (usual in (full, last) or self._confirms(full)):
-            return full, self._last_size(full, last)
-        # One chunk may be the last one.
-        if (chains[-1].stop, counts) == (self.storage.size, {last: last}):
-            return full, last
-        # A damaged first chunk may still confirm it, or the table.
-        first = survey.trail(self.first, self.first + 1) if self.first else ()
-        if any(damaged.nbytes == full for damaged in first) or self._has_none_of(
-            chains
-        ):
-            return full, last
-        if last is not None and all(chain.sizes[-1] != last for chain in chains):
-            last = chains[-1].sizes[-1]
-        return usual, last
-
-    def _confirms(self, full: int) -> bool:
-        """Return whether a good chunk other than the last has that plain size."""
-        end = self.storage.size
-        for chain in self.survey.chains:
-            stop = len(chain) - (chain.stop == end)
-            if full in chain.sizes[:stop]:
-                return True
-        return False
-
-    def _last_size(self, full: int, last: int | None) -> int | None:
-        """Return the plain size of the last chunk, not what a damaged header says."""
-        chain = self.survey.chains[-1]
-        found = chain.sizes[-1]
-        if last in (None, found) or chain.stop != self.storage.size or found > full:
-            return last
-        wrong = any(
-            f.section == "header" and f.severity == ERROR for f in self.findings.kept
-        )
-        return found if wrong else last
-
-    def _has_none_of(self, chains: list[Chain]) -> bool:
-        """Return whether the table knows none of these chunks, moved or not."""
-        places = {*self.table}
-        extents = {stop - start for start, stop in pairwise(self.table)}
-        return self.has_table and not any(
-            chain.start in places or chain.stop_of(0) - chain.start in extents
-            for chain in chains
-        )

@@ -1,7 +1,8 @@
-"""The sections in front of the chunks, read with forbearance.
+"""Read header, metadata and offset table of a damaged file as far as they are intact.
 
-Like `frames`, but a check that fails becomes a finding, and reading goes on with what
-is left: a table is found by the chunks that it names.
+`_format.sections` raises at the first error. Here each error becomes a finding, and
+reading goes on. After the scan, `relocate_sections` searches for an offset table or a
+metadata section that is not where the header puts it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import pairwise
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
 from .._format.offsets import FREE
+from .._storage.base import READ_SIZE
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -31,7 +33,7 @@ from ..headers import (
 )
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Findings
-from .scan import MARK
+from .scan import BLOSC_PREFIX
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -39,299 +41,360 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._storage.base import Storage
+    from .findings import Pair
 
-# What is looked through at a time.
-PIECE = 2**20
-# A table is looked for in so many bytes in front of a chunk.
-TABLE_LOOKED_FOR = 2**26
-# So many beginnings of one are tried.
-TABLES_TRIED = 64
-# No chunk and its digest take as much.
-LARGEST = 2**31 + 2**10
+# Maximum number of bytes before a chunk that are searched for an offset table: room for
+# eight million entries.
+MAX_TABLE_SEARCH_NBYTES = 2**26
+# Maximum number of entries tried as the first one of a table.
+MAX_TABLES_TRIED = 64
+# Larger than any chunk with its digest: Blosc's chunks are smaller than 2 GiB.
+LARGEST_EXTENT = 2**31 + 2**10
+
+
+class OffsetTable:
+    """An offset table at byte ``start`` of the file.
+
+    ``entries`` are the offsets in use and ``nfree`` is the number of free entries, None
+    if the file has no table.
+    """
+
+    __slots__ = ("entries", "nfree", "start")
+
+    def __init__(
+        self, entries: Sequence[int] = (), start: int = 0, nfree: int | None = None
+    ) -> None:
+        self.entries = entries
+        self.start = start
+        self.nfree = nfree
+
+    @property
+    def used_stop(self) -> int:
+        """The end of the entries in use, in bytes of the file."""
+        return self.start + OFFSET_LENGTH * len(self.entries)
+
+
+class MetadataSection:
+    """A metadata section: its header, the decoded value and the bytes as stored."""
+
+    __slots__ = ("header", "stored", "value")
+
+    def __init__(self, header: MetadataHeader, value: Any, stored: bytes) -> None:
+        self.header = header
+        self.value = value
+        self.stored = stored
 
 
 class Sections:
-    """What lies in front of the chunks of a file.
+    """The sections before the chunks.
 
-    ``header`` is None if it is lost, and ``unreadable`` what says then that this may be
-    no Bloscpack file at all; ``metadata_header`` is None if there are no metadata or
-    they are lost, and ``metadata_lost`` says which; ``metadata_stored`` is their text
-    as it is stored. ``table`` are the entries in use, at ``table_at``; ``free`` is the
-    number of free ones. ``base`` is where chunks may begin and ``first`` where the
-    first one should be, if that is known. ``unchecked`` says that a header which is
-    lost speaks of no digests.
+    ``header`` is None if it is damaged. ``unreadable`` is then the error to raise if no
+    chunks are found either, and ``states_no_digests`` says that the damaged header
+    still states that there are no digests. ``metadata`` is None if there is none or it
+    is damaged; ``metadata_lost`` says which. Chunks can't begin before ``base``;
+    ``first`` is the offset of the first chunk, None if unknown.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self.findings = Findings()
-        self.header: BloscpackHeader | None = None
-        self.metadata: Any = None
-        self.metadata_header: MetadataHeader | None = None
-        self.metadata_lost = False
-        self.metadata_stored = b""
-        self.table: Sequence[int] = ()
-        self.table_at = 0
-        self.free: int | None = None
-        self.base = 0
-        self.first: int | None = None
-        self.unchecked = False
-        self.unreadable = self._read_header()
-        self._read_sections()
+    __slots__ = (
+        "base",
+        "first",
+        "header",
+        "metadata",
+        "metadata_lost",
+        "states_no_digests",
+        "table",
+        "unreadable",
+    )
+
+    def __init__(
+        self,
+        header: BloscpackHeader | None = None,
+        *,
+        unreadable: NotReadable | None = None,
+        states_no_digests: bool = False,
+        metadata: MetadataSection | None = None,
+        metadata_lost: bool = False,
+        table: OffsetTable | None = None,
+        base: int = 0,
+        first: int | None = None,
+    ) -> None:
+        self.header = header
+        self.unreadable = unreadable
+        self.states_no_digests = states_no_digests
+        self.metadata = metadata
+        self.metadata_lost = metadata_lost
+        self.table = OffsetTable() if table is None else table
+        self.base = base
+        self.first = first
+
+    def replaced(self, **changes: Any) -> Sections:
+        """Return a copy with some attributes replaced."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return Sections(**{**fields, **changes})
 
     @property
-    def has_table(self) -> bool:
-        """Whether the offset table lies where it says itself that it ends."""
-        return bool(self.table) and self.table[0] == self.first
+    def table_fits(self) -> bool:
+        """Whether the first entry of the table is the end of the table."""
+        entries = self.table.entries
+        return bool(entries) and entries[0] == self.first
 
     @property
-    def stated_last(self) -> int | None:
-        """The plain size of the last chunk, None if no header says or can say it.
+    def stated_last_chunk(self) -> int | None:
+        """The plain size of the last chunk by the header, None if it states none.
 
-        In layout 2 it may say that it is larger than the others, but none was so.
+        A header of layout 2 may state a last chunk larger than the others, which no
+        writer made.
         """
         header = self.header
         if header is None or header.last_chunk == -1:
             return None
-        lies = -1 < header.chunk_size < header.last_chunk and header.nchunks != 1
-        return None if lies else header.last_chunk
+        wrong = -1 < header.chunk_size < header.last_chunk and header.nchunks != 1
+        return None if wrong else header.last_chunk
 
-    # The header
 
-    def _read_header(self) -> NotReadable | None:
-        """Read the header; return what would be raised if there are no chunks."""
-        prefix = self.storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
-        try:
-            self.header = _decode_header(prefix)
-        except FormatError as error:
-            kind = "header"
-            unreadable = error if isinstance(error, NotReadable) else None
-            if isinstance(error, FormatVersionMismatch):
-                kind = "layout"
-            elif not prefix.startswith(MAGIC):
-                kind = "magic"
-            elif unreadable is not None:
-                kind, unreadable = "truncated", None
-            self.findings.add("header", kind, error.message, offset=error.offset or 0)
-            # Damaged as it is, it may still say that there are no digests.
-            self.unchecked = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
-            return unreadable
-        self.base = HEADER_LENGTHS[self.header.format_version]
-        self._check_header(self.header, prefix)
-        return None
-
-    def _check_header(self, header: BloscpackHeader, prefix: bytes) -> None:
-        findings = self.findings
-        layout = header.format_version
-        if layout == 2:
-            options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
-            if options & ~OPTION_OFFSETS or reserved:
-                findings.note("header", "reserved", "reserved bytes are not zero")
-        if layout < 3:
-            return
-        if not header.offsets and header.max_app_chunks:
-            findings.add(
-                "header",
-                "header",
-                "expected no free entries where there is no offset table, found '%d'"
-                % header.max_app_chunks,
-                offset=24,
-            )
-        if header.nchunks == 1 and header.chunk_size != header.last_chunk:
-            findings.note(
-                "header",
-                "size",
-                "expected the size '%d' of the only chunk as chunk size, found '%d'"
-                % (header.last_chunk, header.chunk_size),
-                offset=8,
-            )
-
-    # Metadata and offset table
-
-    def _read_sections(self) -> None:
-        header = self.header
-        if header is None:
-            return
-        end: int | None = self.base
-        if header.metadata:
-            end = self.read_metadata(self.base)
-            self.metadata_lost = self.metadata_header is None
-        if end is None:
-            return
-        self.first = end
-        if header.offsets and header.nchunks != -1:
-            self._read_table(end, header)
-
-    def read_metadata(self, start: int) -> int | None:
-        """Read the metadata section; return where it ends, None if nobody can tell."""
-        findings, storage = self.findings, self.storage
-        where = {"offset": start, "extent": (start, start + METADATA_HEADER_LENGTH)}
-        try:
-            header = MetadataHeader.decode(
-                storage.read_at(start, METADATA_HEADER_LENGTH)
-            )
-            metadata_section.check_header(header)
-        except FormatError as error:
-            message = error.message
-            if storage.read_at(start, 1) in (b"{", b"["):
-                message += "; some states of the development tree wrote bare text here"
-            findings.add("metadata", "metadata-header", message, **where)
-            return None
-        end = start + metadata_section.section_size(header)
-        where["extent"] = start, end
-        if end > storage.size:
-            findings.add(
-                "metadata",
-                "truncated",
-                "the file ends too early: expected metadata of '%d' bytes, found '%d'"
-                % (end - start, storage.size - start),
-                **where,
-            )
-            return None
-        text_at = start + METADATA_HEADER_LENGTH
-        stored = storage.read_at(text_at, header.meta_comp_size)
-        room_at, room_end = text_at + len(stored), text_at + header.max_meta_size
-        checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
-        digest, expected = storage.read_at(room_end, checksum.size), checksum(stored)
-        if digest != expected:
-            findings.add(
-                "metadata",
-                "digest",
-                "expected the digest %r (%s), found %r"
-                % (expected, checksum.name, digest),
-                **where,
-            )
-        else:
-            self.base = end
-        try:
-            self.metadata = metadata_section.decode(header, stored, expected)
-            self.metadata_header, self.metadata_stored = header, stored
-        except FormatError as error:
-            findings.add("metadata", "metadata", error.message, **where)
-        if not self.is_filled(room_at, room_end, b"\0"):
-            findings.note(
-                "metadata",
-                "room",
-                "the room behind the text is not zero",
-                offset=room_at,
-                extent=(room_at, room_end),
-            )
-        return end
-
-    def is_filled(self, start: int, stop: int, byte: bytes) -> bool:
-        """Return whether there is nothing but `byte` from `start` to `stop`."""
-        for position in range(start, stop, PIECE):
-            data = self.storage.read_at(position, min(PIECE, stop - position))
-            if data.count(byte) != len(data):
-                return False
-        return True
-
-    def _read_table(self, start: int, header: BloscpackHeader) -> None:
-        used = OFFSET_LENGTH * header.nchunks
-        free = OFFSET_LENGTH * header.max_app_chunks
-        self.first = start + used + free
-        if self.first > self.storage.size:
-            self.findings.add(
-                "offsets",
-                "truncated",
-                "the file ends too early: expected an offset table of '%d' bytes, "
-                "found '%d'" % (used + free, self.storage.size - start),
-                offset=start,
-                extent=(start, self.storage.size),
-            )
-            self.first = None
-            return
-        self.table_at, self.free = start, header.max_app_chunks
-        self.table = array("q", offset_table.decode(self.storage.read_at(start, used)))
-
-    # Sections that are not where they should be
-
-    def is_right_for(self, starts: list[int]) -> bool:
-        """Return whether the table names one of these places and lies where it should.
-
-        Then the first chunk is damaged, and no section in front of it.
-        """
-        named = [start for start in starts if start in self.table]
-        if not named or self.first is None or min(named) < self.first:
-            return False
-        return self.has_table or self.has_free_entries
-
-    @property
-    def has_free_entries(self) -> bool:
-        """Whether there are free entries, from the last one in use up to the chunks."""
-        used_until = self.table_at + OFFSET_LENGTH * len(self.table)
-        return bool(self.free and self.first) and self.is_filled(
-            used_until, self.first or 0, b"\xff"
+def read_sections(storage: Storage, findings: Findings) -> Sections:
+    """Read the sections where the header puts them; add the errors to `findings`."""
+    prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
+    try:
+        header = _decode_header(prefix)
+    except FormatError as error:
+        kind = "header"
+        unreadable = error if isinstance(error, NotReadable) else None
+        if isinstance(error, FormatVersionMismatch):
+            kind = "layout"
+        elif not prefix.startswith(MAGIC):
+            kind = "magic"
+        elif unreadable is not None:
+            kind, unreadable = "truncated", None
+        findings.add("header", kind, error.message, offset=error.offset or 0)
+        no_digests = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
+        return Sections(unreadable=unreadable, states_no_digests=no_digests)
+    _check_header(header, prefix, findings)
+    base = HEADER_LENGTHS[header.format_version]
+    sections, end = Sections(header, base=base, first=base), base
+    if header.metadata:
+        metadata, metadata_end, confirmed = _read_metadata(storage, base, findings)
+        sections = sections.replaced(
+            metadata=metadata,
+            metadata_lost=metadata is None,
+            base=metadata_end if confirmed else base,
+            first=metadata_end,
         )
-
-    def find_table(self, offset: int) -> bool:
-        """Find the offset table by an entry; return whether there is another one.
-
-        It ends where its first entry says that the first chunk begins, and all entries
-        behind those in use are free.
-        """
-        start = max(BLOSCPACK_HEADER_LENGTH, offset - TABLE_LOOKED_FOR)
-        region = self.storage.read_at(start, offset - start)
-        at = region.find(struct.pack("<q", offset))
-        first = offset
-        # The entry may be that of a later chunk: those in front of it, and where they
-        # say that the first chunk begins.
-        begins: list[tuple[int, int]] = []
-        while at >= 0 and start + at < first:
-            begins.append((at, first))
-            at -= OFFSET_LENGTH
-            before = struct.unpack_from("<q", region, at)[0] if at >= 0 else 0
-            if not before < first:
-                break
-            first = before
-        stated = [begin for begin in begins if begin[1] == self.first]
-        if any(_table_in(region, at, first - start) for at, first in stated):
-            return False  # it is where the header says
-        for at, first in begins[: -TABLES_TRIED - 1 : -1]:
-            entries = _table_in(region, at, first - start)
-            if entries:
-                break
-        else:
-            return False
-        self.table_at, self.first = start + at, first
-        self.free = (self.first - self.table_at) // OFFSET_LENGTH - len(entries)
-        # The first free entry may be damaged too.
-        while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST:
-            entries, self.free = entries[:-1], self.free + 1
-        self.table = array("q", entries)
-        return True
-
-    def find_metadata(self, start: int) -> None:
-        """Take metadata that no header speaks of, if there are any."""
-        if self.storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
-            return
-        known = self.findings
-        self.findings = Findings()
-        self.read_metadata(start)
-        found, self.findings = self.findings, known
-        if found.nerrors:
-            self.metadata, self.metadata_header = None, None
-        elif self.header is not None:
-            known.add(
-                "header",
-                "options",
-                "there are metadata, but the header does not announce them",
-                offset=5,
-            )
+        if metadata_end is None:
+            return sections
+        end = metadata_end
+    if header.offsets and header.nchunks != -1:
+        table, first = _read_table(storage, end, header, findings)
+        sections = sections.replaced(table=table, first=first)
+    return sections
 
 
 def _decode_header(prefix: bytes) -> BloscpackHeader:
-    """Return the header; layout 0 is one only if a chunk follows it."""
+    """Return the header; one of layout 0 must be followed by a chunk."""
     header = decode_header(prefix)
-    if header.format_version == 0 and not prefix.startswith(MARK, HEADER_LENGTHS[0]):
+    chunk_follows = prefix.startswith(BLOSC_PREFIX, HEADER_LENGTHS[0])
+    if header.format_version == 0 and not chunk_follows:
         raise FormatVersionMismatch(
             "expected a layout from 1 to 3, found '0'", section="header", offset=4
         )
     return header
 
 
+def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) -> None:
+    layout = header.format_version
+    if layout == 2:
+        options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
+        if options & ~OPTION_OFFSETS or reserved:
+            findings.note("header", "reserved", "reserved bytes are not zero")
+    if layout < 3:
+        return
+    if not header.offsets and header.max_app_chunks:
+        findings.add(
+            "header",
+            "header",
+            "expected no free entries where there is no offset table, found '%d'"
+            % header.max_app_chunks,
+            offset=24,
+        )
+    if header.nchunks == 1 and header.chunk_size != header.last_chunk:
+        findings.note(
+            "header",
+            "size",
+            "expected the size '%d' of the only chunk as chunk size, found '%d'"
+            % (header.last_chunk, header.chunk_size),
+            offset=8,
+        )
+
+
+def _read_metadata(
+    storage: Storage, start: int, findings: Findings
+) -> tuple[MetadataSection | None, int | None, bool]:
+    """Read the metadata section at `start`.
+
+    Return the section, its end and whether its digest confirms that end; None for what
+    is damaged.
+    """
+    where: dict[str, int | Pair] = {"offset": start}
+    where["extent"] = start, start + METADATA_HEADER_LENGTH
+    try:
+        header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))
+        metadata_section.check_header(header)
+    except FormatError as error:
+        message = error.message
+        if storage.read_at(start, 1) in (b"{", b"["):
+            message += "; some states of the development tree wrote bare text here"
+        findings.add("metadata", "metadata-header", message, **where)
+        return None, None, False
+    end = start + metadata_section.section_size(header)
+    where["extent"] = start, end
+    if end > storage.size:
+        findings.add(
+            "metadata",
+            "truncated",
+            "the file ends too early: expected metadata of '%d' bytes, found '%d'"
+            % (end - start, storage.size - start),
+            **where,
+        )
+        return None, None, False
+    text_at = start + METADATA_HEADER_LENGTH
+    stored = storage.read_at(text_at, header.meta_comp_size)
+    free_start, free_stop = text_at + len(stored), text_at + header.max_meta_size
+    checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
+    digest, expected = storage.read_at(free_stop, checksum.size), checksum(stored)
+    if digest != expected:
+        findings.add(
+            "metadata",
+            "digest",
+            "expected the digest %r (%s), found %r" % (expected, checksum.name, digest),
+            **where,
+        )
+    section = None
+    try:
+        value = metadata_section.decode(header, stored, expected)
+        section = MetadataSection(header, value, stored)
+    except FormatError as error:
+        findings.add("metadata", "metadata", error.message, **where)
+    if not is_filled(storage, free_start, free_stop, b"\0"):
+        findings.note(
+            "metadata",
+            "room",
+            "the free bytes behind the text are not zero",
+            offset=free_start,
+            extent=(free_start, free_stop),
+        )
+    return section, end, digest == expected
+
+
+def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
+    """Return whether all bytes of an extent equal `byte`."""
+    for position in range(start, stop, READ_SIZE):
+        data = storage.read_at(position, min(READ_SIZE, stop - position))
+        if data.count(byte) != len(data):
+            return False
+    return True
+
+
+def _read_table(
+    storage: Storage, start: int, header: BloscpackHeader, findings: Findings
+) -> tuple[OffsetTable, int | None]:
+    """Read the offset table at `start`; return it and its end, None if truncated."""
+    used = OFFSET_LENGTH * header.nchunks
+    end = start + used + OFFSET_LENGTH * header.max_app_chunks
+    if end > storage.size:
+        findings.add(
+            "offsets",
+            "truncated",
+            "the file ends too early: expected an offset table of '%d' bytes, "
+            "found '%d'" % (end - start, storage.size - start),
+            offset=start,
+            extent=(start, storage.size),
+        )
+        return OffsetTable(), None
+    entries = array("q", offset_table.decode(storage.read_at(start, used)))
+    return OffsetTable(entries, start, header.max_app_chunks), end
+
+
+# Sections that are not where the header puts them
+
+
+def relocate_sections(
+    storage: Storage, sections: Sections, starts: list[int], findings: Findings
+) -> Sections:
+    """Return the sections, with those found elsewhere if chunks begin at `starts`."""
+    if not starts or sections.first in starts:
+        return sections
+    if not _is_first_chunk_lost(storage, sections, starts):
+        for start in starts:
+            table = _find_table(storage, start, sections.first)
+            if table is not None:
+                # The table ends where the chunks begin.
+                sections = sections.replaced(table=table[0], first=table[1])
+                break
+    header = sections.header
+    if sections.metadata is None and not (header and header.metadata):
+        sections = _find_metadata(storage, sections, findings)
+    return sections
+
+
+def _is_first_chunk_lost(
+    storage: Storage, sections: Sections, starts: list[int]
+) -> bool:
+    """Return whether the table has one of `starts`, and is where it should be."""
+    named = [start for start in starts if start in sections.table.entries]
+    if not named or sections.first is None or min(named) < sections.first:
+        return False
+    return sections.table_fits or has_free_entries(storage, sections)
+
+
+def has_free_entries(storage: Storage, sections: Sections) -> bool:
+    """Return whether free entries fill the file from the used ones to the chunks."""
+    table, first = sections.table, sections.first
+    return bool(table.nfree and first) and is_filled(
+        storage, table.used_stop, first or 0, b"\xff"
+    )
+
+
+def _find_table(
+    storage: Storage, offset: int, stated_first: int | None
+) -> tuple[OffsetTable, int] | None:
+    """Return the table with the entry `offset`, and its end; None if there is none.
+
+    The table ends at the offset in its first entry, and all entries behind those in use
+    are free. The table that ends at `stated_first` is known already and not returned.
+    """
+    start = max(BLOSCPACK_HEADER_LENGTH, offset - MAX_TABLE_SEARCH_NBYTES)
+    region = storage.read_at(start, offset - start)
+    at = region.find(struct.pack("<q", offset))
+    first = offset
+    # The entry may be one of a later chunk. Each entry before it may be the first one:
+    # collect their positions, with the offset of the first chunk that they state.
+    begins: list[tuple[int, int]] = []
+    while at >= 0 and start + at < first:
+        begins.append((at, first))
+        at -= OFFSET_LENGTH
+        before = struct.unpack_from("<q", region, at)[0] if at >= 0 else 0
+        if not before < first:
+            break
+        first = before
+    stated = [begin for begin in begins if begin[1] == stated_first]
+    if any(_table_in(region, at, first - start) for at, first in stated):
+        return None
+    for at, first in begins[: -MAX_TABLES_TRIED - 1 : -1]:
+        entries = _table_in(region, at, first - start)
+        if entries:
+            break
+    else:
+        return None
+    table_start = start + at
+    # The first free entry may be damaged too.
+    while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST_EXTENT:
+        entries = entries[:-1]
+    nfree = (first - table_start) // OFFSET_LENGTH - len(entries)
+    return OffsetTable(array("q", entries), table_start, nfree), first
+
+
 def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
-    """Return the entries in use from `start` to `stop`, none if that is no table."""
+    """Return the used entries of a table in [start, stop), none if it is no table."""
     length, rest = divmod(stop - start, OFFSET_LENGTH)
     if rest or length < 1:
         return ()
@@ -340,9 +403,32 @@ def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
         return ()
     entries: tuple[int, ...] = struct.unpack_from("<%dq" % length, region, start)
     used = entries.index(FREE) if FREE in entries else length
-    # Some may be damaged.
+    # Accept damaged entries: a quarter of the free ones, a third of the used ones.
     nfree = entries.count(FREE)
     rising = sum(start < a < b for a, b in pairwise(entries[:used]))
     if 4 * nfree < 3 * (length - used) or 3 * rising < 2 * (used - 1):
         return ()
     return entries[:used]
+
+
+def _find_metadata(
+    storage: Storage, sections: Sections, findings: Findings
+) -> Sections:
+    """Return the sections with metadata that the header does not announce, if any."""
+    start = BLOSCPACK_HEADER_LENGTH
+    if storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
+        return sections
+    ignored = Findings()
+    metadata, end, confirmed = _read_metadata(storage, start, ignored)
+    if ignored.nerrors:
+        return sections
+    if sections.header is not None:
+        findings.add(
+            "header",
+            "options",
+            "there are metadata, but the header does not announce them",
+            offset=5,
+        )
+    return sections.replaced(
+        metadata=metadata, base=end if confirmed else sections.base
+    )

@@ -1,9 +1,10 @@
-"""Which of the good chunks found are chunks of the file, and no part of another one.
+"""Drop the intact chunks that belong to a packed file stored inside a chunk.
 
-Somebody may have packed a packed file: then a damaged chunk may hold good ones. And a
-damaged chunk may only seem to hold others, because its header lies or bytes are missing
-from it. Pure: chains of chunks and what the file says go in, the chains that stay come
-out.
+A packed file may contain packed files. If a chunk of the outer file is damaged, the
+scan finds the chunks inside it. The opposite also happens: a chunk seems to lie inside
+a damaged one, because that one's header states a wrong size or bytes of it are missing.
+`drop_nested_chunks` decides which is the case. It reads the file only through the two
+functions that it is given.
 """
 
 from __future__ import annotations
@@ -17,44 +18,45 @@ if TYPE_CHECKING:
     from .evidence import Evidence
     from .scan import Chain, DamagedChunk
 
-    Trail = Callable[[int, int], list[DamagedChunk]]
-    Fills = Callable[[DamagedChunk], bool]
+    ListDamaged = Callable[[int, int], list[DamagedChunk]]
+    HasRightSize = Callable[[DamagedChunk], bool]
 
 
-def sift(
+def drop_nested_chunks(
     chains: list[Chain],
     evidence: Evidence,
     digest_size: int,
-    trail: Trail,
-    fills: Fills,
+    list_damaged: ListDamaged,
+    has_right_size: HasRightSize,
 ) -> list[Chain]:
-    """Return the chains that are no part of a damaged chunk, with their links.
+    """Return the chains of the file itself, each with the gap before it described.
 
-    ``trail(start, stop)`` tells the damaged chunks from `start` on, ``fills(broken)``
-    whether the size of one is right, as `Survey` has them.
+    ``list_damaged(start, stop)`` returns the damaged chunks from `start` on, and
+    ``has_right_size(damaged)`` whether the blocks of one confirm its size; see
+    `ChunkScan`.
     """
     chains = [part for chain in chains for part in _split(chain, evidence, digest_size)]
-    sifter = _Sifter(chains, evidence, digest_size, fills)
+    rules = _NestingRules(chains, evidence, digest_size, has_right_size)
     kept: list[Chain] = []
     end = evidence.base if evidence.first is None else evidence.first
-    walk: _Walk | None = None
+    run: _DamagedRun | None = None
     for chain in chains:
-        swallowed = bool(kept) and chain.start < kept[-1].stop
-        if swallowed:
-            # Without digests, the one in front may have swallowed its beginning.
-            if not sifter.is_swallowed(chain, kept[-1].stop):
+        overlaps = bool(kept) and chain.start < kept[-1].stop
+        if overlaps:
+            # Without digests, an incomplete chunk includes the start of the next one.
+            if not rules.replaces_overlapped(chain, kept[-1].stop):
                 continue
             end = kept.pop().start
-        if walk is None or walk.start != end:
-            walk = _Walk(end, chain.start, trail)
-        reached, around = walk.up_to(chain.start)
-        if not swallowed and sifter.is_part(chain, around, end):
+        if run is None or run.start != end:
+            run = _DamagedRun(end, chain.start, list_damaged)
+        nbefore, around = run.chunks_before(chain.start)
+        if not overlaps and rules.is_nested(chain, around, end):
             continue
-        linked = chain.start == end or walk.leads_to(reached, chain.start)
-        chain.link = reached if linked else None
-        chain.sure = all(
-            damaged.nbytes == evidence.full and fills(damaged)
-            for damaged in walk.damaged[:reached]
+        linked = chain.start == end or run.leads_to(nbefore, chain.start)
+        chain.ndamaged_before = nbefore if linked else None
+        chain.gap_confirmed = all(
+            damaged.nbytes == evidence.chunk_size and has_right_size(damaged)
+            for damaged in run.damaged[:nbefore]
         )
         kept.append(chain)
         end = chain.stop
@@ -62,157 +64,165 @@ def sift(
 
 
 def _split(chain: Chain, evidence: Evidence, digest_size: int) -> list[Chain]:
-    """Return the parts of a chain that have the sizes of the file, and the others.
+    """Split a chain into runs of chunks with the sizes of the file, and other runs.
 
-    Chunks within a damaged one may touch one of the file, in front or behind.
+    Nested chunks in a damaged chunk may touch an intact chunk before or behind it.
     """
     is_whole = chain.start == evidence.first and chain.stop == evidence.size
     if (
-        evidence.full is None
+        evidence.chunk_size is None
         or is_whole
-        or chain.sizes.count(evidence.full) == len(chain)
+        or chain.sizes.count(evidence.chunk_size) == len(chain)
     ):
         return [chain]
-    fitting = [size == evidence.full for size in chain.sizes]
-    at_end, after_fitting = chain.stop == evidence.size, any(fitting[-2:-1])
-    if chain.sizes[-1] == evidence.last:
-        # That proves little elsewhere; without digests there is no better proof.
-        fitting[-1] = fitting[-1] or at_end or after_fitting or not digest_size
-    elif at_end and after_fitting:
-        fitting[-1] = True  # it may have been appended to
-    for i in range(1, len(fitting)):
-        if not fitting[i] and fitting[i - 1]:
-            fitting[i] = evidence.number_of(chain.offsets[i]) is not None
+    fits = [size == evidence.chunk_size for size in chain.sizes]
+    at_end, follows_fitting = chain.stop == evidence.size, any(fits[-2:-1])
+    if chain.sizes[-1] == evidence.last_chunk:
+        # Inside the file this size is weak proof, and without digests the only one.
+        fits[-1] = fits[-1] or at_end or follows_fitting or not digest_size
+    elif at_end and follows_fitting:
+        fits[-1] = True  # an append may have changed the size of the last chunk
+    for i in range(1, len(fits)):
+        if not fits[i] and fits[i - 1]:
+            fits[i] = evidence.number_at(chain.offsets[i]) is not None
     parts = [
-        chain.split(i)
+        chain.split_off(i)
         for i in range(len(chain) - 1, 0, -1)
-        if fitting[i] != fitting[i - 1]
+        if fits[i] != fits[i - 1]
     ]
     return [chain, *reversed(parts)]
 
 
 def _stop(damaged: DamagedChunk) -> int:
-    """Return up to where a damaged chunk tells anything."""
+    """Return the end of a damaged chunk, for sorting; unknown ends come last."""
     return 2**63 if damaged.stop is None else damaged.stop
 
 
-class _Walk:
-    """The damaged chunks from `start` on, one behind the other.
+class _DamagedRun:
+    """The damaged chunks from `start` on, each beginning where the one before ends.
 
-    Each is looked at once, however many chains lie in them.
+    Each is read once, however many chains lie inside them.
     """
 
-    def __init__(self, start: int, stop: int, trail: Trail) -> None:
+    def __init__(self, start: int, stop: int, list_damaged: ListDamaged) -> None:
         self.start = start
-        self.damaged = trail(start, stop)
-        self._trail = trail
+        self.damaged = list_damaged(start, stop)
+        self._list_damaged = list_damaged
 
-    def up_to(self, place: int) -> tuple[int, DamagedChunk | None]:
-        """Return how many end in front of `place`, and the one around it, if any."""
-        # Without any, there is a good chunk at `start`, which leads nowhere.
-        if self.damaged and _stop(self.damaged[-1]) < place:
-            self.damaged += self._trail(_stop(self.damaged[-1]), place)
-        reached = bisect_right(self.damaged, place, key=_stop)
-        around = self.damaged[reached] if reached < len(self.damaged) else None
-        if around is None or around.stop is None or around.start >= place:
-            return reached, None
-        return reached, around
+    def chunks_before(self, offset: int) -> tuple[int, DamagedChunk | None]:
+        """Return the number of chunks that end before `offset`, and one around it."""
+        # An empty list means that an intact chunk begins at `start`.
+        if self.damaged and _stop(self.damaged[-1]) < offset:
+            self.damaged += self._list_damaged(_stop(self.damaged[-1]), offset)
+        nbefore = bisect_right(self.damaged, offset, key=_stop)
+        around = self.damaged[nbefore] if nbefore < len(self.damaged) else None
+        if around is None or around.stop is None or around.start >= offset:
+            return nbefore, None
+        return nbefore, around
 
-    def leads_to(self, reached: int, place: int) -> bool:
-        """Return whether the last of those that were reached ends at `place`."""
-        return reached > 0 and self.damaged[reached - 1].stop == place
+    def leads_to(self, nbefore: int, offset: int) -> bool:
+        """Return whether the last of the first `nbefore` chunks ends at `offset`."""
+        return nbefore > 0 and self.damaged[nbefore - 1].stop == offset
 
 
-class _Sifter:
+class _NestingRules:
     def __init__(
-        self, chains: list[Chain], evidence: Evidence, digest_size: int, fills: Fills
+        self,
+        chains: list[Chain],
+        evidence: Evidence,
+        digest_size: int,
+        has_right_size: HasRightSize,
     ) -> None:
         self._chains = chains
-        self._known = evidence
+        self._evidence = evidence
         self._digest_size = digest_size
-        self._fills = fills
+        self._has_right_size = has_right_size
         self._starts = [chain.start for chain in chains]
-        # What was asked last, as many chains may lie in one damaged chunk.
-        self._filled: tuple[DamagedChunk | None, bool] = None, False
-        # Where the last chain starts whose chunks have the sizes of the file, if any.
+        # The last question to has_right_size and its answer: many chains may lie
+        # inside one damaged chunk.
+        self._checked: tuple[DamagedChunk | None, bool] = None, False
+        # The start of the last chain whose chunks have the sizes of the file.
         self._last_start = max(
-            (chain.start for chain in chains if evidence.fits(chain)), default=None
+            (chain.start for chain in chains if evidence.fits_sizes(chain)),
+            default=None,
         )
 
-    def is_swallowed(self, chain: Chain, stop: int) -> bool:
-        """Return whether a chain only seems to lie in a good chunk that ends at `stop`.
+    def replaces_overlapped(self, chain: Chain, stop: int) -> bool:
+        """Return whether a chain is right, and the chunk that overlaps it is wrong.
 
-        It goes on behind that, or nothing else does.
+        `stop` is the end of that chunk. The chain is right if it continues behind
+        `stop`, or if no other chunk begins there.
         """
-        if not self._known.fits(chain) or self._is_too_early(chain):
+        if not self._evidence.fits_sizes(chain) or self._is_too_early(chain):
             return False
-        if chain.stop == stop == self._known.size:
+        if chain.stop == stop == self._evidence.size:
             return True
         return chain.stop > stop or not self._ends_right(stop, None)
 
-    def is_part(self, chain: Chain, around: DamagedChunk | None, end: int) -> bool:
-        """Return whether a chain lies in a damaged chunk behind `end`.
+    def is_nested(self, chain: Chain, around: DamagedChunk | None, end: int) -> bool:
+        """Return whether a chain lies inside a damaged chunk behind `end`.
 
-        `around` is a damaged chunk that says so.
+        `around` is the damaged chunk whose header states an extent around the chain.
         """
-        evidence = self._known
-        number = evidence.number_of(chain.start)
+        evidence = self._evidence
+        number = evidence.number_at(chain.start)
         if chain.start == end or number is not None:
-            # The last chunk may have another size than a header that lies says.
+            # A damaged header may state a wrong size for the last chunk.
             is_last = number == len(evidence.table) - 1 and chain.stop == evidence.size
-            return not (evidence.fits(chain) or is_last or self._last_start is None)
-        # In front of the digest of a damaged chunk no other one ends.
+            fits = evidence.fits_sizes(chain) or is_last
+            return not (fits or self._last_start is None)
+        # A nested chunk can't end with the file: the damaged chunk's digest follows it.
         at_end = chain.stop == evidence.size and self._digest_size > 0
         if chain.start == evidence.first or at_end:
             return False
-        if not evidence.fits(chain) or self._is_too_early(chain):
+        if not evidence.fits_sizes(chain) or self._is_too_early(chain):
             return True
         stop = self._stop_around(chain, around, end)
         if stop is not None and (
             chain.stop > stop or (chain.stop == stop and self._digest_size)
         ):
             return False
-        if evidence.is_sound and evidence.table:
-            # The last chunk, whose extent the table lacks, may be where it should be.
+        if evidence.table_is_plausible and evidence.table:
+            # The table lacks the extent of the last chunk, which may be unmoved.
             last_is_there = self._has_chunk(evidence.table[-1])
-            if evidence.matches(chain, len(evidence.table) - last_is_there):
+            if evidence.has_match(chain, len(evidence.table) - last_is_there):
                 return False
             if stop is not None:
                 return True
         if stop is None:
-            chain.weak = True
+            chain.maybe_nested = True
             return False
-        chain.weak = not self._ends_right(stop, around)
-        return not chain.weak
+        chain.maybe_nested = not self._ends_right(stop, around)
+        return not chain.maybe_nested
 
     def _is_too_early(self, chain: Chain) -> bool:
-        """Return whether more follows a chain that can only be the last chunk."""
-        if len(chain) > 1 or chain.sizes[0] == self._known.full:
+        """Return whether chunks follow a chunk that only has the last chunk's size."""
+        if len(chain) > 1 or chain.sizes[0] == self._evidence.chunk_size:
             return False
         return self._last_start is not None and self._last_start >= chain.stop
 
     def _stop_around(
         self, chain: Chain, around: DamagedChunk | None, end: int
     ) -> int | None:
-        """Return where the damaged chunk ends that seems to lie around a chain."""
+        """Return the end of the damaged chunk that seems to surround a chain."""
         if around is not None:
             return around.stop
-        return self._known.stop_around(chain.start, end)
+        return self._evidence.stop_of_chunk_around(chain.start, end)
 
     def _ends_right(self, stop: int, around: DamagedChunk | None) -> bool:
-        """Return whether a damaged chunk ends at `stop`, as it says or the table."""
-        if around is not None and self._filled[0] is not around:
-            self._filled = around, self._fills(around)
-        if around is not None and not self._filled[1]:
+        """Return whether a damaged chunk really ends at `stop`."""
+        if around is not None and self._checked[0] is not around:
+            self._checked = around, self._has_right_size(around)
+        if around is not None and not self._checked[1]:
             return False
-        if stop < self._known.size:
+        if stop < self._evidence.size:
             return self._has_chunk(stop)
-        # Only the last chunk ends with the file, and the table tells no end of that.
-        last = self._known.last
+        # Only the last chunk ends with the file, and the table does not state its end.
+        last = self._evidence.last_chunk
         return around is not None and last in (None, around.nbytes)
 
     def _has_chunk(self, offset: int) -> bool:
-        """Return whether a good chunk is at `offset`."""
+        """Return whether an intact chunk begins at `offset`."""
         i = bisect_right(self._starts, offset) - 1
         if i < 0:
             return False

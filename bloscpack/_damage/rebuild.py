@@ -1,7 +1,7 @@
-"""What `recover` will write: planned from what was found, without reading or writing.
+"""Plan a recovery: decide what the new file will contain, without writing it.
 
-The plan is pure: an `Inspection` goes in; out come the header, the metadata section and
-the chunks of the new file, and what to tell of it.
+`plan_recovery` takes an `Inspection` and returns a `Plan`: the header, the metadata
+section and the chunks of the new file. It changes nothing.
 """
 
 from __future__ import annotations
@@ -18,29 +18,37 @@ from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
 from .findings import ANOTHER, ERROR
-from .geometry import ChunkGeometry
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from .._format.array_metadata import Description
     from .findings import Pair, Report
+    from .geometry import ChunkGeometry
     from .inspection import Inspection
+    from .lenient_sections import MetadataSection
     from .scan import Chain
 
-
-# So many plain bytes are always filled in, and so many for each byte of the file: as
-# much as a file of usual compression can have lost, if a hundredth of it is left.
-FILLED_ALWAYS = 2**28
-FILLED_PER_BYTE = 1000
+# Maximum number of plain bytes that are filled in: always this many, and this many per
+# byte of the damaged file. A damaged header may state any number of chunks; at a usual
+# compression ratio, a file that has lost more has lost over 99 % of its bytes.
+MIN_FILL_LIMIT = 2**28
+FILL_LIMIT_PER_BYTE = 1000
 
 
 class Loss:
-    """Consecutive chunks that are lost; all pairs are (start, stop).
+    """Adjacent chunks that are lost.
 
-    ``chunks`` are their numbers in the damaged file, ``span`` the plain bytes and
-    ``rows`` the rows of the array that are gone, None if nobody can tell.
+    Attributes
+    ----------
+    chunks
+        Their numbers in the damaged file, as (start, stop).
+    span
+        The plain bytes that are lost, as (start, stop), None if unknown.
+    rows
+        The rows of the array that are lost, as (start, stop), None if unknown.
     """
 
     __slots__ = ("chunks", "rows", "span")
@@ -50,8 +58,8 @@ class Loss:
         self.span = span
         self.rows = rows
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields, as JSON can hold them."""
+    def as_dict(self) -> dict[str, list[int] | None]:
+        """Return the attributes as values that JSON can hold."""
         return {
             name: None if pair is None else list(pair)
             for name, pair in ((name, getattr(self, name)) for name in self.__slots__)
@@ -73,14 +81,25 @@ class Loss:
 
 
 class Recovery:
-    """What `recover` has saved.
+    """The result of `recover` for one file.
 
-    ``report`` is what `verify` says of the damaged file. ``nsaved`` chunks were copied
-    and ``nlost`` were not; ``losses`` tells which. ``nchunks`` and ``nbytes`` are those
-    of the new file. ``metadata`` is ``'kept'``, ``'changed'``, ``'lost'`` or
-    ``'none'``, and ``remarks`` are sentences on what the new file has otherwise than
-    the damaged one. ``certain`` is False if chunks may stand at other places than
-    before, because their numbers or sizes had to be guessed.
+    Attributes
+    ----------
+    report
+        The `Report` of `verify` on the damaged file.
+    nsaved, nlost
+        The number of chunks that were copied, and of those that are lost.
+    losses
+        A `Loss` for each run of lost chunks.
+    nchunks, nbytes
+        The number of chunks of the new file, and its plain bytes.
+    metadata
+        ``'kept'``, ``'changed'``, ``'lost'`` or ``'none'``.
+    remarks
+        Sentences about other differences between the new and the damaged file.
+    certain
+        False if numbers or sizes of chunks were guessed: chunks may then be at other
+        positions than before.
     """
 
     def __init__(self, report: Report, certain: bool) -> None:
@@ -96,12 +115,12 @@ class Recovery:
 
     @property
     def complete(self) -> bool:
-        """Whether it is certain that nothing is lost, nor a second file left out."""
+        """Whether it is certain that nothing is lost, including a second file."""
         alone = all(finding.kind != ANOTHER for finding in self.report.findings)
         return alone and self.certain and not self.nlost and self.metadata != "lost"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, as JSON can hold it."""
+        """Return the attributes as values that JSON can hold."""
         return {
             **vars(self),
             "complete": self.complete,
@@ -114,265 +133,308 @@ class Recovery:
 
 
 class Part:
-    """Consecutive chunks of the new file: copied from a chain, or filled in.
+    """Adjacent chunks of the new file: all chunks of ``chain``, or filler chunks.
 
-    ``start`` and ``stop`` are places in ``chain``; without one, numbers of chunks.
+    ``chain`` is None for filler chunks. ``first`` is the number of the first chunk in
+    the damaged file.
     """
 
-    def __init__(self, chain: Chain | None, start: int, stop: int, first: int) -> None:
-        self.chain = chain
-        self.start = start
-        self.stop = stop
-        self.first = first
+    __slots__ = ("chain", "count", "first")
 
-    def __len__(self) -> int:
-        return self.stop - self.start
+    def __init__(self, chain: Chain | None, first: int, count: int) -> None:
+        self.chain = chain
+        self.first = first
+        self.count = count
+
+    @property
+    def stop(self) -> int:
+        """The number behind the last chunk."""
+        return self.first + self.count
+
+    def sizes(self, geometry: ChunkGeometry) -> Counter[int]:
+        """Return the plain sizes of the chunks, with the number of chunks of each."""
+        if self.chain is not None:
+            return Counter(self.chain.sizes)
+        sizes = Counter({geometry.size_of(self.stop - 1) or 0: 1})
+        if self.count > 1:
+            sizes[geometry.chunk_size or 0] += self.count - 1
+        return sizes
+
+    def nbytes(self, geometry: ChunkGeometry) -> int:
+        """Return the plain bytes of all chunks of the part."""
+        return sum(size * count for size, count in self.sizes(geometry).items())
+
+    def last_size(self, geometry: ChunkGeometry) -> int:
+        """Return the plain size of the last chunk of the part."""
+        if self.chain is not None:
+            return self.chain.sizes[-1]
+        return geometry.size_of(self.stop - 1) or 0
 
 
 class Plan:
-    """The new file: header, metadata section and chunks, and what to tell about it."""
+    """The contents of the new file: header, metadata section, parts and geometry."""
 
-    def __init__(self, recovery: Recovery, geometry: ChunkGeometry) -> None:
+    __slots__ = ("geometry", "header", "parts", "recovery", "section")
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        header: BloscpackHeader,
+        section: bytes,
+        parts: Sequence[Part],
+        geometry: ChunkGeometry,
+    ) -> None:
         self.recovery = recovery
+        self.header = header
+        self.section = section
+        self.parts = parts
         self.geometry = geometry
-        self.parts: list[Part] = []
-        self.section = b""
-        self.header = BloscpackHeader()
-        self.sizes: tuple[int, int] = (0, 0)
 
 
 def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
-    """Return what to write; raises `FormatError` if there is nothing to be saved."""
-    report = report_on(inspection)
-    plan = Plan(Recovery(report, inspection.places.certain), ChunkGeometry(inspection))
-    recovery, geometry = plan.recovery, plan.geometry
-    parts = list(_parts(inspection, geometry.nchunks))
-    plan.parts = [part for part in parts if part.chain is not None]
-    recovery.nsaved = sum(map(len, plan.parts))
-    # Metadata that are wrong are no reason not to write a file without chunks.
+    """Return the plan of the new file.
+
+    With `drop` lost chunks are left out. Raises `FormatError` if no chunk is intact.
+    """
+    report, geometry = report_on(inspection), inspection.geometry
+    recovery = Recovery(report, inspection.numbering.certain)
+    parts = [*_all_parts(inspection)]
+    lost = [part for part in parts if part.chain is None]
+    recovery.nsaved = inspection.numbering.nfound
+    # A file without chunks is still written if nothing but its metadata is damaged.
     damaged = geometry.nchunks or any(
         f.section != "metadata" and f.severity == ERROR for f in report.findings
     )
     if not recovery.nsaved and damaged:
         raise FormatError("no chunk could be saved", section="chunks")
-    lost = [part for part in parts if part.chain is None]
     for part in lost:
-        span = geometry.span(part.first, part.first + len(part))
-        numbers = part.first, part.first + len(part)
-        recovery.losses.append(Loss(numbers, span, geometry.rows(span)))
-        recovery.nlost += len(part)
-    if not drop and _can_fill(lost, geometry, recovery):
-        plan.parts = _bounded(parts, plan, inspection.storage.size)
-    written = {part.first for part in plan.parts}
-    left_out = [
-        loss
-        for part, loss in zip(lost, recovery.losses, strict=True)
-        if part.first not in written
-    ]
-    _plan_sizes(plan)
-    _plan_metadata(plan, inspection, left_out)
-    _plan_header(plan, inspection)
-    return plan
+        span = geometry.span(part.first, part.stop)
+        loss = Loss((part.first, part.stop), span, geometry.rows(span))
+        recovery.losses.append(loss)
+        recovery.nlost += part.count
+    filling = _Filling(geometry, []) if drop else _plan_filling(lost, geometry)
+    geometry = filling.geometry
+    if filling.parts:
+        filling = _limited(filling, parts[-1], inspection.storage.size)
+    recovery.remarks += filling.remarks
+    recovery.certain = recovery.certain and filling.certain
+    filled = {part.first for part in filling.parts}
+    written = [part for part in parts if part.chain is not None or part.first in filled]
+    left_out = [loss for loss in recovery.losses if loss.chunks[0] not in filled]
+    recovery.nchunks = sum(part.count for part in written)
+    recovery.nbytes = sum(part.nbytes(geometry) for part in written)
+    chunk_size, last_chunk = _plan_sizes(written, geometry, recovery)
+    section = _plan_metadata(inspection, geometry, left_out, recovery)
+    header = _plan_header(
+        inspection, recovery.nchunks, chunk_size, last_chunk, bool(section)
+    )
+    return Plan(recovery, header, section, written, geometry)
 
 
-def _parts(inspection: Inspection, nchunks: int) -> Iterator[Part]:
-    """Yield all chunks, in order: runs of good ones, and of lost ones between."""
+def _all_parts(inspection: Inspection) -> Iterator[Part]:
+    """Yield all chunks of the damaged file in order, intact and lost ones."""
     number = 0
-    places = inspection.places
-    for first, chain in zip(places.numbers, inspection.survey.chains, strict=True):
+    numbering = inspection.numbering
+    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
         if first > number:
-            yield Part(None, number, first, number)
-        yield Part(chain, 0, len(chain), first)
+            yield Part(None, number, first - number)
+        yield Part(chain, first, len(chain))
         number = first + len(chain)
-    if number < nchunks:
-        yield Part(None, number, nchunks, number)
+    if number < numbering.nchunks:
+        yield Part(None, number, numbering.nchunks - number)
 
 
-def _can_fill(lost: list[Part], geometry: ChunkGeometry, recovery: Recovery) -> bool:
-    """Return whether the plain size of every lost chunk is known."""
+# Filling in
+
+
+class _Filling:
+    """The lost parts that are filled in, and the geometry of their chunks."""
+
+    def __init__(
+        self,
+        geometry: ChunkGeometry,
+        parts: list[Part],
+        remarks: Sequence[str] = (),
+        certain: bool = True,
+    ) -> None:
+        self.geometry = geometry
+        self.parts = parts
+        self.remarks = list(remarks)
+        self.certain = certain
+
+
+def _plan_filling(lost: list[Part], geometry: ChunkGeometry) -> _Filling:
+    """Return the filling of all lost chunks; of none if a plain size is unknown."""
+    remarks: list[str] = []
     for part in lost:
-        if (
-            part.stop == geometry.nchunks
-            and geometry.last is None
-            and geometry.full is not None
-        ):
-            recovery.remarks.append(
+        size, is_last = geometry.chunk_size, part.stop == geometry.nchunks
+        if is_last and geometry.last_chunk is None and size is not None:
+            remarks.append(
                 "the size of the last chunk is not known: '%d' bytes are filled in"
-                % geometry.full
+                % size
             )
-            geometry.last = geometry.full
-        if any(geometry.expected(i) is None for i in (part.start, part.stop - 1)):
-            recovery.remarks.append(
+            geometry = geometry.with_last_chunk(size)
+        if any(geometry.size_of(i) is None for i in (part.first, part.stop - 1)):
+            remarks.append(
                 "the sizes of lost chunks are not known: nothing is filled in for them"
             )
-            recovery.certain = False
-            return False
-    return True
+            return _Filling(geometry, [], remarks, False)
+    return _Filling(geometry, lost, remarks)
 
 
-def _bounded(parts: list[Part], plan: Plan, size: int) -> list[Part]:
-    """Return the parts that are written, without more filling than is sensible.
+def _limited(filling: _Filling, last: Part, size: int) -> _Filling:
+    """Return the filling within the limits for a file of `size` bytes.
 
-    What a file of `size` bytes has lost can't be much more than what it holds. A header
-    that lies may say so; then the end, behind the last chunk saved, goes first.
+    If it is too large, chunks behind the last saved one are left out first: a damaged
+    header may state any number of them. `last` is the last part of the damaged file.
     """
-    geometry, recovery = plan.geometry, plan.recovery
-    most = max(FILLED_ALWAYS, FILLED_PER_BYTE * size)
-    filled = sum(_nbytes(part, geometry) for part in parts if part.chain is None)
-    last = parts[-1] if parts else None
-    if filled > most and last is not None and last.chain is None:
+    limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * size)
+    geometry, parts = filling.geometry, filling.parts
+    nbytes = sum(part.nbytes(geometry) for part in parts)
+    if nbytes <= limit:
+        return filling
+    remarks = filling.remarks
+    if last.chain is None:
+        last_nbytes = last.nbytes(geometry)
+        remarks = [
+            *remarks,
+            "chunks of '%d' plain bytes seem to be missing at the end, which is more "
+            "than the limit: nothing is filled in for them" % last_nbytes,
+        ]
+        nbytes, parts = nbytes - last_nbytes, parts[:-1]
+    if nbytes > limit:
+        remarks = [
+            *remarks,
+            "chunks of '%d' plain bytes seem to be missing, which is more than the "
+            "limit: nothing is filled in for them" % nbytes,
+        ]
+        parts = []
+    return _Filling(geometry, parts, remarks, False)
+
+
+# Header and metadata
+
+
+def _plan_sizes(parts: list[Part], geometry: ChunkGeometry, recovery: Recovery) -> Pair:
+    """Return the chunk size and the last chunk's size of the new file."""
+    sizes: Counter[int] = Counter()
+    for part in parts:
+        sizes += part.sizes(geometry)
+    last = parts[-1].last_size(geometry) if parts else 0
+    sizes[last] -= 1
+    others = [size for size, count in sizes.items() if count > 0]
+    chunk_size = others[0] if others else last
+    if len(others) > 1 or chunk_size < last:
+        chunk_size = -1
         recovery.remarks.append(
-            "chunks are said to be missing at the end, '%d' plain bytes, which is more "
-            "than is believed: nothing is filled in for them" % _nbytes(last, geometry)
-        )
-        recovery.certain = False
-        filled -= _nbytes(last, geometry)
-        parts = parts[:-1]
-    if filled > most:
-        recovery.remarks.append(
-            "'%d' plain bytes are said to be missing, which is more than is believed: "
-            "nothing is filled in for them" % filled
-        )
-        recovery.certain = False
-        parts = plan.parts
-    return parts
-
-
-def _nbytes(part: Part, geometry: ChunkGeometry) -> int:
-    """Return the plain bytes that a lost part had."""
-    return (len(part) - 1) * (geometry.full or 0) + (
-        geometry.expected(part.stop - 1) or 0
-    )
-
-
-def _plan_sizes(plan: Plan) -> None:
-    """Set chunk size and last chunk of the new file, and its number of bytes."""
-    geometry = plan.geometry
-    sizes: dict[int, int] = {}
-    last, nbytes = 0, 0
-    for part in plan.parts:
-        if part.chain is not None:
-            found = part.chain.sizes[part.start : part.stop]
-            for size, count in Counter(found).items():
-                sizes[size] = sizes.get(size, 0) + count
-            last, nbytes = found[-1], nbytes + sum(found)
-        else:
-            last = geometry.expected(part.stop - 1) or 0
-            full = geometry.full or 0
-            sizes[last] = sizes.get(last, 0) + 1
-            if len(part) > 1:
-                sizes[full] = sizes.get(full, 0) + len(part) - 1
-            nbytes += full * (len(part) - 1) + last
-    nchunks = sum(map(len, plan.parts))
-    if sizes:
-        sizes[last] -= 1
-    others = [size for size, count in sizes.items() if count]
-    full = others[0] if others else last
-    if len(others) > 1 or full < last:
-        full = -1
-        plan.recovery.remarks.append(
             "the chunks differ in size: the new file says that their size is unknown"
         )
-    plan.sizes = full, last
-    plan.recovery.nchunks, plan.recovery.nbytes = nchunks, nbytes
+    return chunk_size, last
 
 
-def _plan_metadata(plan: Plan, inspection: Inspection, left_out: list[Loss]) -> None:
-    """Set the metadata section of the new file."""
-    recovery, header = plan.recovery, inspection.metadata_header
-    geometry = plan.geometry
-    if header is None:
-        if inspection.metadata_lost:
+def _plan_metadata(
+    inspection: Inspection,
+    geometry: ChunkGeometry,
+    left_out: list[Loss],
+    recovery: Recovery,
+) -> bytes:
+    """Return the metadata section of the new file; note its state in `recovery`."""
+    sections = inspection.sections
+    metadata = sections.metadata
+    if metadata is None:
+        table_first = sections.table.start == BLOSCPACK_HEADER_LENGTH
+        if sections.metadata_lost:
             recovery.metadata = "lost"
             recovery.remarks.append("the metadata are lost")
-        elif (
-            inspection.header is None and inspection.table_at != BLOSCPACK_HEADER_LENGTH
-        ):
+        elif sections.header is None and not table_first:
             recovery.remarks.append("there may have been metadata: none were found")
-        return
+        return b""
     recovery.metadata = "kept"
-    description, metadata = geometry.description, inspection.metadata
-    if is_array(metadata):
-        shape = None if description is None else _new_shape(plan, geometry, left_out)
-        if shape is None or description is None:
+    if is_array(metadata.value):
+        array, shape = geometry.array, None
+        if array is not None:
+            shape = _new_shape(array, geometry.row_nbytes, left_out, recovery.nbytes)
+        if shape is None or array is None:
             recovery.metadata = "changed"
             recovery.remarks.append(
-                "the chunks are no longer those of the array: only plain bytes are "
+                "the chunks do not hold the array any more: only plain bytes are "
                 "stored, without its metadata"
             )
-            return
-        if shape != list(description.shape):
+            return b""
+        if shape != list(array.shape):
             recovery.metadata = "changed"
             recovery.remarks.append(
-                "the array has the shape %s instead of %s"
-                % (tuple(shape), description.shape)
+                "the array has the shape %s instead of %s" % (tuple(shape), array.shape)
             )
-            plan.section = _encoded({**metadata, "shape": shape}, inspection)
-            return
-    stored = inspection.metadata_stored
+            return _encode({**metadata.value, "shape": shape}, metadata)
+    header, stored = metadata.header, metadata.stored
     room = bytes(header.max_meta_size - len(stored))
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-    plan.section = b"".join((header.encode(), stored, room, digest))
+    return b"".join((header.encode(), stored, room, digest))
 
 
 def _new_shape(
-    plan: Plan, geometry: ChunkGeometry, left_out: list[Loss]
+    array: Description, row_nbytes: int, left_out: list[Loss], nbytes: int | None
 ) -> list[int] | None:
-    """Return the shape that the array will have, None if what is left is none."""
-    description, nbytes = geometry.description, plan.recovery.nbytes
-    assert description is not None
-    shape = list(description.shape)
-    if nbytes == description.nbytes:
+    """Return the shape of the array in `nbytes` plain bytes without the lost chunks.
+
+    Return None if what remains is no array.
+    """
+    shape = list(array.shape)
+    if nbytes == array.nbytes:
         return shape
-    if not left_out or not geometry.row:
+    if not left_out or not row_nbytes:
         return None
-    spans = [loss.span for loss in left_out]
-    whole = all(
-        span is not None
-        and span[0] % geometry.row == 0
-        and (span[1] % geometry.row == 0 or span[1] == description.nbytes)
-        for span in spans
+    whole_rows = all(
+        loss.span is not None
+        and loss.span[0] % row_nbytes == 0
+        and (loss.span[1] % row_nbytes == 0 or loss.span[1] == array.nbytes)
+        for loss in left_out
     )
-    if not whole or nbytes is None or nbytes % geometry.row:
+    if not whole_rows or nbytes is None or nbytes % row_nbytes:
         return None
-    return [nbytes // geometry.row, *shape[1:]]
+    return [nbytes // row_nbytes, *shape[1:]]
 
 
-def _encoded(metadata: Any, inspection: Inspection) -> bytes:
-    """Return a section for new metadata, with the settings and room of the old."""
-    old = inspection.metadata_header
-    assert old is not None
+def _encode(value: Any, old: MetadataSection) -> bytes:
+    """Return a metadata section with a new value, and the settings of the old one."""
+    header = old.header
     return metadata_section.encode(
-        metadata,
+        value,
         MetadataArgs(
-            magic_format=old.magic_format,
-            meta_checksum=old.meta_checksum,
-            meta_codec=old.meta_codec,
-            meta_level=old.meta_level,
-            # A shape of fewer rows is no longer, but zlib may make more of it.
-            max_meta_size=lambda size: max(old.max_meta_size, size),
+            magic_format=header.magic_format,
+            meta_checksum=header.meta_checksum,
+            meta_codec=header.meta_codec,
+            meta_level=header.meta_level,
+            # A smaller shape has no longer text, but zlib may need more bytes for it.
+            max_meta_size=lambda size: max(header.max_meta_size, size),
         ),
     )
 
 
-def _plan_header(plan: Plan, inspection: Inspection) -> None:
-    old, nchunks = inspection.header, plan.recovery.nchunks
+def _plan_header(
+    inspection: Inspection,
+    nchunks: int,
+    chunk_size: int,
+    last_chunk: int,
+    metadata: bool,
+) -> BloscpackHeader:
+    old, chains = inspection.sections.header, inspection.numbering.chains
     known = old is not None and old.format_version == 3 and old.nchunks != -1
     offsets = old.offsets if known and old is not None else True
-    free = inspection.free
-    if free is None:
-        free = DEFAULT_MAX_APP_CHUNKS(nchunks)
+    nfree = inspection.sections.table.nfree
+    if nfree is None:
+        nfree = DEFAULT_MAX_APP_CHUNKS(nchunks)
     typesize = old.typesize if old is not None else 0
-    if not typesize and inspection.survey.chains:
-        start = inspection.survey.chains[0].start
-        typesize = inspection.storage.read_at(start, 4)[3]
-    plan.header = BloscpackHeader(
+    if not typesize and chains:
+        typesize = inspection.storage.read_at(chains[0].start, 4)[3]
+    return BloscpackHeader(
         offsets=offsets,
-        metadata=bool(plan.section),
+        metadata=metadata,
         checksum=inspection.checksum.name,
         typesize=typesize,
-        chunk_size=plan.sizes[0],
-        last_chunk=plan.sizes[1],
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
         nchunks=nchunks,
-        max_app_chunks=free if offsets else 0,
+        max_app_chunks=nfree if offsets else 0,
     )

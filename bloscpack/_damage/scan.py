@@ -1,11 +1,11 @@
-"""Chunks in damaged bytes: found, checked, and followed from one to the next.
+"""Find intact chunks anywhere in a damaged file, and follow them from one to the next.
 
-A chunk counts when its digest is right and Blosc can decompress it; where there are no
-digests, the second has to do. A `Chain` follows good chunks by their headers. Where it
-breaks, `Survey` goes on at the next bytes that look like a chunk and prove to be one,
-also inside of a damaged chunk, whose header may lie about where it ends. Which of them
-are chunks of the file is decided by `sifting`; what lies inside a good chunk is never
-searched.
+A chunk is intact if its digest matches and Blosc can decompress it. In a file without
+digests, decompression is the only check. A `Chain` is a run of adjacent intact chunks.
+Where a chain ends, `ChunkScan` searches for the next bytes that look like a chunk
+header and checks the chunk there. It also searches inside damaged chunks, because a
+damaged header may state a wrong size. It never searches inside intact chunks. `nested`
+then drops the chunks that belong to a packed file stored inside a chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..abstract_io import QUICK_CHUNK, RUN
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
-from .examiner import Examiner
+from .chunk_checker import ChunkChecker
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,73 +36,90 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
-    from .examiner import Piece
+    from .chunk_checker import Candidate
 
-# How every chunk begins.
-MARK = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
-# What is read at a time while searching, and at first: most gaps are short.
-SEARCHED_AT_A_TIME = 2**22
-SEARCHED_FIRST = 2**12
-# Block starts that are looked at before a candidate is read.
-STARTS_LOOKED_AT = 256
-# Candidates of this size are always tried; for larger ones there is an allowance, as
-# a file may be made of nothing but beginnings of chunks. No byte of a file that is not
-# made for that is looked at so many times.
+# The first two bytes of every Blosc chunk.
+BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
+# Bytes read at a time by a search. A search begins with the small size, because most
+# gaps are short, and doubles it up to the large one.
+FIRST_SEARCH_NBYTES = 2**12
+MAX_SEARCH_NBYTES = 2**22
+# Maximum number of block starts checked before a candidate is read. This many reject
+# nearly all bytes that only look like a header.
+MAX_BLOCK_STARTS = 256
+# A budget, in bytes of candidates, keeps the scan linear on hostile files, which may
+# consist of chunk headers only. Ordinary files never exhaust it. Small candidates cost
+# nothing.
+MIN_BUDGET = 2**26
+BUDGET_PER_BYTE = 6
 SMALL_CANDIDATE = 4096
-ALLOWANCE = 2**26
-ALLOWED_PER_BYTE = 6
 
 
 class Chain:
-    """Good chunks one behind the other, as their headers tell; all positions are bytes.
+    """Adjacent intact chunks, each beginning where the digest before it ends.
 
-    ``offsets`` and ``sizes`` tell where each starts and how many plain bytes it has;
-    ``link`` how many damaged chunks lie between the chain before and this one, None if
-    their headers do not lead from there to here, and ``sure`` that they do not lie.
-    ``weak`` says that this may be a part of a damaged chunk.
+    ``start`` and ``stop`` are the extent of the chain in the file; ``offsets`` and
+    ``sizes`` hold the offset and the plain size of each chunk.
+
+    `drop_nested_chunks` sets the rest. ``ndamaged_before`` is the number of damaged
+    chunks between the previous chain and this one, None if their headers do not lead
+    here. ``gap_confirmed`` says that the sizes of these damaged chunks are right.
+    ``maybe_nested`` says that the chain may lie inside a damaged chunk.
     """
 
-    __slots__ = ("link", "offsets", "sizes", "start", "stop", "sure", "weak")
+    __slots__ = (
+        "gap_confirmed",
+        "maybe_nested",
+        "ndamaged_before",
+        "offsets",
+        "sizes",
+        "start",
+        "stop",
+    )
 
     def __init__(self, start: int) -> None:
         self.start = self.stop = start
         self.offsets = array("q")
         self.sizes = array("q")
-        self.link: int | None = None
-        self.sure = False
-        self.weak = False
+        self.ndamaged_before: int | None = None
+        self.gap_confirmed = False
+        self.maybe_nested = False
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def stop_of(self, i: int) -> int:
-        """Return where the chunk at place `i` and its digest end."""
+        """Return the end of the digest of chunk `i` of the chain."""
         return self.offsets[i + 1] if i + 1 < len(self.offsets) else self.stop
 
-    def add(self, piece: Piece) -> None:
-        """Take the next chunk."""
-        start, stop, header = piece
+    def append(self, candidate: Candidate) -> None:
+        """Append the next chunk."""
+        start, stop, header = candidate
         self.offsets.append(start)
         self.sizes.append(header.nbytes)
         self.stop = stop
 
-    def split(self, i: int) -> Chain:
-        """Take out the chunks from place `i` on; return them."""
+    def extend(self, other: Chain) -> None:
+        """Append the chunks of a chain that begins where this one ends."""
+        self.offsets += other.offsets
+        self.sizes += other.sizes
+        self.stop = other.stop
+
+    def split_off(self, i: int) -> Chain:
+        """Remove the chunks from index `i` on and return them as a chain."""
         rest = Chain(self.stop_of(i - 1) if i else self.start)
-        rest.offsets, rest.sizes, rest.stop = (
-            self.offsets[i:],
-            self.sizes[i:],
-            self.stop,
-        )
+        rest.offsets, rest.sizes = self.offsets[i:], self.sizes[i:]
+        rest.stop = self.stop
         del self.offsets[i:], self.sizes[i:]
         self.stop = rest.start
         return rest
 
 
 class DamagedChunk:
-    """A place where a chunk should be, and what was found there instead.
+    """A place where a chunk should begin but no intact chunk does.
 
-    ``stop`` and ``nbytes`` are what its header says, None if that is none.
+    ``stop`` and ``nbytes`` are the end of the digest and the plain size by the chunk's
+    header, None if the header is damaged. ``error`` is the problem, None if unknown.
     """
 
     __slots__ = ("error", "nbytes", "start", "stop")
@@ -120,11 +137,11 @@ class DamagedChunk:
         self.nbytes = nbytes
 
 
-class Survey:
-    """All chunks that can be found in a file, in ``chains``.
+class ChunkScan:
+    """A scan for intact chunks with digests of one checksum.
 
-    ``gave_up`` is where the first of those lies that were not tried, because too much
-    looks like chunks, else None.
+    `run` fills ``chains``. ``skipped_at`` is the offset of the first candidate that was
+    not checked because the budget was exhausted, else None.
     """
 
     def __init__(
@@ -137,213 +154,223 @@ class Survey:
         self.storage = storage
         self._progress = progress
         self.checksum = checksum
-        self.examiner = Examiner(storage, checksum)
+        self.checker = ChunkChecker(storage, checksum)
         self.chains: list[Chain] = []
-        self.gave_up: int | None = None
+        self.skipped_at: int | None = None
         self._nthreads = nthreads
         self._nfound = 0
-        self._allowance = ALLOWANCE + ALLOWED_PER_BYTE * storage.size
+        self._budget = MIN_BUDGET + BUDGET_PER_BYTE * storage.size
 
     def run(
         self,
         first: int | None,
         base: int,
         limit: int | None,
-        is_whole: Callable[[Chain], bool],
+        is_complete: Callable[[Chain], bool],
     ) -> None:
-        """Find all chunks.
+        """Find all intact chunks.
 
-        The first is expected at `first`, if that is known, and can't lie in front of
-        `base`; `limit` is how many there should be. `is_whole` says whether so many
-        chunks are all, whatever lies behind them.
+        The first chunk is expected at `first`, None if unknown, and can't begin before
+        `base`; `limit` is the expected number of chunks. The scan ends early if a chain
+        of that length begins at `first` and `is_complete` returns True for it.
         """
         size = self.storage.size
         chain = Chain(base) if first is None else self._follow(first, limit, size)
         position: int | None = base
         if len(chain):
-            if len(chain) == limit and is_whole(chain):
+            if len(chain) == limit and is_complete(chain):
                 self.chains.append(chain)
                 return
-            # A later chunk may have come to lie where the first one should be.
+            # Removed bytes may have moved a later chunk to the offset of the first one.
             position = self.find(base, chain.start)
         if position is None:
             self.chains.append(chain)
             self._nfound += len(chain)
-            position = self._search_behind(chain, limit)
+            position = self._find_after(chain, limit)
         elif not len(chain):
             position = self.find(base, size)
         while position is not None:
             chain = self._follow(position, None)
             self._nfound += len(chain)
-            before = self.chains[-1] if self.chains else None
-            if before is not None and before.stop == position and len(chain):
-                before.offsets += chain.offsets
-                before.sizes += chain.sizes
-                before.stop = chain.stop
-                chain = before
+            previous = self.chains[-1] if self.chains else None
+            if previous is not None and previous.stop == position and len(chain):
+                previous.extend(chain)
+                chain = previous
             elif len(chain):
                 self.chains.append(chain)
-            position = self._search_behind(chain, limit)
+            position = self._find_after(chain, limit)
 
-    def _search_behind(self, chain: Chain, limit: int | None) -> int | None:
-        """Return where the next good chunk is, None if there is none."""
+    def _find_after(self, chain: Chain, limit: int | None) -> int | None:
+        """Return the offset of the next intact chunk, None if there is none."""
         size = self.storage.size
         at_end = chain.stop >= size
         if self.checksum.size or not len(chain):
             return None if at_end else self.find(max(chain.stop, chain.start + 1), size)
         if at_end and (limit is None or self._nfound >= limit):
             return None
-        # Without a digest nobody knows whether its last chunk is complete: it may have
-        # swallowed the beginning of the next one.
+        # Without a digest the last chunk may be incomplete and include the first bytes
+        # of the chunk after it.
         if not at_end and self._is_chunk(chain.stop):
             return chain.stop
         last = chain.offsets[-1]
         if len(chain) > 1:
-            self.chains.append(chain.split(len(chain) - 1))
+            self.chains.append(chain.split_off(len(chain) - 1))
         return self.find(last + 1, size)
 
     def _is_chunk(self, offset: int) -> bool:
-        """Return whether there is a good chunk at `offset`."""
-        piece = self._next(offset)
-        return piece is not None and self.examiner.check(piece) is None
+        """Return whether an intact chunk begins at `offset`."""
+        candidate = self._candidate_at(offset)
+        return candidate is not None and self.checker.check(candidate) is None
 
     def _follow(self, start: int, limit: int | None, ahead: int = 0) -> Chain:
-        """Return the good chunks from `start` on, as their headers tell.
+        """Return the chain of intact chunks that begins at `start`.
 
-        Those in the first `ahead` bytes are checked at once; then, time and again, as
-        many bytes as were good: what lies behind a damaged chunk is checked in vain.
+        Chunks in the first `ahead` bytes are checked in parallel. Then each batch is as
+        long as the chain so far: checks of the chunks behind a damaged one are wasted.
         """
         chain = Chain(start)
-        while self._follow_on(chain, limit, max(ahead, QUICK_CHUNK)):
+        while self._follow_batch(chain, limit, max(ahead, QUICK_CHUNK)):
             ahead = chain.stop - start
         return chain
 
-    def _follow_on(self, chain: Chain, limit: int | None, ahead: int) -> bool:
-        """Add what is good of the next chunk and all others in `ahead` bytes.
+    def _follow_batch(self, chain: Chain, limit: int | None, ahead: int) -> bool:
+        """Append the next intact chunk, and all others in `ahead` bytes.
 
         Return whether more may follow.
         """
         start, nbefore = chain.stop, len(chain)
         until = start + ahead
-        over = ended = False
+        exhausted = damaged = False
 
-        def pieces() -> Iterator[Piece]:
-            nonlocal over
+        def candidates() -> Iterator[Candidate]:
+            nonlocal exhausted
             position, count = start, nbefore
-            while position == start or (position < until and not ended):
-                piece = None if count == limit else self._next(position)
-                if piece is None:
-                    over = True
+            while position == start or (position < until and not damaged):
+                candidate = None if count == limit else self._candidate_at(position)
+                if candidate is None:
+                    exhausted = True
                     return
-                yield piece
-                position, count = piece[1], count + 1
+                yield candidate
+                position, count = candidate[1], count + 1
 
-        def work(piece: Piece) -> tuple[Piece, FormatError | None]:
-            return piece, self.examiner.check(piece)
+        def work(candidate: Candidate) -> tuple[Candidate, FormatError | None]:
+            return candidate, self.checker.check(candidate)
 
-        def deliver(result: tuple[Piece, FormatError | None]) -> None:
-            nonlocal ended
-            piece, error = result
-            ended = ended or error is not None
-            if not ended:
-                chain.add(piece)
+        def deliver(result: tuple[Candidate, FormatError | None]) -> None:
+            nonlocal damaged
+            candidate, error = result
+            damaged = damaged or error is not None
+            if not damaged:
+                chain.append(candidate)
                 if self._progress is not None:
-                    self._progress(piece[2].nbytes)
+                    self._progress(candidate[2].nbytes)
 
         try:
-            nbytes = self.examiner.header_at(start).nbytes
+            nbytes = self.checker.header_at(start).nbytes
         except FormatError:
             return False
-        # One thread checks nothing in vain.
+        # With one thread no check is wasted.
         nthreads = self._nthreads if ahead > QUICK_CHUNK else 1
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
-        for_each(pieces(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
-        return not over and not ended
+        for_each(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
+        return not exhausted and not damaged
 
-    def _next(self, offset: int) -> Piece | None:
-        """Return what its header says of a chunk at `offset`, if it may be tried."""
+    def _candidate_at(self, offset: int) -> Candidate | None:
+        """Return the candidate whose header is at `offset`, if the budget allows it."""
         try:
-            header = self.examiner.header_at(offset)
+            header = self.checker.header_at(offset)
         except FormatError:
             return None
-        if not self._allowed(offset, header):
+        if not self._spend(offset, header):
             return None
         return offset, offset + header.ctbytes + self.checksum.size, header
 
-    def trail(self, start: int, stop: int) -> list[DamagedChunk]:
-        """Return where damaged chunks lie from `start` on, as their headers tell.
+    # Damaged chunks
 
-        The last of them ends at `stop` or behind it, or nobody knows where.
+    def damaged_chunks(self, start: int, stop: int) -> list[DamagedChunk]:
+        """Return the damaged chunks from `start` on, as their headers lead.
+
+        The last one ends at `stop` or behind it, or its header is damaged.
         """
-        trail: list[DamagedChunk] = []
+        found: list[DamagedChunk] = []
         while start < stop:
             try:
-                header = self.examiner.header_at(start)
+                header = self.checker.header_at(start)
             except FormatError as error:
-                trail.append(DamagedChunk(start, None, error))
+                found.append(DamagedChunk(start, None, error))
                 break
             end = start + header.ctbytes + self.checksum.size
-            trail.append(DamagedChunk(start, end, None, header.nbytes))
+            found.append(DamagedChunk(start, end, None, header.nbytes))
             start = end
-        return trail
+        return found
 
-    def explain(self, damaged: DamagedChunk) -> None:
-        """Find out what is wrong with a damaged chunk, unless that is known."""
-        if damaged.error is None and damaged.stop is not None:
-            header = self.examiner.header_at(damaged.start)
-            if self._allowed(damaged.start, header):
-                piece = damaged.start, damaged.stop, header
-                damaged.error = self.examiner.check(piece)
+    def diagnosed(self, damaged: DamagedChunk) -> DamagedChunk:
+        """Return the damaged chunk with its problem, if the budget allows a check."""
+        if damaged.error is not None or damaged.stop is None:
+            return damaged
+        header = self.checker.header_at(damaged.start)
+        if not self._spend(damaged.start, header):
+            return damaged
+        error = self.checker.check((damaged.start, damaged.stop, header))
+        return DamagedChunk(damaged.start, damaged.stop, error, damaged.nbytes)
 
-    def fills(self, damaged: DamagedChunk) -> bool:
-        """Return whether a damaged chunk ends where its header says, by its blocks."""
-        header = self.examiner.header_at(damaged.start)
-        return self._allowed(damaged.start, header) and self.examiner.fills(
+    def has_right_size(self, damaged: DamagedChunk) -> bool:
+        """Return whether the blocks of a damaged chunk confirm the size it states."""
+        header = self.checker.header_at(damaged.start)
+        return self._spend(damaged.start, header) and self.checker.has_right_size(
             damaged.start, header
         )
 
-    def _allowed(self, offset: int, header: BloscHeader) -> bool:
-        """Return whether a candidate of that size may be tried."""
+    def _spend(self, offset: int, header: BloscHeader) -> bool:
+        """Take the size of a candidate off the budget; return whether any was left."""
         if header.ctbytes <= SMALL_CANDIDATE:
             return True
-        if self._allowance < 0:
-            self.gave_up = offset if self.gave_up is None else self.gave_up
+        if self._budget < 0:
+            self.skipped_at = offset if self.skipped_at is None else self.skipped_at
             return False
-        # What is said to lie behind the end of the file is not read.
-        self._allowance -= min(header.ctbytes, self.storage.size - offset)
+        # Bytes behind the end of the file are not read and cost nothing.
+        self._budget -= min(header.ctbytes, self.storage.size - offset)
         return True
 
     # Searching
 
     def find(self, start: int, stop: int) -> int | None:
-        """Return where the first good chunk from `start` on begins, before `stop`."""
+        """Return the offset of the first intact chunk in an extent, None if none."""
         for offset, header in self.candidates(start, stop):
             end = offset + header.ctbytes + self.checksum.size
-            if not self._allowed(offset, header):
+            if not self._spend(offset, header):
                 continue
-            piece = offset, end, header
-            if self.examiner.check(piece) is None:
+            if self.checker.check((offset, end, header)) is None:
                 return offset
         return None
 
+    def find_checksum(self, base: int) -> Hash | None:
+        """Return the checksum whose digest follows a chunk behind `base`, if any."""
+        for offset, header in self.candidates(base, self.storage.size):
+            if self._spend(offset, header):
+                checksum = self.checker.find_checksum(offset, header)
+                if checksum is not None:
+                    return checksum
+        return None
+
     def candidates(self, start: int, stop: int) -> Iterator[tuple[int, BloscHeader]]:
-        """Yield places that look like chunks from `start` on, before `stop`."""
-        at_a_time = SEARCHED_FIRST
+        """Yield offset and header of all possible chunks in an extent."""
+        at_a_time = FIRST_SEARCH_NBYTES
         while start < stop:
             size = min(at_a_time, stop - start)
             block = self.storage.read_at(start, size + BLOSC_HEADER_LENGTH - 1)
-            i = block.find(MARK)
+            i = block.find(BLOSC_PREFIX)
             while -1 < i < size:
-                header = self._plausible(start + i, block[i : i + BLOSC_HEADER_LENGTH])
+                header = self._decode(start + i, block[i : i + BLOSC_HEADER_LENGTH])
                 if header is not None:
                     yield start + i, header
-                i = block.find(MARK, i + 1)
+                i = block.find(BLOSC_PREFIX, i + 1)
             start += size
-            at_a_time = min(2 * at_a_time, SEARCHED_AT_A_TIME)
+            at_a_time = min(2 * at_a_time, MAX_SEARCH_NBYTES)
 
-    def _plausible(self, offset: int, head: bytes) -> BloscHeader | None:
-        """Return the header of what may be a chunk, None if it can't be one."""
-        # Most fail here, and raising an error would take longer than all else.
+    def _decode(self, offset: int, head: bytes) -> BloscHeader | None:
+        """Return the header of a possible chunk, None if no chunk can begin so."""
+        # These checks reject most bytes faster than an exception could.
         if len(head) < BLOSC_HEADER_LENGTH or head[2] & BLOSC_FLAG_RESERVED:
             return None
         found = unpack_header(head)
@@ -356,22 +383,18 @@ class Survey:
             header = decode_header(head)
         except FormatError:
             return None
-        return header if header.is_copy or self._starts_fit(offset, header) else None
+        if header.is_copy or self._blocks_start_inside(offset, header):
+            return header
+        return None
 
-    def _starts_fit(self, offset: int, header: BloscHeader) -> bool:
-        """Return whether the blocks of a chunk start inside of it."""
-        looked_at = min(header.nblocks, STARTS_LOOKED_AT) * BLOCK_START_LENGTH
-        table = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, looked_at)
+    def _blocks_start_inside(self, offset: int, header: BloscHeader) -> bool:
+        """Return whether all blocks of a chunk start inside the chunk."""
+        checked = min(header.nblocks, MAX_BLOCK_STARTS) * BLOCK_START_LENGTH
+        table = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, checked)
         starts = decode_block_starts(table)
         return all(header.table_end <= start < header.ctbytes for start in starts)
 
 
 def find_checksum(storage: Storage, base: int) -> Hash | None:
     """Return the checksum that a chunk behind `base` confirms, None if none does."""
-    survey = Survey(storage, CHECKSUMS[0], 1)
-    for offset, header in survey.candidates(base, storage.size):
-        if survey._allowed(offset, header):
-            checksum = survey.examiner.checksum_of(offset, header)
-            if checksum is not None:
-                return checksum
-    return None
+    return ChunkScan(storage, CHECKSUMS[0], 1).find_checksum(base)

@@ -1,6 +1,7 @@
-"""Thousands of damaged files, each recovered: ``soak_recover.py [SECONDS [SEED]]``.
+"""Recover thousands of randomly damaged files: ``soak_recover.py [SECONDS [SEED]]``.
 
-Prints what fails, with the seed that makes it again, and how often what happened.
+Prints each failure with the seed that reproduces it, and at the end the number of files
+and failures of each kind.
 """
 
 from __future__ import annotations
@@ -17,36 +18,38 @@ from damage.cases import Case, failures, frames_of
 
 
 def main(seconds=60, seed=0):
-    """Recover damaged files for so long; return what was found how often."""
+    """Recover damaged files for some seconds; return the counts of all outcomes."""
     counts = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        case = Case(seed, mixed=bool(seed % 2))
+        count_outcomes(seed, counts)
         seed += 1
-        counts["files"] += 1
-        kind = "%s, %s" % (
-            "no digests" if case.checksum == "None" else "digests",
-            case.content if case.content == "packed" else "plain",
-        )
-        counts[kind] += 1
-        try:
-            found = list(
-                failures(
-                    frames_of(case.whole), case.damaged, case.origin, case.checksum
-                )
-            )
-        except Exception:
-            traceback.print_exc()
-            found = ["raised"]
-        for word in found:
-            if word in case.excused():
-                counts["%s: %s, which can't be helped" % (kind, word)] += 1
-                continue
-            counts["%s: %s" % (kind, word)] += 1
-            print("%s: %s" % (word, case), flush=True)
     return counts
 
 
+def count_outcomes(seed, counts):
+    """Recover the file that `seed` determines; print its failures and count them."""
+    case = Case(seed, mixed=bool(seed % 2))
+    kind = "%s, %s" % (
+        "no digests" if case.checksum == "None" else "digests",
+        case.content if case.content == "packed" else "plain",
+    )
+    counts["files"] += 1
+    counts[kind] += 1
+    try:
+        frames = frames_of(case.whole)
+        found = list(failures(frames, case.damaged, case.origin, case.checksum))
+    except Exception:
+        traceback.print_exc()
+        found = ["raised"]
+    for word in found:
+        if word in case.excused():
+            counts["%s: %s, as expected" % (kind, word)] += 1
+        else:
+            counts["%s: %s" % (kind, word)] += 1
+            print("%s: %s" % (word, case), flush=True)
+
+
 if __name__ == "__main__":
-    for what, count in sorted(main(*map(int, sys.argv[1:])).items()):
-        print("%7d %s" % (count, what))
+    for outcome, count in sorted(main(*map(int, sys.argv[1:])).items()):
+        print("%7d %s" % (count, outcome))

@@ -1,4 +1,4 @@
-"""What a file says of its chunks: places in the table that are like chunks found."""
+"""Chains are found in the offset table by the extents of their chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bloscpack._damage.evidence import Evidence
+from bloscpack._damage.evidence import NCOMPARED, Evidence
 from bloscpack._damage.scan import Chain
 
 
@@ -25,9 +25,9 @@ def chain(extents, last_size=50, start=7):
     return made
 
 
-def alike(told, extents, last_size=50, last=20, least=0, stop=10**6):
+def matching(told, extents, last_size=50, last=20, least=0, stop=10**6):
     evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, last)
-    return [*evidence.alike(chain(extents, last_size), least, stop)]
+    return [*evidence.matching_numbers(chain(extents, last_size), least, stop)]
 
 
 EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
@@ -55,13 +55,13 @@ EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
         ([], [*EXTENTS, 30], {"last_size": 20}),
     ],
 )
-def test_places_that_are_alike(expected, extents, options):
-    assert expected == alike(EXTENTS, extents, **options)
+def test_matching_numbers(expected, extents, options):
+    assert expected == matching(EXTENTS, extents, **options)
 
 
 def places(told, extents):
     """Return where one list is in the other, without its last item."""
-    n = min(len(extents), Evidence.compared)
+    n = min(len(extents), NCOMPARED)
     ends = len(told) - len(extents)
     return [i for i in range(ends) if told[i : i + n] == extents[:n]]
 
@@ -75,14 +75,16 @@ def test_long_tables(kinds):
         at = pick.randrange(470)
         found = told[at : at + length]
         for extents in (found, [*found[:-1], 99]):
-            assert places(told, extents) == [*evidence.alike(chain(extents), 0, 500)]
-    assert places(told, [100]) == [*evidence.of_extent(100)]
+            assert places(told, extents) == [
+                *evidence.matching_numbers(chain(extents), 0, 500)
+            ]
+    assert places(told, [100]) == [*evidence.numbers_of_extent(100)]
 
 
 def test_no_table():
     evidence = Evidence((), 100, None, 100, 1000)
-    assert not evidence.matches(chain([30]), 10)
-    assert [] == [*evidence.of_extent(30)]
+    assert not evidence.has_match(chain([30]), 10)
+    assert [] == [*evidence.numbers_of_extent(30)]
 
 
 class Watched(list):
@@ -107,8 +109,8 @@ def test_many_chains_and_equal_extents(found):
         table = Watched(table_of([30] * count))
         evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
         for i in range(count):
-            expected = len(found) > Evidence.compared
+            expected = len(found) > NCOMPARED
             other = [*found[:-1], 40 + i]
-            assert expected == evidence.matches(chain(other, start=i), count)
+            assert expected == evidence.has_match(chain(other, start=i), count)
         looked_at.append(table.looked_at)
     assert looked_at[1] < 2.2 * looked_at[0]

@@ -1,4 +1,4 @@
-"""Sifting: chunks in a damaged chunk are told from those that it only seems to hold."""
+"""Nested chunks are dropped, and chunks that only seem to be nested are kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import zlib
 import blosc
 import pytest
 
-from bloscpack._damage import scan as salvage
+from bloscpack._damage import scan
 from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.nested import sift
+from bloscpack._damage.nested import drop_nested_chunks
 from bloscpack._damage.scan import Chain, DamagedChunk
 from bloscpack.headers import BloscpackHeader
 from bloscpack.verify import verify_fp
@@ -28,11 +28,11 @@ def chain(start, *sizes, extent=100):
     return made
 
 
-def sifted(chains, damaged, fills=True, table=(), digest_size=4, size=1000):
-    """Return where the chains start that stay; `damaged` are (start, stop, nbytes)."""
+def kept_chains(chains, damaged, right_size=True, table=(), digest_size=4, size=1000):
+    """Return start and gap of the chains kept; `damaged` are (start, stop, nbytes)."""
     evidence = Evidence(table, 100, None, 100, size, 50, 20)
 
-    def trail(start, stop):
+    def list_damaged(start, stop):
         found = []
         for first, end, nbytes in damaged:
             if first == start < stop:
@@ -40,22 +40,24 @@ def sifted(chains, damaged, fills=True, table=(), digest_size=4, size=1000):
                 start = end
         return found
 
-    kept = sift(chains, evidence, digest_size, trail, lambda damaged: fills)
-    return [(made.start, made.link) for made in kept]
+    kept = drop_nested_chunks(
+        chains, evidence, digest_size, list_damaged, lambda damaged: right_size
+    )
+    return [(made.start, made.ndamaged_before) for made in kept]
 
 
 def test_all_is_well():
-    assert [(100, 0)] == sifted([chain(100, 50, 50, 20)], [])
+    assert [(100, 0)] == kept_chains([chain(100, 50, 50, 20)], [])
 
 
 def test_damaged_chunk_between():
     chains = [chain(100, 50), chain(300, 50, 50)]
-    assert [(100, 0), (300, 1)] == sifted(chains, [(200, 300, 50)])
-    assert [(100, 0), (300, None)] == sifted(chains, [(200, 299, 50)])
+    assert [(100, 0), (300, 1)] == kept_chains(chains, [(200, 300, 50)])
+    assert [(100, 0), (300, None)] == kept_chains(chains, [(200, 299, 50)])
 
 
 @pytest.mark.parametrize(
-    ("fills", "start", "expected"),
+    ("right_size", "start", "expected"),
     [
         # Its blocks say that it ends where it says, and a chunk follows.
         (True, 600, [100, 600]),
@@ -64,27 +66,27 @@ def test_damaged_chunk_between():
         (True, 650, [100, 250, 650]),
     ],
 )
-def test_chunk_that_seems_to_lie_in_a_damaged_one(fills, start, expected):
+def test_chunk_that_seems_to_lie_in_a_damaged_one(right_size, start, expected):
     chains = [chain(100, 50), chain(250, 50), chain(start, 50)]
-    found = sifted(chains, [(200, 600, 50)], fills)
+    found = kept_chains(chains, [(200, 600, 50)], right_size)
     assert expected == [start for start, _ in found]
 
 
 def test_chunks_that_go_on_where_the_damaged_one_ends():
     chains = [chain(100, 50), chain(450, 50, 50)]
-    assert [100, 450] == [s for s, _ in sifted(chains, [(200, 600, 50)])]
+    assert [100, 450] == [s for s, _ in kept_chains(chains, [(200, 600, 50)])]
     chains = [chain(100, 50), chain(500, 50), chain(600, 50)]
-    assert [100, 500, 600] == [s for s, _ in sifted(chains, [(200, 600, 50)])]
+    assert [100, 500, 600] == [s for s, _ in kept_chains(chains, [(200, 600, 50)])]
 
 
 def test_chunk_of_another_size():
     chains = [chain(100, 50), chain(450, 40, 40), chain(700, 50)]
-    assert [100, 700] == [s for s, _ in sifted(chains, [(200, 500, 50)])]
+    assert [100, 700] == [s for s, _ in kept_chains(chains, [(200, 500, 50)])]
 
 
 def test_last_chunk_in_front_of_others():
     chains = [chain(100, 50), chain(250, 20), chain(700, 50)]
-    assert [100, 700] == [s for s, _ in sifted(chains, [])]
+    assert [100, 700] == [s for s, _ in kept_chains(chains, [])]
 
 
 def test_table_knows():
@@ -92,17 +94,17 @@ def test_table_knows():
     table = [100, 200, 330, 470]
     inner = chain(220, 50, extent=90)
     chains = [chain(100, 50), inner, chain(330, 50, extent=140)]
-    assert [100, 330] == [s for s, _ in sifted(chains, [], table=table)]
+    assert [100, 330] == [s for s, _ in kept_chains(chains, [], table=table)]
     moved = chain(215, 50, extent=130)
     chains = [chain(100, 50), moved]
     damaged = [(200, 800, 50)]
-    assert [100, 215] == [s for s, _ in sifted(chains, damaged, table=table)]
+    assert [100, 215] == [s for s, _ in kept_chains(chains, damaged, table=table)]
 
 
 def test_good_chunk_that_has_swallowed_the_next_one():
     # Without digests, one that is cut short takes in the beginning of the next one.
     chains = [chain(100, 50), chain(200, 50), chain(260, 50, 20)]
-    found = sifted(chains, [(200, 300, 50)], digest_size=0)
+    found = kept_chains(chains, [(200, 300, 50)], digest_size=0)
     assert [100, 260] == [s for s, _ in found]
 
 
@@ -120,19 +122,19 @@ def test_good_chunk_that_has_swallowed_the_next_one():
 )
 def test_chunks_that_touch_chunks_of_a_damaged_one(sizes, expected):
     chains = [chain(200, *sizes), chain(800, 50)]
-    assert [*expected, 800] == [s for s, _ in sifted(chains, [(100, 200, 50)])]
+    assert [*expected, 800] == [s for s, _ in kept_chains(chains, [(100, 200, 50)])]
 
 
 def test_chunks_of_any_sizes_in_an_undamaged_file():
     chains = [chain(100, 50, 40, 50)]
-    assert [(100, 0)] == sifted(chains, [], size=400)
+    assert [(100, 0)] == kept_chains(chains, [], size=400)
 
 
 def test_last_chunk_that_has_been_appended_to():
     # The header still says what size it had.
     chains = [chain(200, 50, 30)]
     (made,) = chains
-    assert [200] == [s for s, _ in sifted(chains, [(100, 200, 50)], size=400)]
+    assert [200] == [s for s, _ in kept_chains(chains, [(100, 200, 50)], size=400)]
     assert 2 == len(made)
 
 
@@ -140,13 +142,15 @@ def test_table_of_which_the_file_holds_no_more():
     # What is in front of the last entry that is there can't be the end of the file.
     table = [100, 200, 300, 2**40]
     for digest_size in (0, 4):
-        found = sifted([chain(290, 20, extent=10)], [], True, table, digest_size, 300)
+        found = kept_chains(
+            [chain(290, 20, extent=10)], [], True, table, digest_size, 300
+        )
         assert [(290, None)] == found
 
 
 def test_chain_of_many_parts():
     chains = [chain(100, *[50, 40] * 20000)]
-    assert 20000 == len(sifted(chains, [], size=10**7))
+    assert 20000 == len(kept_chains(chains, [], size=10**7))
 
 
 def test_many_parts_of_damaged_chunks():
@@ -154,7 +158,7 @@ def test_many_parts_of_damaged_chunks():
     count = 1000
     walked, asked = [], []
 
-    def trail(start, stop):
+    def list_damaged(start, stop):
         found = []
         while start < stop:
             found.append(DamagedChunk(start, start + 100, None, 50))
@@ -162,7 +166,7 @@ def test_many_parts_of_damaged_chunks():
         walked.extend(found)
         return found
 
-    def fills(damaged):
+    def has_right_size(damaged):
         asked.append(damaged)
         return True
 
@@ -172,8 +176,12 @@ def test_many_parts_of_damaged_chunks():
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
     evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
-    kept = sift([chain(100, 50), *parts, last], evidence, 4, trail, fills)
-    assert [(100, 0), (last.start, count)] == [(made.start, made.link) for made in kept]
+    kept = drop_nested_chunks(
+        [chain(100, 50), *parts, last], evidence, 4, list_damaged, has_right_size
+    )
+    assert [(100, 0), (last.start, count)] == [
+        (made.start, made.ndamaged_before) for made in kept
+    ]
     assert count == len(walked)
     assert 2 * count >= len(asked)
 
@@ -289,8 +297,8 @@ def work_for(data):
     "build", [many_parts, many_alike, many_large_behind, many_nested]
 )
 def test_work_does_not_grow_faster_than_the_file(build, monkeypatch):
-    monkeypatch.setattr(salvage, "ALLOWANCE", 0)
-    monkeypatch.setattr(salvage, "SMALL_CANDIDATE", 256)
+    monkeypatch.setattr(scan, "MIN_BUDGET", 0)
+    monkeypatch.setattr(scan, "SMALL_CANDIDATE", 256)
     small, large = (build(count) for count in (300, 600))
     assert len(large) < 2 * len(small)
     before, after = work_for(small), work_for(large)

@@ -119,7 +119,7 @@ class Chunks:
 def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file, each checked; damage does not raise."""
     from ..._crashsafe.snapshot import read_snapshot
-    from ..._damage.inspection import Inspection
+    from ..._damage.inspection import inspect
     from ..._engine.blosc_settings import own_settings
     from ..._storage.local import storage_of
     from ..._storage.spool import seekable_with_size
@@ -128,10 +128,10 @@ def survey(path: str, args: Namespace) -> Chunks:
     def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with seekable_with_size(fp) as (copy, _):
-            inspection = Inspection(storage_of(copy), nthreads)
+            inspection = inspect(storage_of(copy), nthreads)
             chunks = _chunks_of(inspection)
-        if inspection.header is not None:
-            check(inspection.header)
+        if inspection.sections.header is not None:
+            check(inspection.sections.header)
         return chunks
 
     with own_settings:
@@ -141,11 +141,10 @@ def survey(path: str, args: Namespace) -> Chunks:
 def _chunks_of(inspection: Inspection) -> Chunks:
     from ..._damage.checks import report_on
 
-    chunks = Chunks(inspection.places.nchunks)
+    chunks = Chunks(inspection.geometry.nchunks)
     size = inspection.checksum.size
-    for first, chain in zip(
-        inspection.places.numbers, inspection.survey.chains, strict=True
-    ):
+    numbering = inspection.numbering
+    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
         for i, offset in enumerate(chain.offsets):
             cbytes = chain.stop_of(i) - offset - size
             chunks.put(first + i, chain.sizes[i], cbytes)

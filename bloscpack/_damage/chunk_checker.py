@@ -1,6 +1,6 @@
-"""Check single chunks of a damaged file: digest, Blosc header and block structure.
+"""Check one chunk of a damaged file: its header, its digest and its blocks.
 
-Problems are returned, not raised.
+`ChunkChecker` returns the first problem of a chunk instead of raising it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..checksums import Hash
 
-    # Where a chunk starts, where it and its digest end, and its header.
-    Piece = tuple[int, int, BloscHeader]
+    # The offset of a chunk, the end of its digest, and the chunk's header.
+    Candidate = tuple[int, int, BloscHeader]
 
-# In front of each stream of a block is its length.
+# Each stream of a block follows its length.
 STREAM_LENGTH = struct.Struct("<I")
 
 
-class Examiner:
-    """Tells whether a chunk is what it should be.
+class ChunkChecker:
+    """Checks chunks of one storage. The caller enters `own_settings` first.
 
-    Enter `chunks.own_settings` first. ``unread`` is set when a codec is missing.
+    ``missing_codec`` is the error of a chunk whose codec this Blosc library lacks, else
+    None. Only the digest of such a chunk was checked.
     """
 
     def __init__(self, storage: Storage, checksum: Hash) -> None:
         self.storage = storage
         self.checksum = checksum
-        self.unread: NotReadable | None = None
+        self.missing_codec: NotReadable | None = None
         self._stored = Workspace()
         self._plain = Workspace()
 
@@ -49,9 +50,9 @@ class Examiner:
             error.offset = offset
             raise
 
-    def check(self, piece: Piece) -> FormatError | None:
-        """Return what is wrong with a chunk, None if nothing is."""
-        offset, stop, header = piece
+    def check(self, candidate: Candidate) -> FormatError | None:
+        """Return the first problem of a chunk, None if the chunk is intact."""
+        offset, stop, header = candidate
         if stop > self.storage.size:
             return FormatError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
@@ -66,7 +67,7 @@ class Examiner:
             check_digest(compressed, digest, self.checksum)
             decompress_into(compressed, self._plain.view(header.nbytes), header)
         except NotReadable as error:
-            self.unread = error
+            self.missing_codec = error
         except FormatError as error:
             error.offset = offset
             return error
@@ -78,16 +79,16 @@ class Examiner:
             )
         return None
 
-    def fills(self, offset: int, header: BloscHeader) -> bool:
-        """Return whether the blocks of a chunk end where its header says.
+    def has_right_size(self, offset: int, header: BloscHeader) -> bool:
+        """Return whether the blocks of a chunk end at the end that its header states.
 
-        Then its size is right, whatever else is damaged in it.
+        If they do, the size in the header is right, even if other bytes are damaged.
         """
         raw = self.storage.read_at(offset, header.ctbytes)
         if len(raw) < header.ctbytes:
             return False
         if header.is_copy:
-            return True  # its size has been compared with the plain size
+            return True  # decode_header compared the size with the plain size
         starts = decode_block_starts(raw[BLOSC_HEADER_LENGTH : header.table_end])
         ends = [*sorted(starts), header.ctbytes]
         if ends[0] != header.table_end or max(starts) > header.ctbytes:
@@ -101,8 +102,8 @@ class Examiner:
                 return False
         return True
 
-    def checksum_of(self, offset: int, header: BloscHeader) -> Hash | None:
-        """Return the checksum whose digest lies behind a chunk, None if none does."""
+    def find_checksum(self, offset: int, header: BloscHeader) -> Hash | None:
+        """Return the checksum whose digest follows a chunk, None if none does."""
         largest = max(checksum.size for checksum in CHECKSUMS)
         raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))
         compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]
