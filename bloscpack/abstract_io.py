@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 
+from . import _temporary
 from . import log
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
@@ -433,8 +434,8 @@ def _compress_all(
             rest = sink.put_digested(i, compressed, digest)
         else:
             sink.put(i, compressed)
-        if log.PROGRESS is not None:
-            log.PROGRESS(plain_size(compressed))
+        if _temporary.PROGRESS is not None:
+            _temporary.PROGRESS(plain_size(compressed))
         return rest
 
     quick = header.chunk_size < QUICK_CHUNK
@@ -516,8 +517,8 @@ def _decompress_all(
 
     def deliver(result: tuple[Frame, Buffer | None]) -> None:
         frame, chunk = result
-        if log.PROGRESS is not None:
-            log.PROGRESS(frame.header.nbytes)
+        if _temporary.PROGRESS is not None:
+            _temporary.PROGRESS(frame.header.nbytes)
         if chunk is None:
             return
         try:

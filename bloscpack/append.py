@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from operator import index
 
+from . import _temporary
 from . import log
 from ._compat import sibling_names
 from ._crashsafe.in_place import borrowed
@@ -262,8 +263,8 @@ def _write_chunks(
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
-        if log.PROGRESS is not None:
-            log.PROGRESS(plain_size(compressed))
+        if _temporary.PROGRESS is not None:
+            _temporary.PROGRESS(plain_size(compressed))
 
     with own_settings:
         nthreads = effective_nthreads(nthreads, len(plan.sizes))
@@ -329,6 +330,7 @@ def _rewrite_metadata(target: Borrowed | LockedFile, metadata: Any) -> None:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 
 
+@_temporary.hear
 def append(
     orig_file: Path,
     new_file: Path,
@@ -357,6 +359,7 @@ def append(
         )
 
 
+@_temporary.hear
 def append_from(
     orig_file: Path,
     new_content_fp: Any,

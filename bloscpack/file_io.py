@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 
+from . import _temporary
 from . import log
 from ._compat import deprecated_alias, sibling_names
 from ._crashsafe.replace import check_distinct, replacing
@@ -435,6 +436,7 @@ def pack_file_to_file(
     log_packed(in_size, out_file)
 
 
+@_temporary.hear
 def pack_fp_to_fp(
     in_fp: Any,
     out_fp: Any,
@@ -497,6 +499,7 @@ def unpack_file_from_file(
     return metadata
 
 
+@_temporary.hear
 def unpack_fp_to_fp(
     in_fp: Any,
     out_fp: Any,

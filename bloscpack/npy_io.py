@@ -17,6 +17,7 @@ import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
+from . import _temporary
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._format.array_metadata import Description
@@ -222,6 +223,7 @@ class NpySource(PlainFPSource):
             )
 
 
+@_temporary.hear
 def pack_npy_to_file(
     npy_file: Path,
     out_file: Path,
@@ -299,6 +301,7 @@ class NpySink(PlainFPSink):
         self._description.check_nbytes(max(self._ends))
 
 
+@_temporary.hear
 def unpack_npy_from_file(
     in_file: Path,
     npy_file: Path,
@@ -339,6 +342,7 @@ def unpack_npy_from_file(
 # .npy → behind an array file
 
 
+@_temporary.hear
 def append_npy(
     orig_file: Path,
     npy_file: Path,
