@@ -74,7 +74,8 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
         "sync": args.sync is not False,
     }
     size = os.path.getsize(new_file) if os.path.isfile(new_file) else None
-    with shown(new_file, size, args.progress):
+    with shown(new_file, size, args.progress) as bar:
+        options["progress"] = bar
         if args.npy:
             from ...npy_io import append_npy
 
