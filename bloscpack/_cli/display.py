@@ -27,13 +27,15 @@ def say(line: str = "") -> None:
 
     Where standard output is for data, it goes to standard error.
     """
-    stream = sys.stderr if log.OUTPUT_IS_DATA else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    text = line.encode(encoding, "backslashreplace").decode(encoding) + "\n"
-    if stream is sys.stdout:
-        log.put(text)
+    if log.OUTPUT_IS_DATA:
+        log.put_error(log.encodable(line, sys.stderr) + "\n")
     else:
-        log.put_error(text)
+        put_line(line)
+
+
+def put_line(line: str) -> None:
+    """Write a line to standard output, also where that carries data."""
+    log.put(log.encodable(line, sys.stdout) + "\n")
 
 
 def say_json(value: Any) -> None:

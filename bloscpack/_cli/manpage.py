@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from ..version import __version__
-from . import settings
+from . import settings, verb_table
 from .exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
     from collections.abc import Iterator
     from typing import Any
+
+    from .verb_table import VerbRecord
 
 NAME = "compress large typed data with Blosc, and read it in parts"
 DESCRIPTION = """\
@@ -43,11 +45,11 @@ EXIT_CODES = (
     (SIGNAL_BASE + 15, "Terminated; likewise for other signals."),
 )
 VARIABLES = (
-    ("nthreads", "Number of threads."),
-    ("codec", "Codec of compress and append."),
-    ("clevel", "Compression level of compress and append."),
-    ("chunk_size", "Plain bytes per chunk of compress."),
-    ("checksum", "Checksum of compress."),
+    ("nthreads", "Number of threads"),
+    ("codec", "Codec"),
+    ("clevel", "Compression level"),
+    ("chunk_size", "Plain bytes per chunk"),
+    ("checksum", "Checksum"),
 )
 EXAMPLES = (
     ("Compress a file, and get it back:",
@@ -152,14 +154,14 @@ def _options(parser: ArgumentParser) -> Iterator[str]:
         yield from _tagged(tag, _expanded(action.help, parser, action))
 
 
-def _verb(name: str, letter: str | None, help_: str, parser: Any) -> Iterator[str]:
-    yield ".SS %s" % ", ".join(filter(None, (name, letter)))
+def _verb(verb: VerbRecord, parser: ArgumentParser) -> Iterator[str]:
+    yield ".SS %s" % ", ".join(filter(None, (verb.name, verb.letter)))
     arguments = [a for a in parser._actions if not a.option_strings]
     yield " ".join(
         [bold(parser.prog), "[" + italic("option") + " ...]"]
         + [_as_argument(argument) for argument in arguments]
     )
-    text = _expanded(parser.description, parser, None) or help_
+    text = _expanded(parser.description, parser, None) or verb.help
     yield ".PP"
     # Paragraphs of a description may be lists, which keep their lines.
     first, *rest = text.split("\n\n")
@@ -201,7 +203,7 @@ def _head() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    from .parser import VERBS, create_parser
+    from .parser import create_parser
 
     parser = create_parser()
     yield _section("OPTIONS")
@@ -212,8 +214,14 @@ def _commands() -> Iterator[str]:
         bold("blpk ") + italic("command") + bold(" --help")
     )
     verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
-    for name, (letter, help_) in VERBS.items():
-        yield from _verb(name, letter, help_, verbs[name])
+    for verb in verb_table.VERBS:
+        yield from _verb(verb, verbs[verb.name])
+
+
+def _users_of(setting: str) -> str:
+    """Return the names of the verbs that use a setting, as an enumeration."""
+    *names, last = [verb.name for verb in verb_table.VERBS if setting in verb.settings]
+    return "%s and %s" % (", ".join(names), last) if names else last
 
 
 def _foot() -> list[str]:
@@ -225,7 +233,8 @@ def _foot() -> list[str]:
         "Defaults of options; they win over those in the configuration file.",
     ]
     for name, text in VARIABLES:
-        lines += _tagged(bold(settings.variable_for(name)), text)
+        tag = bold(settings.variable_for(name))
+        lines += _tagged(tag, "%s of %s." % (text, _users_of(name)))
     lines += _tagged(
         bold(settings.CONFIG_VARIABLE), "Name of another configuration file."
     )

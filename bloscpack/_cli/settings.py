@@ -19,6 +19,7 @@ from ..defaults import (
     available_cpus,
 )
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .verb_table import ALL_SETTINGS
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -97,23 +98,9 @@ def _in_bytes(chunk_size: Any) -> int:
     return parse_chunk_size(chunk_size)
 
 
-# The filter and the type size are not among them: they depend on the data.
-CHECKS: dict[str, Callable[[Any], Any]] = {
-    "nthreads": _nthreads,
-    "codec": _codec,
-    "clevel": _clevel,
-    "chunk_size": _chunk_size,
-    "checksum": _checksum,
-}
-#: What each verb takes from here. The others take nothing.
-OF_VERBS = {
-    "compress": tuple(CHECKS),
-    "decompress": ("nthreads",),
-    "append": ("nthreads", "codec", "clevel"),
-    **dict.fromkeys(
-        ("verify", "recover", "cat", "map", "estimate", "tune"), ("nthreads",)
-    ),
-}
+CHECKS: dict[str, Callable[[Any], Any]] = dict(
+    zip(ALL_SETTINGS, (_nthreads, _codec, _clevel, _chunk_size, _checksum), strict=True)
+)
 #: Settings whose attribute of the parsed arguments has another name.
 ATTRIBUTES = {"codec": "cname"}
 
@@ -250,7 +237,7 @@ def in_force() -> dict[str, tuple[Any, str]]:
     return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
 
 
-def as_arguments(verb: str) -> dict[str, UserSetting]:
-    """Return the settings for `verb` under the names that parsed arguments have."""
-    found = _user_settings(OF_VERBS.get(verb, ()))
+def as_arguments(names: Iterable[str]) -> dict[str, UserSetting]:
+    """Return the user's settings among `names`, by attribute of the arguments."""
+    found = _user_settings(names)
     return {ATTRIBUTES.get(made.name, made.name): made for made in found}

@@ -645,15 +645,10 @@ WITHOUT_OUTPUT = [
         ["out"],
         [(1, b""), (1, FULL), (1, CLOSED)],
     ),
-    (
-        "-v d --rm --metadata-to - meta.blp out",
-        ["out"],
-        [(1, b""), (1, FULL), (1, CLOSED)],
-    ),
     ("metadata meta.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("verify bad.blp missing", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("-v list plain", [], [(1, b""), (1, FULL), (1, CLOSED)]),
-    ("-v cat bad.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("cat bad.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("-v --version", [], [(1, b""), (1, FULL), (1, CLOSED)]),
 ]
 

@@ -55,7 +55,6 @@ def add_arguments(parser: Any) -> None:
 
 def run(args: Namespace) -> None:
     """Write what was asked for."""
-    log.keep_out_of_output()
     bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:

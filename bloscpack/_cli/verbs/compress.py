@@ -139,7 +139,14 @@ def _chunk_size(text: str) -> int:
         raise Refusal(str(error), EXIT_USAGE) from error
 
 
-# What is asked for
+# All files
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the data go to standard output."""
+    if jobs.output_is_data(args):
+        log.need_output()
+        log.keep_out_of_output()
 
 
 def run(args: Namespace) -> int:
@@ -233,7 +240,7 @@ def _compress_plain(
 
     with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
         size = os.fstat(in_fp.fileno()).st_size
-        with shown(in_file, size or None, args.progress):
+        with shown(in_file, size or None, args.progress) as bar:
             pack_fp_to_fp(
                 in_fp,
                 out_fp,
@@ -243,6 +250,7 @@ def _compress_plain(
                 _bloscpack_args(args),
                 _metadata_args(args),
                 nthreads=args.nthreads,
+                progress=bar,
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
@@ -259,7 +267,7 @@ def _compress_npy(
     from ..progress import shown
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
-    with shown(in_file, size or None, args.progress):
+    with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
             name_of_input(in_file),
             name_of_output(out_file),
@@ -270,5 +278,6 @@ def _compress_npy(
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
+            progress=bar,
         )
     return size

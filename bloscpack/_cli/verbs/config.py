@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ... import log
 from .. import settings
-from ..display import say, say_json
+from ..display import put_line, say, say_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -42,10 +43,16 @@ def add_arguments(parser: Any) -> None:
     how.add_argument("--json", action="store_true", help="show everything as JSON")
 
 
-def run(args: Namespace) -> None:
-    """Show what was asked for."""
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if a program is to read the path."""
     if args.path:
-        say(settings.path())
+        log.keep_out_of_output()
+
+
+def run(args: Namespace) -> None:
+    """Show the settings, or the path of the configuration file."""
+    if args.path:
+        put_line(settings.path())
         return
     found = settings.in_force()
     if args.json:

@@ -57,7 +57,16 @@ def add_arguments(parser: Any) -> None:
     parser.epilog = EXAMPLES
 
 
-# What is asked for
+# All files
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if data or metadata go to standard output."""
+    if jobs.output_is_data(args):
+        log.need_output()
+        log.keep_out_of_output()
+    elif args.metadata_to is not None and descriptor_of(args.metadata_to) == 1:
+        log.keep_out_of_output()
 
 
 def run(args: Namespace) -> int:
@@ -147,7 +156,9 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
         output = opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            found = unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
+            found = unpack_fp_to_fp(
+                in_fp, out_fp, begin, nthreads=args.nthreads, progress=bar
+            )
             _tell_of_more(in_fp, in_file)
             return found
 
@@ -182,13 +193,14 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
     from ..outputs import sync_for
     from ..progress import shown
 
-    with shown(in_file, None, args.progress):
+    with shown(in_file, None, args.progress) as bar:
         unpack_npy_from_file(
             name_of_input(in_file),
             name_of_output(out_file),
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
+            progress=bar,
         )
     try:
         return os.path.getsize(out_file) if out_file != STREAM else 0

@@ -64,9 +64,19 @@ def add_arguments(parser: Any) -> None:
     parser.add_argument("file_", metavar="<file>", help="file whose metadata it is")
 
 
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the metadata go to standard output."""
+    if not _is_change(args):
+        log.keep_out_of_output()
+
+
+def _is_change(args: Namespace) -> bool:
+    return args.set_ is not None or bool(args.update or args.remove)
+
+
 def run(args: Namespace) -> None:
-    """Show or change."""
-    if args.set_ is None and not args.update and not args.remove:
+    """Show the metadata or change them."""
+    if not _is_change(args):
         log.put(_as_text(_read(args.file_), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):

@@ -67,15 +67,20 @@ def _byte(text: str) -> int:
 
 
 def _check_target(args: Namespace) -> None:
-    """Raise `Refusal` where the new file can't go; keep messages out of it."""
+    """Raise `Refusal` if the new file can't be written to the target."""
     check_no_terminal(args.target, args)
     if args.target != STREAM:
         check_free(args.target, args)
+    if args.json and descriptor_of(args.target) == 1:
+        raise Refusal(
+            "--json and the new file can't both go to standard output", EXIT_USAGE
+        )
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the new file goes to standard output."""
     if descriptor_of(args.target) == 1:
-        if args.json:
-            raise Refusal(
-                "--json and the new file can't both go to standard output", EXIT_USAGE
-            )
+        log.need_output()
         log.keep_out_of_output()
 
 

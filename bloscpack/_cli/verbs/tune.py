@@ -6,7 +6,6 @@ read what comes of it, and to unpack. `trials` does the search, and this shows i
 
 from __future__ import annotations
 
-from ... import log
 from ..._engine.blosc_settings import own_settings
 from ...constants import MAX_TYPESIZE
 from ...log import printable
@@ -98,8 +97,6 @@ def _seconds(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Find settings and show them."""
-    if args.json:
-        log.keep_out_of_output()
     sample = Sample(args.file_, _sample_size(args.sample))
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise Refusal("--typesize must be from 1 to %d" % MAX_TYPESIZE, EXIT_USAGE)
