@@ -1,4 +1,4 @@
-"""Options that several verbs have: how they are added, and what they stand for."""
+"""Options that several verbs share: their definitions and their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BITSHUFFLE = 2
 
 
 class _Codecs:
-    """The codecs of the installed Blosc, asked for when they are needed."""
+    """The codecs of the installed Blosc; Blosc is imported at the first use."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._names()
@@ -41,7 +41,7 @@ class _Codecs:
 
 
 def add_blosc_options(parser: Any, typesize: int | None) -> None:
-    """Add what Blosc is told; `typesize` is the default, None for that of the file."""
+    """Add the options for Blosc; the default type size None means that of the file."""
     shown = "that of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
     group.add_argument(
@@ -94,7 +94,7 @@ def _add_filters(group: Any) -> None:
 
 
 def blosc_args(args: Namespace) -> BloscArgs:
-    """Return what Blosc is told."""
+    """Return the settings for Blosc."""
     from ..args import BloscArgs
 
     return BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
@@ -104,12 +104,12 @@ def blosc_args(args: Namespace) -> BloscArgs:
 
 
 def add_npy_option(group: Any, help_: str) -> None:
-    """Add what says that a plain file is an array."""
+    """Add ``--npy``: the plain file is an array."""
     group.add_argument("--npy", action="store_true", help=help_)
 
 
 def add_metadata_option(group: Any) -> None:
-    """Add what names a file of metadata."""
+    """Add ``--metadata``: the name of a file of metadata."""
     group.add_argument(
         "-m",
         "--metadata",
@@ -132,7 +132,7 @@ def process_metadata_args(args: Namespace) -> Any:
 
 
 def wanted_metadata(args: Namespace) -> Any:
-    """Return the metadata that ``-m`` names; ``--npy`` allows none."""
+    """Return the metadata in the file that ``-m`` names; ``--npy`` excludes ``-m``."""
     metadata = process_metadata_args(args)
     if args.npy and metadata is not None:
         raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
@@ -158,10 +158,10 @@ def read_metadata(name: str) -> Any:
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Return the value that JSON text stands for; raises ValueError.
+    """Return the value of JSON text; raises ValueError.
 
-    As in 0.16, NaN and infinities pass, and of a key that is there more than once the
-    last value counts; that is told, with `what` for the name of the text.
+    As in 0.16, NaN and infinities are accepted, and the last value of a repeated key
+    counts. A warning names the repeated key; `what` is the name of the text in it.
     """
     import json
 
@@ -177,7 +177,7 @@ def parse_json(text: str, what: str) -> Any:
 
     try:
         value = json.loads(text.strip(), object_pairs_hook=without_doubles)
-        SERIALIZERS_LOOKUP[b"JSON"].dumps(value)  # what can't be stored is no use
+        SERIALIZERS_LOOKUP[b"JSON"].dumps(value)  # raises if the value can't be stored
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     for key, after in pairwise(doubles):
@@ -191,7 +191,7 @@ def parse_json(text: str, what: str) -> Any:
 
 
 def add_files(parser: Any, verb: str) -> None:
-    """Add the names of inputs and outputs, and what is said about them."""
+    """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
     parser.add_argument(
         "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
@@ -245,7 +245,7 @@ def _add_file_options(group: Any, verb: str) -> None:
 
 
 def add_table_options(parser: Any, files: str) -> None:
-    """Add the names of several files, and how what is said of them is to be shown."""
+    """Add the argument for several files, and the options for the form of the table."""
     parser.add_argument("files", metavar="<file>", nargs="+", help=files)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(

@@ -1,8 +1,8 @@
-"""What a user wants ``blpk`` to do by default: from the environment and a file.
+"""Default settings of the user, from environment variables and a configuration file.
 
-An option on the command line wins over a variable, a variable over the file. A setting
-that can't be is an error that names where it came from. Where nothing is set, finding
-that out takes one look at the disk.
+An option on the command line wins over a variable, and a variable over the file. The
+error for an invalid setting names its source. Without a configuration file the search
+for it costs one call of `os.stat`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILE = "config.toml"
 DEFAULT = "default"
 
 
-# What may be set: functions that return the value, or raise ValueError
+# Checks of the settings: each returns the value, or raises ValueError
 
 
 def _nthreads(value: Any) -> int:
@@ -75,7 +75,7 @@ def _one_of(value: Any, names: Iterable[str]) -> str:
 
 
 def _chunk_size(value: Any) -> int | str:
-    """Return the size as it was written, if it has a suffix."""
+    """Return the size unchanged if it has a suffix, otherwise as a number."""
     try:
         if isinstance(value, bool):
             raise ValueError("it is no number")
@@ -110,16 +110,16 @@ def variable_for(name: str) -> str:
     return PREFIX + name.upper()
 
 
-# Where they are
+# The configuration file
 
 
 def path() -> str:
-    """Return the name of the file, which need not exist."""
+    """Return the path of the configuration file, which need not exist."""
     return os.environ.get(CONFIG_VARIABLE) or os.path.join(_folder(), FILE)
 
 
 def _folder() -> str:
-    if sys.platform in ("darwin", "win32"):  # elsewhere it would return the same
+    if sys.platform in ("darwin", "win32"):  # others need no platformdirs
         from importlib import import_module
 
         try:
@@ -133,11 +133,11 @@ def _folder() -> str:
 
 
 def _read_file(name: str) -> dict[str, Any]:
-    """Return what the file says, nothing if there is none; raises `Refusal`."""
+    """Return the settings in the file, none if it does not exist; raises `Refusal`."""
     try:
         os.stat(name)
     except OSError as error:
-        # The home of somebody else, which can't be looked into, is no reason to fail.
+        # An unreadable home folder is no error, unless the user named the file.
         if os.environ.get(CONFIG_VARIABLE):
             raise Refusal(
                 "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
@@ -175,11 +175,11 @@ def _parse(fp: Any, name: str) -> dict[str, Any]:
     return content
 
 
-# What is in force
+# The settings in force
 
 
 class UserSetting:
-    """A setting that somebody has made, and where; `place` is for errors."""
+    """A setting that the user has made, and its source; errors name its `place`."""
 
     def __init__(self, name: str, value: Any, source: str, place: str) -> None:
         self.name = name
@@ -191,14 +191,14 @@ class UserSetting:
         return str(self._value)
 
     def checked(self) -> Any:
-        """Return the value; raises `Refusal` for one that can't be."""
+        """Return the value; raises `Refusal` if it is invalid."""
         try:
             return CHECKS[self.name](self._value)
         except ValueError as error:
             raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
 
     def as_argument(self) -> Any:
-        """Return the value that an option for it would have; raises `Refusal`."""
+        """Return the value in the form that argparse returns; raises `Refusal`."""
         value = self.checked()
         return _in_bytes(value) if self.name == "chunk_size" else value
 
@@ -216,10 +216,10 @@ def _user_settings(names: Iterable[str]) -> Iterator[UserSetting]:
 
 
 def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
-    """Return value and source of those settings among `names` that somebody has made.
+    """Return value and source of the settings among `names` that the user has made.
 
-    The source is the variable or the name of the file. Raises `Refusal` for a value
-    that can't be, an unknown setting, or a file that can't be understood.
+    The source is the variable or the path of the file. Raises `Refusal` for an invalid
+    value, an unknown setting, or a file that is no valid TOML.
     """
     return {made.name: (made.checked(), made.source) for made in _user_settings(names)}
 

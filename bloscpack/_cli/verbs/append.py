@@ -1,4 +1,4 @@
-"""``blpk append``: plain data behind those of a Bloscpack file, in place."""
+"""``blpk append``: add plain data to a Bloscpack file, in place."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def run(args: Namespace) -> None:
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:
-    """Return original file and new file of append."""
+    """Return the names of the original file and the new file."""
     if not args.no_check_extension:
         jobs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
 
 
 def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
-    """Append the content of a file to a compressed file."""
+    """Append the content of a file to a Bloscpack file."""
     from ..._format.append_plan import UNCHANGED
     from ..._storage.spool import sized
     from ...append import append, append_from
@@ -92,7 +92,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
 
 
 def _check_no_npy(original_file: str, new_file: str) -> None:
-    """Raise `Refusal` for a .npy file whose header would become rows of an array."""
+    """Raise `Refusal` if the header of a .npy file would be appended as rows."""
     with open(new_file, "rb") as fp:
         if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
             return

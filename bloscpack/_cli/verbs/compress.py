@@ -1,4 +1,4 @@
-"""``blpk compress``: plain files to Bloscpack files."""
+"""``blpk compress``: compress plain files to Bloscpack files."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def _add_room_options(group: Any) -> None:
         "--max-app-chunks",
         metavar="<n>",
         type=int,
-        help="leave room in the offset table for so many chunks (default: 10 x)",
+        help="number of chunks that can be appended (default: 10 x)",
     )
     group.add_argument(
         "--max-meta-size",
         metavar="<size>",
         type=_meta_size,
-        help="leave so much room for metadata (default: 10 x)",
+        help="space to reserve for metadata (default: 10 x)",
     )
     group.add_argument(
         "--meta-codec", metavar="<codec>", help="codec for metadata: zlib or None"
@@ -111,10 +111,10 @@ def _add_room_options(group: Any) -> None:
 
 
 def _size(option: str, text: str) -> int:
-    """Return the bytes that the value of an option means."""
+    """Return the number of bytes in the value of an option."""
     from ..display import parse_size
 
-    # argparse would hide what a ValueError says.
+    # argparse would replace the message of a ValueError.
     try:
         return parse_size(text)
     except ValueError as error:
@@ -175,7 +175,7 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Return those that are not None: the others keep their defaults."""
+    """Return the values that are not None; the others keep their defaults."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -233,7 +233,7 @@ def compress(
 def _compress_plain(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
 ) -> int:
-    """Compress a file of bytes; return how many there were, 0 if that is not known."""
+    """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
     from ..outputs import opened_input, opened_output
     from ..progress import shown
@@ -261,7 +261,7 @@ def _compress_plain(
 def _compress_npy(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs
 ) -> int:
-    """Compress an array; return the bytes of its file, 0 if that is not known."""
+    """Compress a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import pack_npy_to_file
     from ..outputs import sync_for
     from ..progress import shown
@@ -271,7 +271,7 @@ def _compress_npy(
         pack_npy_to_file(
             name_of_input(in_file),
             name_of_output(out_file),
-            "%dB" % args.chunk_size,  # one with a suffix is rounded to whole items
+            "%dB" % args.chunk_size,  # a size with a suffix is rounded to whole items
             settings,
             _bloscpack_args(args),
             _metadata_args(args),

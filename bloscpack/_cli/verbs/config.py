@@ -1,4 +1,4 @@
-"""``blpk config``: the settings in force and where each of them comes from."""
+"""``blpk config``: show the settings in force and their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``blpk decompress``: Bloscpack files back to plain ones."""
+"""``blpk decompress``: decompress Bloscpack files to plain files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = """examples:
   %(prog)s - - < folder.tar.blp | tar x
 """
 
-# The metadata of an array that its .npy file has.
+# Metadata keys of an array that the header of a .npy file also contains.
 IN_NPY = frozenset(("dtype", "shape", "order", "container"))
 
 
@@ -90,7 +90,7 @@ def run(args: Namespace) -> int:
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:
-    """Return input file and output file of decompress."""
+    """Return the names of the input file and the output file."""
     if args.no_check_extension:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
@@ -102,7 +102,7 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
 
 
 def _plain_name(name: str, args: Namespace) -> str:
-    """Return the name of what one of several inputs is decompressed to."""
+    """Return the name of the plain file for one of several inputs."""
     if not args.no_check_extension or name.endswith(args.suffix):
         return jobs.plain_name(name, args.suffix)
     if args.output_dir is None:
@@ -124,7 +124,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
     if args.rm:
-        _check_nothing_lost(args, in_file)
+        _check_no_loss(args, in_file)
     clock = Clock()
     if args.npy:
         nbytes = _decompress_npy(args, in_file, out_file)
@@ -136,7 +136,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 
 
 def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
-    """Decompress to bytes; return how many the header tells, and the metadata."""
+    """Decompress to bytes; return their number from the header, and the metadata."""
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_unpacked, unpack_fp_to_fp
     from ...pretty import pretty_size
@@ -159,7 +159,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
             found = unpack_fp_to_fp(
                 in_fp, out_fp, begin, nthreads=args.nthreads, progress=bar
             )
-            _tell_of_more(in_fp, in_file)
+            _warn_of_second_file(in_fp, in_file)
             return found
 
     streamed = is_streamed(out_file)
@@ -179,8 +179,8 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     return nbytes or 0, metadata
 
 
-def _tell_of_more(in_fp: Any, in_file: str) -> None:
-    """Tell of a file that begins behind another one."""
+def _warn_of_second_file(in_fp: Any, in_file: str) -> None:
+    """Warn the user if another Bloscpack file follows the first."""
     if in_fp.read(len(MAGIC)) == MAGIC:
         log.notice(
             "behind '%s' begins another packed file, which is not read" % in_file
@@ -188,7 +188,7 @@ def _tell_of_more(in_fp: Any, in_file: str) -> None:
 
 
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
-    """Decompress a file to an array; return the bytes of its file, 0 if not known."""
+    """Decompress to a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import unpack_npy_from_file
     from ..outputs import sync_for
     from ..progress import shown
@@ -204,7 +204,7 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
         )
     try:
         return os.path.getsize(out_file) if out_file != STREAM else 0
-    except OSError:  # somebody has moved it
+    except OSError:  # another program has moved the file
         return 0
 
 
@@ -212,7 +212,7 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
 
 
 def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
-    """Raise unless the file for metadata is free, and neither input nor output."""
+    """Raise if the file for metadata exists, or is the input or the output."""
     from ..outputs import check_free
 
     name = args.metadata_to
@@ -226,8 +226,8 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
         check_free(name, args)
 
 
-def _check_nothing_lost(args: Namespace, in_file: str) -> None:
-    """Raise `Refusal` if there is anything that only the input has."""
+def _check_no_loss(args: Namespace, in_file: str) -> None:
+    """Raise `Refusal` if removing the input would lose bytes or metadata."""
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.base import bytes_left
@@ -253,7 +253,7 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
     if args.npy:
         from ...serializers import is_array
 
-        # What is no array is refused later.
+        # Without an array, --npy fails later.
         more = set(metadata) - IN_NPY if is_array(metadata) else ()
         if more:
             raise Refusal(
@@ -270,7 +270,7 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
 
 
 def _keep_metadata(metadata: Any, args: Namespace) -> None:
-    """Show the metadata, or write them to the file that is wanted."""
+    """Show the metadata, or write them to the file of ``--metadata-to``."""
     if args.metadata_to is None:
         if metadata:
             log_metadata(metadata)

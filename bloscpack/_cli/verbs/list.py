@@ -1,4 +1,4 @@
-"""``blpk list``: one line for each file, from what its beginning tells."""
+"""``blpk list``: show one line for each file, from its beginning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TITLES = (
     "name",
 )
 SET_LEFT = (3, 5, 6)
-# What `--json` leaves out of a description: it can be as long as it likes.
+# Fields that `--json` leaves out: their size is not limited.
 LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
 
 

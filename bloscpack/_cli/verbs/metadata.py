@@ -1,7 +1,7 @@
 """``blpk metadata``: show the metadata of a file as JSON, or change them in place.
 
-A change is made as a whole or not at all, and nobody else can change the file between
-reading the old metadata and writing the new ones.
+A change is atomic. The file stays locked between reading the old metadata and writing
+the new ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ INDENT = 2
 def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "show the metadata of a file as JSON, or change them in place, in the room\n"
-        "that the file has for them"
+        "show the metadata of a file as JSON, or change them in place, within the\n"
+        "space that the file reserves for them"
     )
     parser.epilog = (
         "examples:\n"
@@ -39,13 +39,13 @@ def add_arguments(parser: Any) -> None:
         "  %(prog)s --compact a.blp | %(prog)s --set - b.blp"
     )
     parser.add_argument(
-        "--compact", action="store_true", help="show them on a single line"
+        "--compact", action="store_true", help="show the metadata on a single line"
     )
     parser.add_argument(
         "--set",
         metavar="<file>",
         dest="set_",
-        help="replace them by the JSON in a file, '-' for standard input",
+        help="replace the metadata by the JSON in a file, '-' for standard input",
     )
     parser.add_argument(
         "--update",
@@ -93,7 +93,7 @@ def run(args: Namespace) -> None:
         new = change(old)
         # Compared as text, because 1 and true are not the same in JSON.
         if _as_text(new, compact=True) == _as_text(old, compact=True):
-            log.verbose("the metadata are that already")
+            log.verbose("the metadata are already the same")
             return UNCHANGED
         return new
 
@@ -136,7 +136,7 @@ def _as_text(value: Any, compact: bool) -> str:
 
 
 def _replacement(name: str) -> Callable[[Any], Any]:
-    """Return what replaces any metadata by those in a file."""
+    """Return a function that replaces any metadata by those in a file."""
     new = read_metadata(name)
     if new is None:
         raise Refusal(
@@ -147,7 +147,7 @@ def _replacement(name: str) -> Callable[[Any], Any]:
 
 
 def _update(args: Namespace) -> Callable[[Any], Any]:
-    """Return what removes and sets keys, in this order, as the arguments say."""
+    """Return a function that removes keys and then sets keys."""
     values = dict(map(_parse_update, args.update))
 
     def change(old: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``blpk verify``: whether files are as they should be, and what is not."""
+"""``blpk verify``: check files, and show what is damaged."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def add_arguments(parser: Any) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and what lies in between; 0 if all is well, 3 if not"
+        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged"
     )
     parser.epilog = (
         "examples:\n"
-        "  %(prog)s *.blp              a line for each file, and what is wrong\n"
+        "  %(prog)s *.blp              a line for each file, and its damage\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
     parser.add_argument(
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
 
 
 def tell(report: Report) -> None:
-    """Show in a line how a file is, and what was found in lines below."""
+    """Show a line for the file, and a line for each finding."""
     counts = "%d chunks" % report.nchunks
     if report.nchunks == 1:
         counts = "1 chunk"
