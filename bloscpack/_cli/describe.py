@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from .._format.blosc_header import ChunkHeader
     from .._format.sections import Beginning
     from .._storage.base import Path
+    from .._storage.protocols import Seekable
     from ..headers import BloscpackHeader, MetadataHeader
+    from .display import JsonObject
 
 # Maximum number of dimensions shown: that of NumPy 2.
 MAX_NDIM = 64
 
 
-def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
+def describe(path: Path, *, strict: bool = True) -> JsonObject:
     """Return a description of a file from its beginning; sizes are in bytes.
 
     ``nbytes`` and ``nchunks`` are also correct if the file header does not contain
@@ -55,8 +57,8 @@ def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
 
 
 def _describe(
-    fp: Any, check: Callable[[BloscpackHeader], None], strict: bool
-) -> dict[str, Any]:
+    fp: Seekable, check: Callable[[BloscpackHeader], None], strict: bool
+) -> JsonObject:
     cursor = Cursor(fp)
     cbytes = cursor.left()
     beginning = read_beginning(cursor)
@@ -133,7 +135,7 @@ def ratio_of(nbytes: int, cbytes: int) -> float:
     return round(nbytes / cbytes, 4) if cbytes else 0.0
 
 
-def describe_chunk(header: ChunkHeader | None) -> dict[str, Any] | None:
+def describe_chunk(header: ChunkHeader | None) -> JsonObject | None:
     """Return the fields of a chunk header by name; None without a chunk."""
     if header is None:
         return None
@@ -152,7 +154,7 @@ def describe_chunk(header: ChunkHeader | None) -> dict[str, Any] | None:
 
 def _describe_offsets(
     beginning: Beginning, first_at: int, size: int
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """Return a description of the offset table; None if the file has none."""
     offsets = beginning.offsets
     if offsets is None:
@@ -170,7 +172,7 @@ def _describe_offsets(
     }
 
 
-def array_of(metadata: Any) -> dict[str, Any] | None:
+def array_of(metadata: Any) -> JsonObject | None:
     """Return shape, dtype and order from the metadata of an array.
 
     The values are for display: they are checked only as far as JSON needs it.
@@ -192,7 +194,7 @@ def array_of(metadata: Any) -> dict[str, Any] | None:
     }
 
 
-def _dtype_text(stored: Any) -> str | None:
+def _dtype_text(stored: object) -> str | None:
     match stored:
         case None:
             return None
@@ -205,7 +207,7 @@ def _dtype_text(stored: Any) -> str | None:
     return str(stored)
 
 
-def _texts(header: MetadataHeader | None) -> dict[str, Any] | None:
+def _texts(header: MetadataHeader | None) -> JsonObject | None:
     """Return the fields of a header, with strings for bytes, which JSON lacks."""
     if header is None:
         return None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    JsonObject = dict[str, Any]  # an object that JSON can represent
+
 UNKNOWN = "-"
 
 
@@ -38,7 +40,7 @@ def put_line(line: str) -> None:
     log.put(log.encodable(line, sys.stdout) + "\n")
 
 
-def say_json(value: Any) -> None:
+def say_json(value: object) -> None:
     """Print a value as JSON in ASCII; NaN and infinities become null."""
     import json
 
@@ -49,7 +51,7 @@ def say_json(value: Any) -> None:
     log.put(text + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -76,7 +78,7 @@ def parse_size(text: str) -> int:
         ) from error
 
 
-def array_text(array: dict[str, Any] | None) -> str:
+def array_text(array: JsonObject | None) -> str:
     """Return dtype and shape in short form: ``<f8 (100, 3)``."""
     if array is None:
         return UNKNOWN

@@ -12,11 +12,12 @@ from .stdio import STREAM, check_exists, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Iterator
     from typing import Any
 
     from ..args import BloscArgs
+    from .display import JsonObject
 
 BITSHUFFLE = 2
 
@@ -40,7 +41,7 @@ class _Codecs:
         return CNAME_AVAIL
 
 
-def add_blosc_options(parser: Any, typesize: int | None) -> None:
+def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
     """Add the options for Blosc; the default type size None means that of the file."""
     shown = "that of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
@@ -73,7 +74,7 @@ def add_blosc_options(parser: Any, typesize: int | None) -> None:
     )
 
 
-def _add_filters(group: Any) -> None:
+def _add_filters(group: _ActionsContainer) -> None:
     group.add_argument(
         "-s",
         "--no-shuffle",
@@ -103,12 +104,12 @@ def blosc_args(args: Namespace) -> BloscArgs:
 # Data and metadata
 
 
-def add_npy_option(group: Any, help_: str) -> None:
+def add_npy_option(group: _ActionsContainer, help_: str) -> None:
     """Add ``--npy``: the plain file is an array."""
     group.add_argument("--npy", action="store_true", help=help_)
 
 
-def add_metadata_option(group: Any) -> None:
+def add_metadata_option(group: _ActionsContainer) -> None:
     """Add ``--metadata``: the name of a file of metadata."""
     group.add_argument(
         "-m",
@@ -169,7 +170,7 @@ def parse_json(text: str, what: str) -> Any:
 
     doubles = []
 
-    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def without_doubles(pairs: list[tuple[str, Any]]) -> JsonObject:
         found = dict(pairs)
         if len(found) < len(pairs):
             doubles.extend(sorted(key for key, _ in pairs))
@@ -190,7 +191,7 @@ def parse_json(text: str, what: str) -> Any:
 # Files
 
 
-def add_files(parser: Any, verb: str) -> None:
+def add_files(parser: ArgumentParser, verb: str) -> None:
     """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
     parser.add_argument(
@@ -208,7 +209,7 @@ def add_files(parser: Any, verb: str) -> None:
     _add_file_options(parser.add_argument_group(title="files"), verb)
 
 
-def _add_file_options(group: Any, verb: str) -> None:
+def _add_file_options(group: _ActionsContainer, verb: str) -> None:
     group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
     group.add_argument(
         "--output-dir", metavar="<folder>", help="put all outputs into a folder"
@@ -244,7 +245,7 @@ def _add_file_options(group: Any, verb: str) -> None:
     )
 
 
-def add_table_options(parser: Any, files: str) -> None:
+def add_table_options(parser: ArgumentParser, files: str) -> None:
     """Add the argument for several files, and the options for the form of the table."""
     parser.add_argument("files", metavar="<file>", nargs="+", help=files)
     form = parser.add_mutually_exclusive_group()

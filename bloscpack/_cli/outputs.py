@@ -33,7 +33,9 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
-    from typing import Any
+    from typing import BinaryIO
+
+    from .._storage.protocols import BinaryFile
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
@@ -115,7 +117,7 @@ def _check_removable(in_file: str, out_file: str) -> None:
 
 
 @contextmanager
-def opened_input(in_file: str) -> Iterator[Any]:
+def opened_input(in_file: str) -> Iterator[BinaryIO]:
     """Open an input for reading; standard input is read from its current position."""
     if in_file == STREAM:
         yield standard_input()
@@ -125,7 +127,9 @@ def opened_input(in_file: str) -> Iterator[Any]:
 
 
 @contextmanager
-def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
+def opened_output(
+    in_fp: BinaryFile, out_file: str, args: Namespace
+) -> Iterator[BinaryFile]:
     """Open an output that appears when complete, with the attributes of its input."""
     if out_file == STREAM:
         with open_stream(os.dup(1), OUTPUT_NAME) as stream:

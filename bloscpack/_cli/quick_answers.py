@@ -15,10 +15,11 @@ from .stdio import check_exists
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
     from .._format.sections import Beginning
+    from .._storage.cursor import Cursor
+    from .._storage.protocols import Seekable
     from ..headers import BloscpackHeader
 
 OFFSETS_SHOWN = 5
@@ -27,7 +28,7 @@ LINE_WIDTH = 90
 MOST_SHOWN = 2**16
 
 
-def log_metadata(metadata: Any, size: int | None = None) -> None:
+def log_metadata(metadata: object, size: int | None = None) -> None:
     """Show metadata with sorted keys; only the beginning if they are very long.
 
     `size` is their size as JSON in bytes, None if it is unknown.
@@ -51,7 +52,7 @@ def log_metadata(metadata: Any, size: int | None = None) -> None:
     log.normal(line)
 
 
-def _sorted_repr(value: Any) -> Iterator[str]:
+def _sorted_repr(value: object) -> Iterator[str]:
     """Yield the repr of a value from JSON, piece by piece, keys sorted."""
     if isinstance(value, dict):
         mark = "{"
@@ -117,7 +118,9 @@ def info(file_: str) -> None:
         _log_chunk_header(head)
 
 
-def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
+def _read_info(
+    fp: Seekable, check: Callable[[BloscpackHeader], None]
+) -> tuple[Beginning, bytes]:
     """Return the sections in front of the chunks, and the header of the first chunk."""
     from .._format.sections import read_beginning
     from .._storage.cursor import Cursor
@@ -129,11 +132,11 @@ def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
     return beginning, head
 
 
-def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
+def _first_chunk_header(cursor: Cursor, header: BloscpackHeader) -> bytes:
     """Return the checked header of the first chunk; no bytes if there is no chunk."""
     from .._format.blosc_header import decode_header
 
-    head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
+    head = bytes(cursor.peek(BLOSC_HEADER_LENGTH))
     if header.nchunks == 0 or (header.nchunks == -1 and not head):
         return b""
     try:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from .._storage.protocols import Seekable
+
 PREFIX = "BLPK_"
 CONFIG_VARIABLE = "BLPK_CONFIG"
 FOLDER = "bloscpack"
@@ -36,15 +38,15 @@ DEFAULT = "default"
 # Checks of the settings: each returns the value, or raises ValueError
 
 
-def _nthreads(value: Any) -> int:
+def _nthreads(value: object) -> int:
     return _number(value, 1, MAX_THREADS)
 
 
-def _clevel(value: Any) -> int:
+def _clevel(value: object) -> int:
     return _number(value, MIN_CLEVEL, MAX_CLEVEL)
 
 
-def _number(value: Any, least: int, most: int) -> int:
+def _number(value: object, least: int, most: int) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
@@ -56,19 +58,19 @@ def _number(value: Any, least: int, most: int) -> int:
     return number
 
 
-def _codec(value: Any) -> str:
+def _codec(value: object) -> str:
     from ..constants import CNAME_AVAIL
 
     return _one_of(value, CNAME_AVAIL)
 
 
-def _checksum(value: Any) -> str:
+def _checksum(value: object) -> str:
     from ..checksums import CHECKSUMS_AVAIL
 
     return _one_of(value, CHECKSUMS_AVAIL)
 
 
-def _one_of(value: Any, names: Iterable[str]) -> str:
+def _one_of(value: object, names: Iterable[str]) -> str:
     if value not in (known := list(names)):
         raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
     return str(value)
@@ -89,7 +91,7 @@ def _chunk_size(value: Any) -> int | str:
     return value  # type: ignore[no-any-return]
 
 
-def _in_bytes(chunk_size: Any) -> int:
+def _in_bytes(chunk_size: int | str) -> int:
     from ..args import parse_chunk_size
     from .display import parse_size
 
@@ -155,7 +157,7 @@ def _read_file(name: str) -> dict[str, Any]:
     return content
 
 
-def _parse(fp: Any, name: str) -> dict[str, Any]:
+def _parse(fp: Seekable, name: str) -> dict[str, Any]:
     from importlib import import_module
 
     try:
@@ -181,7 +183,7 @@ def _parse(fp: Any, name: str) -> dict[str, Any]:
 class UserSetting:
     """A setting that the user has made, and its source; errors name its `place`."""
 
-    def __init__(self, name: str, value: Any, source: str, place: str) -> None:
+    def __init__(self, name: str, value: object, source: str, place: str) -> None:
         self.name = name
         self.source = source
         self._value = value

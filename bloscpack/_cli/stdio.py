@@ -12,7 +12,7 @@ from ..exceptions import FileNotFound, StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import BinaryIO
 
 STREAM = "-"
 INPUT_NAME = "/dev/stdin"
@@ -20,7 +20,7 @@ OUTPUT_NAME = "/dev/stdout"
 DEVICE = "/dev/fd/%d"
 
 
-def standard_input() -> Any:
+def standard_input() -> BinaryIO:
     """Return standard input as a binary file; raises `StorageError` if it is closed."""
     if sys.stdin is None:
         raise StorageError("standard input is closed")

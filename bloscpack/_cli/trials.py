@@ -24,7 +24,12 @@ from .exit_codes import EXIT_COULD_NOT, Refusal
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import TypeVar
+
+    from .._storage.protocols import Seekable
+
+    Key = tuple[str, int, int, int, int]
+    Result = TypeVar("Result")
 
 # Maximum share of the time limit that one trial may take.
 SHARE = 0.25
@@ -76,12 +81,12 @@ class Setting:
         self.typesize = typesize
         self.chunk_size = chunk_size
 
-    def but(self, **changes: Any) -> Setting:
+    def but(self, **changes: str | int) -> Setting:
         """Return a copy with some fields changed."""
         return Setting(**(vars(self) | changes))
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         """The values of all fields."""
         return tuple(vars(self).values())
 
@@ -172,7 +177,7 @@ class Sample:
         return found
 
 
-def npy_typesizes(fp: Any) -> tuple[int, ...]:
+def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
     """Return the type sizes to try for an .npy file, none for other files."""
     if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
         return ()
@@ -211,8 +216,8 @@ class Search:
         from ..constants import CNAME_AVAIL
 
         self.sample = sample
-        self.trials: dict[tuple[Any, ...], Trial] = {}
-        self.left_out: dict[tuple[Any, ...], Setting] = {}
+        self.trials: dict[Key, Trial] = {}
+        self.left_out: dict[Key, Setting] = {}
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
@@ -362,7 +367,7 @@ class Search:
         return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
 
 
-def timed(act: Callable[[], Any]) -> tuple[Any, float]:
+def timed(act: Callable[[], Result]) -> tuple[Result, float]:
     """Return the result of a function, and its shortest time in seconds."""
     best = total = 0.0
     for i in range(REPEATS):

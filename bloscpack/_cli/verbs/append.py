@@ -19,11 +19,15 @@ from ..stdio import STREAM, check_exists, name_of_input, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import Seekable
+    from ...headers import BloscpackHeader
 
-def add_arguments(parser: Any) -> None:
+
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
     parser.add_argument(
@@ -61,7 +65,9 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
     return args.original_file, args.new_file
 
 
-def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
+def append(
+    args: Namespace, original_file: str, new_file: str, metadata: object
+) -> None:
     """Append the content of a file to a Bloscpack file."""
     from ..._format.append_plan import UNCHANGED
     from ..._storage.spool import sized
@@ -101,7 +107,7 @@ def _check_no_npy(original_file: str, new_file: str) -> None:
     from ..._storage.cursor import Cursor
     from ...serializers import is_array
 
-    def read(fp: Any, check: Any) -> Any:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
         return read_beginning(Cursor(fp)).metadata
 
     if is_array(read_snapshot(original_file, read)):

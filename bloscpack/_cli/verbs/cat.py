@@ -17,14 +17,14 @@ from ..exit_codes import EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-    from typing import Any
 
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write plain bytes to standard output, decompressing only the chunks that\n"
@@ -69,7 +69,7 @@ def run(args: Namespace) -> None:
         except OSError as error:
             raise log.lost(error) from error
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> None:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> None:
         if not fp.seekable():
             raise Refusal(
                 "'%s' is a pipe, which can't be read here and there" % args.file_,

@@ -9,7 +9,6 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Iterator
-    from typing import Any
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Metavars of options whose value is a file; those that contain `file` are found too.
@@ -17,7 +16,7 @@ FILES = ("<metadata>", "<out>")
 FOLDERS = ("<folder>",)
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "print a script that lets a shell complete verbs, options and file names"

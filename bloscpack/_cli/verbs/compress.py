@@ -27,7 +27,7 @@ from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from typing import Any
 
     from ...args import BloscArgs, BloscpackArgs, MetadataArgs
@@ -43,7 +43,7 @@ EXAMPLES = """examples:
 # Options
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
     group = parser.add_argument_group(title="bloscpack settings")
@@ -55,7 +55,7 @@ def add_arguments(parser: Any) -> None:
     parser.epilog = EXAMPLES
 
 
-def _add_chunk_options(group: Any) -> None:
+def _add_chunk_options(group: _ActionsContainer) -> None:
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
@@ -87,12 +87,12 @@ def _add_chunk_options(group: Any) -> None:
     )
 
 
-def _add_room_options(group: Any) -> None:
+def _add_room_options(group: _ActionsContainer) -> None:
     group.add_argument(
         "--max-app-chunks",
         metavar="<n>",
         type=int,
-        help="number of chunks that can be appended (default: 10 x)",
+        help="reserve offsets for n more chunks (default: 10 x)",
     )
     group.add_argument(
         "--max-meta-size",
@@ -205,7 +205,7 @@ def _metadata_args(args: Namespace) -> MetadataArgs:
 
 
 def compress(
-    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> None:
     """Compress a file."""
     from ..outputs import (
@@ -231,7 +231,7 @@ def compress(
 
 
 def _compress_plain(
-    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> int:
     """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp

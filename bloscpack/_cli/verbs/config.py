@@ -8,11 +8,10 @@ from ..display import put_line, say, say_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     variables = [settings.variable_for(name) for name in settings.CHECKS]
     parser.description = (

@@ -22,9 +22,11 @@ from ..stdio import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import BinaryFile, Seekable
     from ...headers import BloscpackHeader
 
 EXAMPLES = """examples:
@@ -38,7 +40,7 @@ EXAMPLES = """examples:
 IN_NPY = frozenset(("dtype", "shape", "order", "container"))
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.add_argument(
         "-e",
@@ -145,7 +147,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
     nbytes: int | None = None
 
-    def read(in_fp: Any, check: Any) -> Any:
+    def read(in_fp: BinaryFile, check: Callable[[BloscpackHeader], None]) -> Any:
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
             nbytes = header.nbytes
@@ -179,7 +181,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     return nbytes or 0, metadata
 
 
-def _warn_of_second_file(in_fp: Any, in_file: str) -> None:
+def _warn_of_second_file(in_fp: Seekable, in_file: str) -> None:
     """Warn the user if another Bloscpack file follows the first."""
     if in_fp.read(len(MAGIC)) == MAGIC:
         log.notice(
@@ -233,7 +235,7 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
 
-    def read(fp: Any, check: Any) -> tuple[Any, int]:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> tuple[Any, int]:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         for _ in skip_frames(cursor, beginning.header):
@@ -269,7 +271,7 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
         )
 
 
-def _keep_metadata(metadata: Any, args: Namespace) -> None:
+def _keep_metadata(metadata: object, args: Namespace) -> None:
     """Show the metadata, or write them to the file of ``--metadata-to``."""
     if args.metadata_to is None:
         if metadata:

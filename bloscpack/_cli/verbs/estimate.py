@@ -16,8 +16,9 @@ from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
+
+    from ..display import JsonObject
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
 # Number of blocks in memory per thread: Blosc allocates three buffers to decompress a
@@ -25,7 +26,7 @@ TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "n
 BLOCKS_OF_BLOSC = 6
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show the exact size of files after decompression, and an upper bound for the\n"
@@ -43,7 +44,7 @@ def add_arguments(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """Show the estimates for the files."""
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     worst = for_each_file(
         args.files,
         lambda path: found.append(estimate(describe(path), args.nthreads)),
@@ -59,7 +60,7 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
+def estimate(description: JsonObject, nthreads: int) -> JsonObject:
     """Return the needs of the file of a `description` from `describe`, in bytes."""
     nthreads = effective_nthreads(nthreads, description["nchunks"])
     plain = description["largest_chunk"]
@@ -83,7 +84,7 @@ def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
     }
 
 
-def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
+def _row(values: JsonObject, exact: bool) -> tuple[str, ...]:
     return (
         size_text(values["nbytes"], exact),
         str(values["nchunks"]),
@@ -95,7 +96,7 @@ def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
     )
 
 
-def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(values["nbytes"] for values in found)
     nchunks = sum(values["nchunks"] for values in found)
     name = "total of %d file%s" % (len(found), "s" * (len(found) != 1))

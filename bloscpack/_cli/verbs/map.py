@@ -17,11 +17,12 @@ from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from ..._damage.inspection import Inspection
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
 # Upper limits of the ratio for each shade but the last.
@@ -37,7 +38,7 @@ RANGES_SHOWN = 20
 OTHERS_SHOWN = 10
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "draw the compression ratio along a file, and which chunks are damaged.\n"
@@ -125,7 +126,7 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._storage.spool import sized
     from ...abstract_io import effective_nthreads
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with sized(fp) as (copy, _):
             inspection = Inspection(storage_of(copy), nthreads)
@@ -168,7 +169,7 @@ def survey_quickly(path: str) -> Chunks:
     from ..._storage.spool import sized
 
     def read(
-        fp: Any, check: Callable[[BloscpackHeader], None]
+        fp: Seekable, check: Callable[[BloscpackHeader], None]
     ) -> list[tuple[int, int]]:
         with sized(fp) as (copy, _):
             cursor = Cursor(copy)

@@ -16,16 +16,17 @@ from ..stdio import is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
 INDENT = 2
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show the metadata of a file as JSON, or change them in place, within the\n"
@@ -89,7 +90,7 @@ def run(args: Namespace) -> None:
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
 
-    def changed(old: Any) -> Any:
+    def changed(old: object) -> Any:
         new = change(old)
         # Compared as text, because 1 and true are not the same in JSON.
         if _as_text(new, compact=True) == _as_text(old, compact=True):
@@ -105,7 +106,7 @@ def _read(path: str) -> Any:
     from ..._format.sections import read_beginning
     from ..._storage.cursor import Cursor
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
         beginning = read_beginning(Cursor(fp))
         check(beginning.header)
         if beginning.metadata_header is None:
@@ -115,7 +116,7 @@ def _read(path: str) -> Any:
     return read_snapshot(path, read)
 
 
-def _as_text(value: Any, compact: bool) -> str:
+def _as_text(value: object, compact: bool) -> str:
     import json
 
     def dumped(ascii_only: bool) -> str:
@@ -150,7 +151,7 @@ def _update(args: Namespace) -> Callable[[Any], Any]:
     """Return a function that removes keys and then sets keys."""
     values = dict(map(_parse_update, args.update))
 
-    def change(old: Any) -> Any:
+    def change(old: object) -> Any:
         if not isinstance(old, dict):
             raise Refusal(
                 "'%s': the metadata are no JSON object, so they have no keys"

@@ -13,8 +13,7 @@ from ..stdio import STREAM, descriptor_of, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
     from ...recover import Recovery
 
@@ -24,7 +23,7 @@ LOSSES_SHOWN = 1000
 NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write an intact file from the good chunks of a damaged one, which is not\n"

@@ -24,10 +24,10 @@ from ..trials import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
+    from ..display import JsonObject
     from ..trials import Trial
 
 # Speed of the assumed disk in bytes per second.
@@ -37,7 +37,7 @@ SECONDS = 10.0
 TITLES = ("codec", "level", "type size", "chunk", "filter")
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "try codecs, levels, filters, type and chunk sizes on a sample of a file,\n"
@@ -62,7 +62,7 @@ def add_arguments(parser: Any) -> None:
     )
 
 
-def _add_search_options(parser: Any) -> None:
+def _add_search_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--goal", choices=tuple(GOALS), default="balanced", help="default: %(default)s"
     )
@@ -188,7 +188,7 @@ def _advice(search: Search, goal: str) -> Iterator[str]:
         yield "the highest ratio is %.3f: see --goal ratio" % highest
 
 
-def as_dict(search: Search, goal: str) -> dict[str, Any]:
+def as_dict(search: Search, goal: str) -> JsonObject:
     """Return the result as a JSON object."""
     front = pareto(search.trials.values())
     sample = search.sample

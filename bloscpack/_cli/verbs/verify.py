@@ -16,13 +16,13 @@ from ..exit_codes import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
     from ..._damage.findings import Report
+    from ..display import JsonObject
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
@@ -41,7 +41,7 @@ def add_arguments(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """Check the files; return the worst exit code."""
-    reports: list[dict[str, Any]] = []
+    reports: list[JsonObject] = []
 
     def act(path: str) -> int:
         report = verify(path, nthreads=args.nthreads)
