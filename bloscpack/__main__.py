@@ -1,4 +1,4 @@
-"""``python -m bloscpack``: the command ``blpk``."""
+"""Run the command ``blpk`` by ``python -m bloscpack``."""
 
 from .cli import main
 

@@ -338,7 +338,6 @@ def pack(
     StorageError
         The number or the sizes of the yielded chunks differ from the arguments.
     """
-    progress = log.PROGRESS if progress is None else progress
     check_settings(blosc_args, bloscpack_args, metadata_args)
     blosc_args = BloscArgs() if blosc_args is None else blosc_args
     bloscpack_args = BloscpackArgs() if bloscpack_args is None else bloscpack_args
@@ -538,7 +537,6 @@ def unpack(
     FormatError
         A chunk is damaged. The chunks before it have been stored.
     """
-    progress = log.PROGRESS if progress is None else progress
     nchunks = getattr(source, "nchunks", None)
     header = getattr(source, "bloscpack_header", None)
     chunk_size = header.chunk_size if header is not None else -1

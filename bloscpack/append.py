@@ -127,7 +127,6 @@ def _append(
     nthreads: int | None,
     progress: Progress | None,
 ) -> int:
-    progress = log.PROGRESS if progress is None else progress
     new_size = _checked_size(new_size)
     # Read and check the old file.
     fp = target.fp

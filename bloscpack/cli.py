@@ -1,7 +1,7 @@
-"""``blpk``: from the arguments to the command, and from the error to the exit code.
+"""The command ``blpk``: dispatches to the verbs and turns errors into exit codes.
 
-Errors go to standard error; `outcomes` has the exit codes. What is imported while this
-module is, is what every command needs: Ctrl-C is answered from then on.
+`_cli.exit_codes` defines the exit codes; all errors go to standard error. This module
+imports only modules that every verb needs, so that it handles Ctrl-C early.
 """
 
 from __future__ import annotations
@@ -24,16 +24,12 @@ from .exceptions import BloscpackError, UsageError
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, NoReturn
-
-# What these leave behind is files; all others are there for what they say.
-WRITERS = ("compress", "decompress", "append", "recover", "metadata")
-# What verbs call the files that they read.
-INPUTS = ("file_", "damaged")
+    from types import FrameType
+    from typing import NoReturn
 
 
 class Terminated(BaseException):
-    """The process has been asked to end; everything is left as after Ctrl-C."""
+    """The process has received SIGTERM or SIGHUP; cleanup is the same as for Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -41,23 +37,23 @@ class Terminated(BaseException):
 
 
 def _handle_termination() -> None:
-    """Let SIGTERM and SIGHUP end the program the way that Ctrl-C does."""
+    """Raise `Terminated` on SIGTERM and SIGHUP, so that files are cleaned up."""
     import signal
 
-    def terminate(number: int, frame: object) -> NoReturn:
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated(number)
 
     for name in ("SIGTERM", "SIGHUP"):
-        # A program started with nohup goes on.
+        # nohup ignores SIGHUP on purpose: keep it ignored.
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, terminate)
 
 
-def _resend_signal(ignored: Any) -> None:
-    """Have a signal come once more whose exception Python could only ignore.
+def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal again if Python has ignored the exception of its handler.
 
-    It ignores what is raised while an object is removed, or as an import ends.
+    Python ignores exceptions that are raised in ``__del__`` or at the end of an import.
     """
     error = ignored.exc_value
     if not isinstance(error, (KeyboardInterrupt, Terminated)):
@@ -69,17 +65,17 @@ def _resend_signal(ignored: Any) -> None:
     while True:
         number = error.number if isinstance(error, Terminated) else signal.SIGINT
         try:
-            # By then Python has left what ignores.
+            # After 50 ms Python has left the code that ignores exceptions.
             timer = Timer(0.05, signal.pthread_kill, (get_ident(), number))
-            timer.daemon = True  # the program may have ended
+            timer.daemon = True  # do not keep a finished program alive
             timer.start()
             return
-        except (KeyboardInterrupt, Terminated) as again:  # here it is ignored too
+        except (KeyboardInterrupt, Terminated) as again:  # another signal
             error = again
 
 
 def process_nthread_arg(args: Namespace) -> None:
-    """Check and tell the number of threads."""
+    """Check the number of threads and show it with -v."""
     from .constants import MAX_THREADS
 
     if not 1 <= args.nthreads <= MAX_THREADS:
@@ -88,50 +84,54 @@ def process_nthread_arg(args: Namespace) -> None:
 
 
 def _answer_quickly(arguments: list[str]) -> bool:
-    """Do what takes less time than to parse it: ``--version`` and ``info FILE``."""
+    """Run ``--version`` or ``info FILE`` without the parser; return whether it was one.
+
+    Importing argparse takes longer than these commands.
+    """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
     if arguments != ["--version"] and not (
         asks_info and not arguments[1].startswith("-")
     ):
         return False
-    from ._cli import quick_answers as commands
+    from ._cli import quick_answers
 
     if asks_info:
-        commands.info(arguments[1])
+        quick_answers.info(arguments[1])
     else:
-        commands.version()
+        quick_answers.version()
     return True
 
 
 def _run(arguments: list[str], *, alone: bool) -> int:
-    """Do what the arguments ask for; return the exit code.
+    """Run the verb that the arguments name; return the exit code.
 
-    `alone` says that the process is there for nothing else.
+    `alone` means that the process runs this command only: it may handle signals.
     """
-    from ._cli.parser import VERBS_OF_LETTERS, parse
+    from ._cli import verb_table
+    from ._cli.parser import module_of, parse
 
     args = parse(arguments)
-    name = VERBS_OF_LETTERS.get(args.subcommand, args.subcommand)
-    log.make_output_optional(name in WRITERS)
+    verb = verb_table.find(args.subcommand)
+    assert verb is not None  # the parser accepts no other
+    module = module_of(verb)
+    output_is_optional = verb.writes == verb_table.FILES
+    log.make_output_optional(output_is_optional)
     _prepare_log(args)
-    if alone and name != "info":
-        _handle_termination()  # it would only delay `info`, which leaves nothing behind
-    if hasattr(args, "out_file"):
-        from ._cli.file_jobs import output_is_data
-
-        if output_is_data(args):
-            log.keep_out_of_output()
+    if alone and verb.name != "info":  # `info` has nothing to clean up
+        _handle_termination()
+    if verb.writes == verb_table.DATA or getattr(args, "json", False):
+        log.keep_out_of_output()
+    elif hasattr(module, "direct_messages"):
+        module.direct_messages(args)
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
         log.debug("    %s: %s" % (argument, value))
     process_nthread_arg(args)
-    if name not in WRITERS:
+    if not output_is_optional:
         log.need_output()
-    _name_standard_input(args)
-    from importlib import import_module
-
-    code = import_module("._cli.verbs." + name, __package__).run(args) or EXIT_OK
+    _name_standard_input(args, verb.inputs)
+    code = module.run(args) or EXIT_OK
     log.verbose("done")
     return int(code)
 
@@ -144,31 +144,42 @@ def _prepare_log(args: Namespace) -> None:
     )
 
 
-def _name_standard_input(args: Namespace) -> None:
-    """Give standard input, where it is meant, a name that it can be opened by."""
-    given = vars(args)
-    if not any(name in given for name in (*INPUTS, "files")):
+def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:
+    """Replace ``-`` in the arguments `inputs` by a path that can be opened."""
+    if not inputs:
         return
     from ._cli.stdio import name_of_input
 
-    for name in INPUTS:
-        if name in given:
+    given = vars(args)
+    for name in inputs:
+        if isinstance(given[name], list):
+            given[name] = [name_of_input(path) for path in given[name]]
+        elif given[name] is not None:
             given[name] = name_of_input(given[name])
-    if "files" in given:
-        args.files = [name_of_input(name) for name in args.files]
 
 
 def _code_without_output(code: int) -> int:
-    """Return the exit code where standard output failed; `code` is that of the verb.
+    """Return the exit code after standard output has failed; `code` is the verb's.
 
-    A verb that needs the output ends at the failure, so its code counts for nothing:
-    with buffering it may have gone on for a while.
+    A verb that needs the output ends at the failure. With buffering it ends later, so
+    its own code would depend on the buffering and is not used.
     """
     return max(code if log.OUTPUT_IS_OPTIONAL else EXIT_OK, EXIT_COULD_NOT)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command; the exit code is that of SystemExit, 0 if it returns."""
+    """Run the command ``blpk``.
+
+    Parameters
+    ----------
+    argv
+        The arguments after the program name; by default those of the process.
+
+    Raises
+    ------
+    SystemExit
+        With the exit code, unless it is 0.
+    """
     log.set_prefix(log.COMMAND)
     code = EXIT_OK
     alone = argv is None
@@ -180,13 +191,13 @@ def main(argv: list[str] | None = None) -> None:
             if not _answer_quickly(arguments):
                 code = _run(arguments, alone=alone)
         except (BloscpackError, OSError, MemoryError, log.OutputLost):
-            # Without buffering, output lost before the error would have come first.
+            # An unbuffered stream would have failed before this error: report that.
             if not log.OUTPUT_IS_OPTIONAL:
                 log.flush()
             raise
         log.flush()
     except BrokenPipeError:
-        # The reader of the output does not want any more.
+        # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
     except log.OutputLost as error:
         log.error(str(error), _code_without_output(code))

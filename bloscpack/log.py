@@ -1,12 +1,12 @@
-"""What the library tells while it works, for ``blpk -v`` and ``blpk -d``.
+"""Messages of the library and of the command.
 
-Silent at the level NORMAL, which only the command changes. `normal`, `verbose`
-and `debug` write to standard output, `error` to standard error; empty lines are
-dropped and every line starts with the prefix.
+The library writes nothing at the level NORMAL; only ``blpk -v`` and ``blpk -d`` change
+the level. `normal`, `verbose` and `debug` write to standard output, `error` and
+`report` to standard error. Every line begins with the prefix; empty lines are dropped.
 
-A standard stream that fails once is given up: its file descriptor becomes that of the
-null device. Otherwise the interpreter would write its buffer once more as it exits, and
-exit with code 120. With and without buffering, a failure therefore has the same result.
+A standard stream that fails once is not used again: its file descriptor is connected to
+the null device. Otherwise the interpreter would write its buffer again at exit, and end
+with exit code 120. A failure therefore has the same result with and without buffering.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import sys
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import TextIO
 
 NORMAL = "NORMAL"
 VERBOSE = "VERBOSE"
@@ -26,26 +25,37 @@ VERBOSITY_LEVELS = (NORMAL, VERBOSE, DEBUG)
 _RANKS = {level: rank for rank, level in enumerate(VERBOSITY_LEVELS)}
 
 LEVEL = NORMAL
+# True while standard output carries data: messages then go to standard error.
 OUTPUT_IS_DATA = False
+# True while only errors are shown.
 QUIET = False
-# Is called, if there is one, with the plain bytes of every chunk that has been done.
-PROGRESS: Callable[[int], object] | None = None
 PREFIX = "bloscpack.py"
-# True where the files that a command writes matter more than its messages: a failure
-# of standard output is then kept in LOST, and does not stop the command.
+# True while a verb runs whose files matter more than its messages: a failure of
+# standard output is then kept in LOST, and does not stop the verb.
 OUTPUT_IS_OPTIONAL = False
-# The first failure of standard output. All that is written there later is dropped.
+# The first failure of standard output. Later output is dropped.
 LOST: Exception | None = None
-# The prefix of the command, which speaks to a person.
+# The prefix of the command. With it, warnings go to standard error.
 COMMAND = "blpk"
 
 
 class OutputLost(Exception):
-    """Standard output takes nothing, although something has to be shown there."""
+    """Standard output has failed or is closed, and the output was needed."""
 
 
 def set_level(level: str) -> None:
-    """Let through messages up to `level`, one of VERBOSITY_LEVELS."""
+    """Show messages up to a level.
+
+    Parameters
+    ----------
+    level
+        One of `VERBOSITY_LEVELS`.
+
+    Raises
+    ------
+    ValueError
+        For any other level.
+    """
     global LEVEL
     if level not in VERBOSITY_LEVELS:
         raise ValueError(
@@ -61,31 +71,34 @@ def set_prefix(prefix: str) -> None:
 
 
 def keep_out_of_output() -> None:
-    """Say everything on standard error from now on: standard output is for data.
+    """Write all messages to standard error from now on: standard output carries data.
 
-    Messages written so far come before the data. Raises `OutputLost` if standard
-    output is closed, and as `flush` does.
+    Earlier messages are flushed, so that they precede the data.
+
+    Raises
+    ------
+    BrokenPipeError, OutputLost
+        If standard output has failed.
     """
     global OUTPUT_IS_DATA
-    need_output()
     flush()
     OUTPUT_IS_DATA = True
 
 
 def make_output_optional(optional: bool) -> None:
-    """Keep a failure of standard output from stopping the command, or let it."""
+    """Set whether work continues after standard output has failed."""
     global OUTPUT_IS_OPTIONAL
     OUTPUT_IS_OPTIONAL = optional
 
 
 def be_quiet() -> None:
-    """Say nothing from now on but errors."""
+    """Show only errors from now on."""
     global QUIET
     QUIET = True
 
 
 def enabled(level: str) -> bool:
-    """Return whether a message of `level` is let through."""
+    """Return whether messages of `level` are shown."""
     return _RANKS[level] <= _RANKS[LEVEL] and not QUIET
 
 
@@ -98,19 +111,19 @@ def need_output() -> None:
 
 
 def lost(error: OSError) -> Exception:
-    """Return what to raise when standard output has not taken something."""
+    """Return the exception to raise after a write to standard output has failed."""
     if isinstance(error, BrokenPipeError):
         return error
     return OutputLost("standard output: %s" % error.strerror)
 
 
-def _give_up(stream: Any) -> None:
-    """Connect a stream that has failed to the null device, with what it still holds."""
+def _give_up(stream: TextIO) -> None:
+    """Connect a failed stream to the null device, which takes its buffered text."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
-    except OSError:  # it has no file descriptor, or there is no null device
+    except OSError:  # the stream has no file descriptor, or there is no null device
         return
 
 
@@ -126,9 +139,12 @@ def _call_output(method: str, *args: str) -> None:
 
 
 def put(text: str) -> None:
-    """Write text to standard output as it is.
+    """Write text to standard output, unchanged.
 
-    Raises BrokenPipeError or `OutputLost`, unless standard output is optional.
+    Raises
+    ------
+    BrokenPipeError, OutputLost
+        If standard output has failed, unless it is optional.
     """
     global LOST
     try:
@@ -141,9 +157,12 @@ def put(text: str) -> None:
 
 
 def flush() -> None:
-    """Write out what has been said so far.
+    """Flush standard output.
 
-    Raises BrokenPipeError or `OutputLost` if any of it, now or earlier, was lost.
+    Raises
+    ------
+    BrokenPipeError, OutputLost
+        If any output, now or earlier, was lost.
     """
     if LOST is not None:
         raise LOST
@@ -152,7 +171,7 @@ def flush() -> None:
 
 
 def _failure() -> Exception | None:
-    """Flush; return the exception instead of raising it."""
+    """Flush standard output; return the exception instead of raising it."""
     try:
         flush()
     except (BrokenPipeError, OutputLost) as error:
@@ -161,14 +180,14 @@ def _failure() -> Exception | None:
 
 
 def _flush_before_message() -> None:
-    """Write out what has been said so far, before a message on standard error."""
+    """Flush standard output, so that its messages precede one on standard error."""
     failure = _failure()
     if failure is not None and not OUTPUT_IS_OPTIONAL:
         raise failure
 
 
 def put_error(text: str) -> None:
-    """Write text to standard error; where that takes nothing, drop it."""
+    """Write text to standard error. If that fails, the text is dropped."""
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)
@@ -178,13 +197,16 @@ def put_error(text: str) -> None:
 
 
 def finish() -> None:
-    """Write out both standard streams; drop what they do not take."""
+    """Flush both standard streams; failures are dropped."""
     _failure()
     put_error("")
 
 
 def printable(text: str) -> str:
-    """Return a text, maybe from a file or its name, that can't move the cursor."""
+    """Return text in which escape sequences replace all unprintable characters.
+
+    Text from a file, or the name of a file, could otherwise move the cursor.
+    """
     if text.isprintable():
         return text
     return "".join(
@@ -192,23 +214,35 @@ def printable(text: str) -> str:
     )
 
 
-def _write(stream: object, message: str) -> None:
+def encodable(text: str, stream: object) -> str:
+    """Return text in which escape sequences replace characters unknown to a stream.
+
+    A file name may contain characters, or bytes, that the encoding of `stream` lacks.
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _write(stream: TextIO | None, message: str) -> None:
     if stream is None:
-        return  # closed before the program was started
+        return  # closed before the program started
     for line in message.split("\n"):
         if line:
-            text = "%s: %s\n" % (PREFIX, printable(line))
-            # A file name may hold bytes that the terminal's encoding can't show.
-            encoding = getattr(stream, "encoding", None) or "utf-8"
-            shown = text.encode(encoding, "backslashreplace").decode(encoding)
+            text = encodable("%s: %s\n" % (PREFIX, printable(line)), stream)
             if stream is sys.stdout:
-                put(shown)
+                put(text)
             else:
-                put_error(shown)
+                put_error(text)
 
 
 def verbose(message: str, level: str = VERBOSE) -> None:
-    """Show `message` if messages of `level` are let through."""
+    """Show `message` if messages of `level` are shown.
+
+    Raises
+    ------
+    TypeError
+        If `level` is not one of `VERBOSITY_LEVELS`.
+    """
     if level not in VERBOSITY_LEVELS:
         raise TypeError(
             "Desired level '%s' is not one of %s" % (level, VERBOSITY_LEVELS)
@@ -218,20 +252,21 @@ def verbose(message: str, level: str = VERBOSE) -> None:
 
 
 def debug(message: str, *args: object) -> None:
-    """Show `message`, formatted with `args` if anyone looks, at the level DEBUG."""
+    """Show ``message % args`` at the level DEBUG; at other levels do not format it."""
     if enabled(DEBUG):
         verbose(message % args if args else message, level=DEBUG)
 
 
 def normal(message: str) -> None:
-    """Show `message` always."""
+    """Show `message` at every level."""
     verbose(message, level=NORMAL)
 
 
 def notice(message: str) -> None:
-    """Tell what nobody asked for but has to know.
+    """Warn the user.
 
-    The command says it on standard error; elsewhere it is a RuntimeWarning.
+    The command writes the message to standard error. In other programs it is a
+    RuntimeWarning.
     """
     if QUIET:
         return
@@ -245,14 +280,20 @@ def notice(message: str) -> None:
 
 
 def error(message: str, exit_code: int = 1) -> None:
-    """Show `message` on standard error and leave the program."""
-    _failure()  # the exit code is that of the error all the same
+    """Show `message` as an error on standard error, and exit the program.
+
+    Raises
+    ------
+    SystemExit
+        Always, with `exit_code`.
+    """
+    _failure()  # a failure of standard output does not change the exit code
     _write_error(message)
     sys.exit(exit_code)
 
 
 def report(message: str) -> None:
-    """Show `message` on standard error as an error."""
+    """Show `message` as an error on standard error."""
     _flush_before_message()
     _write_error(message)
 

@@ -7,7 +7,7 @@ from bloscpack import cli, log
 
 # The variables of `log` that a command sets.
 STATE = (
-    *("LEVEL", "PREFIX", "QUIET", "PROGRESS"),
+    *("LEVEL", "PREFIX", "QUIET"),
     *("OUTPUT_IS_DATA", "OUTPUT_IS_OPTIONAL", "LOST"),
 )
 

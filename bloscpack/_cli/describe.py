@@ -1,8 +1,8 @@
-"""What can be said of a file without decompressing anything.
+"""A description of a file, made without decompressing anything.
 
-`describe` reads the sections in front of the chunks and the header of the first chunk;
-all chunk headers are walked only where the file header does not tell the sizes. What
-it returns can be written as JSON. NumPy and Blosc are not imported.
+`describe` reads the sections in front of the chunks and the header of the first chunk.
+It walks all chunk headers only if the file header does not contain the sizes. The
+description can be written as JSON. NumPy and Blosc are not imported.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ if TYPE_CHECKING:
     from .._format.blosc_header import BloscHeader
     from .._format.sections import Beginning
     from .._storage.base import Path
+    from .._storage.protocols import Seekable
     from ..headers import BloscpackHeader, MetadataHeader
+    from .display import JsonObject
 
 
-def describe(path: Path, *, strict: bool = True) -> dict[str, Any]:
-    """Return everything that the beginning of a file tells; sizes are bytes.
+def describe(path: Path, *, strict: bool = True) -> JsonObject:
+    """Return a description of a file from its beginning; sizes are in bytes.
 
-    ``nbytes`` and ``nchunks`` are true also where the file header does not tell them;
-    ``walked`` says that all chunk headers were read for that. ``largest_chunk`` and
-    ``largest_cbytes`` are the most that a chunk has, plain and as stored: unless all
-    were walked, the second is only a bound. ``cbytes`` is the size of the file.
+    ``nbytes`` and ``nchunks`` are also correct if the file header does not contain
+    them; ``walked`` is then True: all chunk headers were read. ``largest_chunk`` and
+    ``largest_cbytes`` are the size of the largest chunk, plain and compressed; without
+    a walk the second is an upper bound. ``cbytes`` is the size of the file.
 
-    Raises `FormatError`; where the first chunk has not the size that the file header
-    tells, only if it is to be `strict`: old releases have written such files.
+    Raises `FormatError`. If `strict` is False, a first chunk whose size differs from
+    that in the file header is accepted: old releases wrote such files.
     """
     read = partial(_describe, strict=strict)
     return {"file": os.fsdecode(path), **read_snapshot(path, read)}
 
 
 def _describe(
-    fp: Any, check: Callable[[BloscpackHeader], None], strict: bool
-) -> dict[str, Any]:
+    fp: Seekable, check: Callable[[BloscpackHeader], None], strict: bool
+) -> JsonObject:
     cursor = Cursor(fp)
     cbytes = cursor.left()
     beginning = read_beginning(cursor)
@@ -59,11 +61,11 @@ def _describe(
             sizes.add(frame.header)
     elif header.nchunks:
         sizes.add(_first_chunk(cursor, header, strict))
-    # No digest proves what has been read, so it has to be of one state as a whole.
+    # No digest covers these bytes: check that no writer changed the file meanwhile.
     check(header)
     cbytes = cursor.position if cbytes is None else cbytes
     if not walked:
-        sizes.believe(header, cbytes)
+        sizes.take_from_header(header, cbytes)
     return {
         "layout": header.format_version,
         "nbytes": sizes.nbytes,
@@ -94,7 +96,7 @@ def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> Blosc
 
 
 class _Sizes:
-    """The sizes of some chunks, added up."""
+    """Sums and maxima of chunk sizes."""
 
     def __init__(self) -> None:
         self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
@@ -107,25 +109,25 @@ class _Sizes:
         self.largest = max(self.largest, header.nbytes)
         self.largest_cbytes = max(self.largest_cbytes, header.ctbytes)
 
-    def believe(self, header: BloscpackHeader, cbytes: int) -> None:
-        """Take the sizes that the header of a file of `cbytes` tells."""
+    def take_from_header(self, header: BloscpackHeader, cbytes: int) -> None:
+        """Use the sizes in the header of a file of `cbytes` bytes."""
         self.nchunks = header.nchunks
         self.nbytes = header.nbytes or 0
         if self.nchunks == 1:
             self.largest = self.nbytes
         elif self.nchunks > 1:
             self.largest = max(header.chunk_size, header.last_chunk)
-            # Blosc copies what it can't make smaller.
+            # Blosc stores incompressible bytes unchanged, after its header.
             self.largest_cbytes = min(self.largest + BLOSC_HEADER_LENGTH, cbytes)
 
 
 def ratio_of(nbytes: int, cbytes: int) -> float:
-    """Return how many plain bytes a stored one stands for."""
+    """Return the compression ratio: plain bytes divided by compressed bytes."""
     return round(nbytes / cbytes, 4) if cbytes else 0.0
 
 
-def describe_chunk(header: BloscHeader | None) -> dict[str, Any] | None:
-    """Return the fields of a chunk header by name, None if there is no chunk."""
+def describe_chunk(header: BloscHeader | None) -> JsonObject | None:
+    """Return the fields of a chunk header by name; None without a chunk."""
     if header is None:
         return None
     return {
@@ -141,8 +143,8 @@ def describe_chunk(header: BloscHeader | None) -> dict[str, Any] | None:
 
 def _describe_offsets(
     beginning: Beginning, first_at: int, size: int
-) -> dict[str, Any] | None:
-    """Return what there is to say of the offset table, None if there is none."""
+) -> JsonObject | None:
+    """Return a description of the offset table; None if the file has none."""
     offsets = beginning.offsets
     if offsets is None:
         return None
@@ -159,10 +161,10 @@ def _describe_offsets(
     }
 
 
-def array_of(metadata: Any) -> dict[str, Any] | None:
-    """Return shape, dtype and order as the metadata of an array have them.
+def array_of(metadata: Any) -> JsonObject | None:
+    """Return shape, dtype and order from the metadata of an array.
 
-    They are shown, not believed: nothing is checked but that they can be shown.
+    The values are for display: they are checked only as far as JSON needs it.
     """
     if not is_array(metadata):
         return None
@@ -181,21 +183,21 @@ def array_of(metadata: Any) -> dict[str, Any] | None:
     }
 
 
-def _dtype_text(stored: Any) -> str | None:
+def _dtype_text(stored: object) -> str | None:
     match stored:
         case None:
             return None
         case str():
-            # The repr of a text, as 0.16 stored it, or the text itself.
+            # 0.16 stored the repr of a string; now it is the string itself.
             quoted = stored[:1] in ("'", '"') and stored[-1:] == stored[:1]
             return stored[1:-1] if quoted and len(stored) > 1 else stored
-        case [["", plain]]:  # 0.4.0 wrote a list also where there are no fields
+        case [["", plain]]:  # 0.4.0 wrote a list even for a dtype without fields
             return str(plain)
     return str(stored)
 
 
-def _texts(header: MetadataHeader | None) -> dict[str, Any] | None:
-    """Return the fields of a header, texts for bytes, which JSON does not know."""
+def _texts(header: MetadataHeader | None) -> JsonObject | None:
+    """Return the fields of a header, with strings for bytes, which JSON lacks."""
     if header is None:
         return None
     fields = dict(header)

@@ -1,7 +1,7 @@
-"""How the command shows values, and reads sizes: lines, tables and JSON.
+"""Output of the command: lines, tables, JSON, and sizes in bytes.
 
-Nothing that comes from a file or its name moves the cursor, or stops the output
-because the terminal can't show it.
+Text from a file, or the name of a file, can't move the cursor, and characters that the
+terminal's encoding lacks don't raise.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    JsonObject = dict[str, Any]  # an object that JSON can represent
+
 UNKNOWN = "-"
 
 
 def say(line: str = "") -> None:
-    """Print a line, whatever the terminal's encoding can show.
+    """Print a line for a person.
 
-    Where standard output is for data, it goes to standard error.
+    It goes to standard output, or to standard error if standard output carries data.
     """
-    stream = sys.stderr if log.OUTPUT_IS_DATA else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    text = line.encode(encoding, "backslashreplace").decode(encoding) + "\n"
-    if stream is sys.stdout:
-        log.put(text)
+    if log.OUTPUT_IS_DATA:
+        log.put_error(log.encodable(line, sys.stderr) + "\n")
     else:
-        log.put_error(text)
+        put_line(line)
 
 
-def say_json(value: Any) -> None:
-    """Print a value as JSON, in ASCII; numbers that JSON does not know become null."""
+def put_line(line: str) -> None:
+    """Write a line to standard output, also where that carries data."""
+    log.put(log.encodable(line, sys.stdout) + "\n")
+
+
+def say_json(value: object) -> None:
+    """Print a value as JSON in ASCII; NaN and infinities become null."""
     import json
 
     try:
@@ -47,7 +51,7 @@ def say_json(value: Any) -> None:
     log.put(text + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -58,12 +62,12 @@ def _finite(value: Any) -> Any:
 
 
 def size_text(size: int, exact: bool = False) -> str:
-    """Return a size in bytes as a person reads it, or exactly."""
+    """Return a size in bytes with a suffix, or as a number if `exact`."""
     return str(size) if exact else str(pretty_size(size))
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that a text means, with or without suffix; raises ValueError."""
+    """Return the number of bytes for a text such as 1.5M; raises ValueError."""
     suffix = text[-1:].upper()
     try:
         return reverse_pretty(text[:-1] + suffix) if suffix in SUFFIXES else int(text)
@@ -74,8 +78,8 @@ def parse_size(text: str) -> int:
         ) from error
 
 
-def array_text(array: dict[str, Any] | None) -> str:
-    """Return dtype and shape in a few characters: ``<f8 (100, 3)``."""
+def array_text(array: JsonObject | None) -> str:
+    """Return dtype and shape in short form: ``<f8 (100, 3)``."""
     if array is None:
         return UNKNOWN
     shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
@@ -85,14 +89,14 @@ def array_text(array: dict[str, Any] | None) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return a text of at most `length` characters, its end left out."""
+    """Return a text of at most `length` characters; a cut text ends with ``...``."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
-    """Return rows of cells as lines; columns are set right, those in `left` left.
+    """Return rows of cells as lines; columns are right-aligned, those in `left` not.
 
-    The last column is set left and may be of any width.
+    The last column is left-aligned and may have any width.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

@@ -1,8 +1,8 @@
-"""How ``blpk`` ends: its exit codes, and what it says of an error.
+"""Exit codes and error messages of ``blpk``.
 
-0 done; 1 could not (missing, exists, not a Bloscpack file, no space); 2 wrong usage;
-3 damaged data found; 130 interrupted, 143 terminated. Of several files each has its
-own outcome; the highest code is that of the command.
+0 done; 1 failed (file missing or existing, not a Bloscpack file, no space); 2 wrong
+usage; 3 damaged data found; 130 interrupted, 143 terminated. With several files the
+command ends with the highest exit code among them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ EXIT_COULD_NOT = 1
 EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
-# Shells add the number of the signal that ended a program.
+# The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
 
 class Refusal(BloscpackError):
-    """What `blpk` won't do, with the exit code that says of which kind it is."""
+    """The command refuses a request; `exit_code` says whether the usage was wrong."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -46,14 +46,14 @@ def exit_code(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, FormatError) and not isinstance(error, NotReadable):
         return EXIT_DAMAGED
-    # What 0.16 called a RuntimeError is refused because of what the file is.
+    # Errors that 0.16 raised as RuntimeError concern the file, not the usage.
     if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
         return EXIT_USAGE
     return EXIT_COULD_NOT
 
 
 def message_of(error: BaseException) -> str:
-    """Return what is said of an error."""
+    """Return the message for an error."""
     if isinstance(error, OSError) and error.filename is not None:
         return "'%s': %s" % (error.filename, error.strerror)
     if isinstance(error, MemoryError):
@@ -69,9 +69,9 @@ def message_of(error: BaseException) -> str:
 
 
 def report_failure(name: str, error: BaseException) -> None:
-    """Tell on standard error why nothing came of a file."""
+    """Show on standard error why a file could not be processed."""
     text = message_of(error)
-    # The name of an output ends with that of its input and a suffix.
+    # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
     log.report(text if named else "'%s': %s" % (name, text))
 
@@ -82,9 +82,9 @@ def for_each_file(
     name_of: Callable[[Item], str] = str,
     failed: Callable[[str, BaseException], None] = report_failure,
 ) -> int:
-    """Call `act` with each item; return the worst exit code.
+    """Call `act` with each item; return the highest exit code.
 
-    One that fails does not stop the others. `act` may return a code of its own.
+    After a failure the next item follows. `act` may return an exit code.
     """
     worst = EXIT_OK
     for item in items:
@@ -92,7 +92,7 @@ def for_each_file(
             code = act(item)
         except (BloscpackError, OSError, MemoryError) as error:
             if isinstance(error, BrokenPipeError) and not log.OUTPUT_IS_OPTIONAL:
-                raise  # the reader of the output does not want any more
+                raise  # the reader of the output has closed the pipe
             failed(name_of(item), error)
             code = exit_code(error)
         worst = max(worst, code if isinstance(code, int) else EXIT_OK)

@@ -1,9 +1,8 @@
-"""Which files a verb reads and which it writes, planned from the names.
+"""The plan of compress and decompress: pairs of an input name and an output name.
 
-One name gets its output beside it, two names are input and output, as in 0.16. More
-names, or an option that says where inputs come from or outputs go, make all of them
-inputs. Nothing that exists is written over unless that was asked for, and no two inputs
-have the same output.
+With one name the output is put beside it. Two names are input and output, as in 0.16.
+With more names, or with an option that names inputs or outputs, all names are inputs.
+No two inputs have the same output.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
     Job = tuple[str, str]
 
-# What files are called that are being written: see `disk.create_beside`.
+# Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 
 
 def is_classic(args: Namespace) -> bool:
-    """Return whether the names are an input and perhaps its output, as in 0.16."""
+    """Return whether the names are one input and at most one output, as in 0.16."""
     return not (
         args.more
         or args.files_from is not None
@@ -42,7 +41,7 @@ def is_classic(args: Namespace) -> bool:
 
 
 def output_is_data(args: Namespace) -> bool:
-    """Return whether the data go to standard output."""
+    """Return whether any output goes to standard output."""
     if args.output is not None:
         return descriptor_of(args.output) == 1
     names = (args.in_file, args.out_file, *args.more)
@@ -52,10 +51,10 @@ def output_is_data(args: Namespace) -> bool:
 
 
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
-    """Return (input, output) for all the names that the arguments give.
+    """Return (input, output) for every input that the arguments name.
 
-    `output_name` makes the name of an output, which lies beside the input, from that of
-    an input; it raises `Refusal` for a name that it can't work with.
+    `output_name` returns the name of the output beside an input; it raises `Refusal`
+    if an input can't have one.
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
@@ -71,13 +70,13 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     if args.output_dir is not None:
         for name, out_file in jobs:
             if name != STREAM and not os.path.exists(name):
-                continue  # what is missing leaves nothing behind
+                continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     return list(dict.fromkeys(jobs))
 
 
 def _check_apart(jobs: list[Job]) -> None:
-    """Raise `Refusal` if an output is that of another input, or an input itself."""
+    """Raise `Refusal` if two inputs share an output, or an output is an input."""
     inputs_of: dict[str, str] = {}
     for name, out_file in jobs:
         other = inputs_of.setdefault(os.path.realpath(out_file), name)
@@ -95,9 +94,10 @@ def _check_apart(jobs: list[Job]) -> None:
 
 
 def _listed(list_file: str) -> list[str]:
-    """Return the names in a file, ended by lines or, if there are any, zero bytes.
+    """Return the names in a file: separated by zero bytes if it has any, or by lines.
 
-    Raises `Refusal` for ``-``: where messages go is settled before the list is read.
+    Raises `Refusal` for ``-``: the stream for messages was chosen before this list was
+    read.
     """
     if list_file == STREAM:
         data = standard_input().read()
@@ -116,7 +116,7 @@ def _listed(list_file: str) -> list[str]:
 
 
 def _found(names: Iterable[str], args: Namespace) -> Iterator[tuple[str, str]]:
-    """Yield each input and where it goes below an output folder."""
+    """Yield each input file and its path below an output folder."""
     for name in names:
         if not (args.recursive and os.path.isdir(name)):
             yield name, os.path.basename(name)
@@ -134,20 +134,20 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def _is_wanted(path: str, args: Namespace) -> bool:
-    """Return whether a file in a folder is one of those meant."""
+    """Return whether ``--recursive`` includes a file."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return False
     decompress = str(args.subcommand).startswith("d")
     if path.endswith(str(args.suffix)) != decompress:
         return False
     if _is_left_over(path):
-        log.verbose("left out, as it is no data: '%s'" % path)
+        log.verbose("skipped a journal or an unfinished file: '%s'" % path)
         return False
     return True
 
 
 def _is_left_over(path: str) -> bool:
-    """Return whether a file is what an interrupted command has left behind."""
+    """Return whether a file is a journal or an unfinished output."""
     return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_journal(path)
 
 
@@ -164,20 +164,20 @@ def _output(
 
 
 def run(todo: list[Job], act: Callable[[str, str], None]) -> int:
-    """Call `act` with every input and output; return the worst exit code."""
+    """Call `act` with every input and output; return the highest exit code."""
     if not todo:
         log.notice("nothing to do: there are no inputs")
     if len(todo) == 1:
-        act(*todo[0])  # what is wrong needs no name
+        act(*todo[0])  # `main` shows the error, without the name
         return EXIT_OK
     return for_each_file(todo, lambda job: act(*job), name_of=lambda job: job[0])
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:
-    """Return the name of what an input is compressed to."""
+    """Return the name of the compressed file beside an input."""
     if name == STREAM:
         return STREAM
-    # What stands for another file, like /dev/stdin, is not the place for an output.
+    # Names like /dev/stdin refer to another file: no output can be put beside them.
     stands_for = name.startswith(("/dev/", "/proc/"))
     file_or_folder = os.path.isfile(name) or os.path.isdir(name)
     if os.path.lexists(name) and (stands_for or not file_or_folder):
@@ -189,7 +189,7 @@ def compressed_name(name: str, suffix: str = EXTENSION) -> str:
 
 
 def plain_name(name: str, suffix: str = EXTENSION) -> str:
-    """Return the name of what an input is decompressed to."""
+    """Return the name of the plain file beside an input."""
     if name == STREAM:
         return STREAM
     check_extension("input file", name, suffix)

@@ -1,7 +1,8 @@
-"""The manual page of ``blpk``, in roff, made from the parser of its command line.
+"""The manual page of ``blpk`` in roff, made from the parser of the command line.
 
-``python -m bloscpack.manpage > docs/blpk.1``. It is the same on every machine: what
-depends on one, such as the number of CPUs, is described instead.
+``python -m bloscpack._cli.manpage > docs/blpk.1`` writes it. The page is the same on
+every machine: defaults that depend on the machine, such as the number of CPUs, are
+described in words.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from ..version import __version__
-from . import settings
+from . import settings, verb_table
 from .exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from .verb_table import VerbRecord
+
 NAME = "compress large typed data with Blosc, and read it in parts"
 DESCRIPTION = """\
 cuts files into chunks, compresses each with Blosc, and stores them with digests, an
@@ -35,29 +38,29 @@ EXIT_CODES = (
     (EXIT_OK, "Done."),
     (
         EXIT_COULD_NOT,
-        "It could not be done: a file is missing, exists or is none of ours; no room.",
+        "Failed: a file is missing, exists or is no Bloscpack file; no space.",
     ),
-    (EXIT_USAGE, "Wrong usage, or a setting that can't be."),
+    (EXIT_USAGE, "Wrong usage, or an invalid setting."),
     (EXIT_DAMAGED, "Damaged data found."),
     (EXIT_INTERRUPTED, "Interrupted."),
     (SIGNAL_BASE + 15, "Terminated; likewise for other signals."),
 )
 VARIABLES = (
-    ("nthreads", "Number of threads."),
-    ("codec", "Codec of compress and append."),
-    ("clevel", "Compression level of compress and append."),
-    ("chunk_size", "Plain bytes per chunk of compress."),
-    ("checksum", "Checksum of compress."),
+    ("nthreads", "Number of threads"),
+    ("codec", "Codec"),
+    ("clevel", "Compression level"),
+    ("chunk_size", "Plain bytes per chunk"),
+    ("checksum", "Checksum"),
 )
 EXAMPLES = (
-    ("Compress a file, and get it back:",
+    ("Compress a file, and decompress it:",
      "blpk compress data.bin\nblpk decompress data.bin.blp again.bin"),
     ("In a pipe:", "tar c folder | blpk compress - - > folder.tar.blp"),
-    ("See what a file holds, and whether it is sound:",
+    ("Show the contents of a file, and check it:",
      "blpk info data.bin.blp\nblpk verify data.bin.blp"),
 )  # fmt: skip
 SEE_ALSO = ("gzip", "tar", "zstd")
-# What differs from machine to machine.
+# Texts for defaults and choices that depend on the machine.
 DEFAULTS = {"nthreads": "one for each CPU"}
 CHOICES = "one of those that the help of the command shows"
 
@@ -66,7 +69,7 @@ CHOICES = "one of those that the help of the command shows"
 
 
 def escape(text: str) -> str:
-    """Return text that roff shows as it is."""
+    """Return text in which everything that roff would interpret is escaped."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     text = text.replace("`", "\\(ga").replace("^", "\\(ha").replace("~", "\\(ti")
     return "\n".join(
@@ -93,13 +96,13 @@ def _tagged(tag: str, text: str) -> list[str]:
 
 
 def _literal(text: str) -> list[str]:
-    """Return lines that are shown as they are, indented."""
+    """Return indented lines that roff does not fill."""
     lines = [escape(line) or "\\&" for line in text.split("\n")]
     return [".PP", ".nf", ".RS 4", *lines, ".RE", ".fi"]
 
 
 def _flowing(text: str) -> str:
-    """Return text for roff to fill, in lines of its own."""
+    """Return text for roff to fill, wrapped at 72 columns."""
     import textwrap
 
     return escape(textwrap.fill(" ".join(text.split()), 72, break_on_hyphens=False))
@@ -109,7 +112,7 @@ def _flowing(text: str) -> str:
 
 
 def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -> str:
-    """Return a text of the parser with its %-formats filled in."""
+    """Return a text of the parser with its format specifiers expanded."""
     if text is None or (action is None and "%(prog)" not in text):
         return text or ""
     values: dict[str, Any] = {"prog": parser.prog}
@@ -129,7 +132,7 @@ def _metavar(action: Action) -> str:
 
 
 def _as_argument(action: Action) -> str:
-    """Return a positional argument as it stands in a synopsis."""
+    """Return a positional argument in the notation of a synopsis."""
     name = italic(_metavar(action))
     forms = {"?": "[%s]", "*": "[%s ...]", "+": "%s ..."}
     return forms.get(str(action.nargs), "%s") % name
@@ -142,7 +145,7 @@ def _as_option(action: Action) -> str:
 
 def _options(parser: ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
-        # Only the action of the verbs has parsers for choices.
+        # The choices of the action for the verbs are a dict of parsers.
         if isinstance(action.choices, dict) or action.help == "==SUPPRESS==":
             continue
         if "--help" in action.option_strings:
@@ -152,16 +155,16 @@ def _options(parser: ArgumentParser) -> Iterator[str]:
         yield from _tagged(tag, _expanded(action.help, parser, action))
 
 
-def _verb(name: str, letter: str | None, help_: str, parser: Any) -> Iterator[str]:
-    yield ".SS %s" % ", ".join(filter(None, (name, letter)))
+def _verb(verb: VerbRecord, parser: ArgumentParser) -> Iterator[str]:
+    yield ".SS %s" % ", ".join(filter(None, (verb.name, verb.letter)))
     arguments = [a for a in parser._actions if not a.option_strings]
     yield " ".join(
         [bold(parser.prog), "[" + italic("option") + " ...]"]
         + [_as_argument(argument) for argument in arguments]
     )
-    text = _expanded(parser.description, parser, None) or help_
+    text = _expanded(parser.description, parser, None) or verb.help
     yield ".PP"
-    # Paragraphs of a description may be lists, which keep their lines.
+    # The first paragraph is prose. The others may be lists: keep their lines.
     first, *rest = text.split("\n\n")
     yield _flowing(first[:1].upper() + first[1:].rstrip().removesuffix(".") + ".")
     for paragraph in rest:
@@ -187,7 +190,7 @@ def make() -> str:
 
 
 def _head() -> Iterator[str]:
-    yield '.\\" Made by bloscpack.manpage; changes belong there.'
+    yield '.\\" Generated by bloscpack._cli.manpage: change the texts there.'
     yield '.TH BLPK 1 "" "Bloscpack %s" "User Commands"' % escape(__version__)
     yield _section("NAME")
     yield "blpk \\- %s" % escape(NAME)
@@ -201,19 +204,25 @@ def _head() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    from .parser import VERBS, create_parser
+    from .parser import create_parser
 
     parser = create_parser()
     yield _section("OPTIONS")
-    yield "These stand in front of the command."
+    yield "Global options precede the command."
     yield from _options(parser)
     yield _section("COMMANDS")
     yield "%s shows the help of a command." % (
         bold("blpk ") + italic("command") + bold(" --help")
     )
     verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
-    for name, (letter, help_) in VERBS.items():
-        yield from _verb(name, letter, help_, verbs[name])
+    for verb in verb_table.VERBS:
+        yield from _verb(verb, verbs[verb.name])
+
+
+def _users_of(setting: str) -> str:
+    """Return the names of the verbs that use a setting, as an enumeration."""
+    *names, last = [verb.name for verb in verb_table.VERBS if setting in verb.settings]
+    return "%s and %s" % (", ".join(names), last) if names else last
 
 
 def _foot() -> list[str]:
@@ -222,10 +231,11 @@ def _foot() -> list[str]:
         lines += _tagged(bold(str(code)), text)
     lines += [
         _section("ENVIRONMENT"),
-        "Defaults of options; they win over those in the configuration file.",
+        "Defaults of options; they override the configuration file.",
     ]
     for name, text in VARIABLES:
-        lines += _tagged(bold(settings.variable_for(name)), text)
+        tag = bold(settings.variable_for(name))
+        lines += _tagged(tag, "%s of %s." % (text, _users_of(name)))
     lines += _tagged(
         bold(settings.CONFIG_VARIABLE), "Name of another configuration file."
     )
@@ -237,8 +247,8 @@ def _foot() -> list[str]:
     )
     lines += _tagged(
         italic("FILE.journal"),
-        "Old bytes of FILE while it is changed. If it stays behind, the next command "
-        "that reads or writes FILE takes care of it.",
+        "Old bytes of FILE during a change. After an interruption the next command "
+        "that reads FILE uses it, and the next that writes FILE restores FILE from it.",
     )
     lines += [_section("EXAMPLES")]
     for text, commands in EXAMPLES:

@@ -1,4 +1,4 @@
-"""Options that several verbs have: how they are added, and what they stand for."""
+"""Options that several verbs share: their definitions and their values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .stdio import STREAM, check_exists, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Iterator
     from typing import Any
 
     from ..args import BloscArgs
+    from .display import JsonObject
 
 BITSHUFFLE = 2
 
@@ -25,7 +26,7 @@ BITSHUFFLE = 2
 
 
 class _Codecs:
-    """The codecs of the installed Blosc, asked for when they are needed."""
+    """The codecs of the installed Blosc; Blosc is imported at the first use."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._names()
@@ -40,8 +41,8 @@ class _Codecs:
         return CNAME_AVAIL
 
 
-def add_blosc_options(parser: Any, typesize: int | None) -> None:
-    """Add what Blosc is told; `typesize` is the default, None for that of the file."""
+def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
+    """Add the options for Blosc; the default type size None means that of the file."""
     shown = "that of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
     group.add_argument(
@@ -73,7 +74,7 @@ def add_blosc_options(parser: Any, typesize: int | None) -> None:
     )
 
 
-def _add_filters(group: Any) -> None:
+def _add_filters(group: _ActionsContainer) -> None:
     group.add_argument(
         "-s",
         "--no-shuffle",
@@ -94,7 +95,7 @@ def _add_filters(group: Any) -> None:
 
 
 def blosc_args(args: Namespace) -> BloscArgs:
-    """Return what Blosc is told."""
+    """Return the settings for Blosc."""
     from ..args import BloscArgs
 
     return BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
@@ -103,13 +104,13 @@ def blosc_args(args: Namespace) -> BloscArgs:
 # Data and metadata
 
 
-def add_npy_option(group: Any, help_: str) -> None:
-    """Add what says that a plain file is an array."""
+def add_npy_option(group: _ActionsContainer, help_: str) -> None:
+    """Add ``--npy``: the plain file is an array."""
     group.add_argument("--npy", action="store_true", help=help_)
 
 
-def add_metadata_option(group: Any) -> None:
-    """Add what names a file of metadata."""
+def add_metadata_option(group: _ActionsContainer) -> None:
+    """Add ``--metadata``: the name of a file of metadata."""
     group.add_argument(
         "-m",
         "--metadata",
@@ -132,7 +133,7 @@ def process_metadata_args(args: Namespace) -> Any:
 
 
 def wanted_metadata(args: Namespace) -> Any:
-    """Return the metadata that ``-m`` names; ``--npy`` allows none."""
+    """Return the metadata in the file that ``-m`` names; ``--npy`` excludes ``-m``."""
     metadata = process_metadata_args(args)
     if args.npy and metadata is not None:
         raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
@@ -158,10 +159,10 @@ def read_metadata(name: str) -> Any:
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Return the value that JSON text stands for; raises ValueError.
+    """Return the value of JSON text; raises ValueError.
 
-    As in 0.16, NaN and infinities pass, and of a key that is there more than once the
-    last value counts; that is told, with `what` for the name of the text.
+    As in 0.16, NaN and infinities are accepted, and the last value of a repeated key
+    counts. A warning names the repeated key; `what` is the name of the text in it.
     """
     import json
 
@@ -169,7 +170,7 @@ def parse_json(text: str, what: str) -> Any:
 
     doubles = []
 
-    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def without_doubles(pairs: list[tuple[str, Any]]) -> JsonObject:
         found = dict(pairs)
         if len(found) < len(pairs):
             doubles.extend(sorted(key for key, _ in pairs))
@@ -177,7 +178,7 @@ def parse_json(text: str, what: str) -> Any:
 
     try:
         value = json.loads(text.strip(), object_pairs_hook=without_doubles)
-        SERIALIZERS_LOOKUP[b"JSON"].dumps(value)  # what can't be stored is no use
+        SERIALIZERS_LOOKUP[b"JSON"].dumps(value)  # raises if the value can't be stored
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     for key, after in pairwise(doubles):
@@ -190,8 +191,8 @@ def parse_json(text: str, what: str) -> Any:
 # Files
 
 
-def add_files(parser: Any, verb: str) -> None:
-    """Add the names of inputs and outputs, and what is said about them."""
+def add_files(parser: ArgumentParser, verb: str) -> None:
+    """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
     parser.add_argument(
         "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
@@ -208,7 +209,7 @@ def add_files(parser: Any, verb: str) -> None:
     _add_file_options(parser.add_argument_group(title="files"), verb)
 
 
-def _add_file_options(group: Any, verb: str) -> None:
+def _add_file_options(group: _ActionsContainer, verb: str) -> None:
     group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
     group.add_argument(
         "--output-dir", metavar="<folder>", help="put all outputs into a folder"
@@ -244,8 +245,8 @@ def _add_file_options(group: Any, verb: str) -> None:
     )
 
 
-def add_table_options(parser: Any, files: str) -> None:
-    """Add the names of several files, and how what is said of them is to be shown."""
+def add_table_options(parser: ArgumentParser, files: str) -> None:
+    """Add the argument for several files, and the options for the form of the table."""
     parser.add_argument("files", metavar="<file>", nargs="+", help=files)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(

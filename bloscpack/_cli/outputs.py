@@ -1,7 +1,7 @@
-"""The files that compress and decompress read and write.
+"""Checks, opens and removes the input and output files of a verb.
 
-An output in a file appears when it is complete, with times and permissions of its
-input. An input is removed only when its output is safe.
+An output file appears under its name when it is complete, with the times and
+permissions of its input. An input is removed only after its output has been synced.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
-    from typing import Any
+    from typing import BinaryIO
+
+    from .._storage.protocols import BinaryFile
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
 
 def check_free(out_file: str, args: Namespace) -> None:
-    """Raise `StorageError` if a file exists that may not be written over.
+    """Raise `StorageError` if a file exists and ``--force`` is not given.
 
-    A stream, like a pipe, is written to as it is.
+    A stream, such as a pipe, may exist.
     """
     if os.path.isdir(out_file):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)
@@ -73,12 +75,12 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
 
 
 def is_streamed(out_file: str) -> bool:
-    """Return whether an output is a stream, which keeps what it has been given."""
+    """Return whether an output is a stream: bytes written to it can't be undone."""
     return out_file == STREAM or is_stream(out_file)
 
 
 def log_journal(in_file: str) -> None:
-    """Say that an input taken as it is lies half changed, if it does."""
+    """Warn the user if a journal belongs to an input that is read without it."""
     if has_journal(in_file):
         log.notice(
             "input file '%s' has %s; only both together are the file"
@@ -92,7 +94,7 @@ def has_journal(in_file: str) -> bool:
 
 
 def _check_removable(in_file: str, out_file: str) -> None:
-    """Raise `Refusal` where removing the input could lose it."""
+    """Raise `Refusal` or `StorageError` if removing the input could lose data."""
     if is_streamed(out_file):
         raise Refusal(
             "--rm removes nothing whose output is not in a file: '%s'" % out_file,
@@ -115,8 +117,8 @@ def _check_removable(in_file: str, out_file: str) -> None:
 
 
 @contextmanager
-def opened_input(in_file: str) -> Iterator[Any]:
-    """Open an input for reading, from where it stands."""
+def opened_input(in_file: str) -> Iterator[BinaryIO]:
+    """Open an input for reading; standard input is read from its current position."""
     if in_file == STREAM:
         yield standard_input()
         return
@@ -125,8 +127,10 @@ def opened_input(in_file: str) -> Iterator[Any]:
 
 
 @contextmanager
-def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
-    """Open an output that appears when it is complete, like its input."""
+def opened_output(
+    in_fp: BinaryFile, out_file: str, args: Namespace
+) -> Iterator[BinaryFile]:
+    """Open an output that appears when complete, with the attributes of its input."""
     if out_file == STREAM:
         with open_stream(os.dup(1), OUTPUT_NAME) as stream:
             yield stream
@@ -138,12 +142,12 @@ def opened_output(in_fp: Any, out_file: str, args: Namespace) -> Iterator[Any]:
 
 
 def sync_for(args: Namespace) -> bool | None:
-    """Return the `sync` of `replacing` for all that is written from an input."""
+    """Return the argument `sync` of `replacing`: True before an input is removed."""
     return True if args.rm else args.sync
 
 
 def state_of(in_file: str) -> tuple[int, ...] | None:
-    """Return what changes when an input does; None for what can't be removed."""
+    """Return values that show a change of an input; None if it can't be removed."""
     if in_file == STREAM:
         return None
     status = os.lstat(in_file)
@@ -153,15 +157,15 @@ def state_of(in_file: str) -> tuple[int, ...] | None:
 
 
 def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) -> None:
-    """Remove an input whose output is complete and on the disk, if that is wanted.
+    """Remove an input for ``--rm``; its output must be complete and synced.
 
-    `before` is what `state_of` returned. Raises `StorageError` if it has changed since,
-    or somebody is about to change it.
+    `before` is the result of `state_of` before the input was read. Raises
+    `StorageError` if the input has changed since, or if a change is under way.
     """
     if not args.rm or before is None:
         return
     if not has_journal(in_file):
-        # What another writer added after the comparison would be lost.
+        # The lock keeps writers away between the comparison and the removal.
         with open_locked(in_file, mode="rb"):
             if state_of(in_file) == before:
                 disk.remove(in_file)
@@ -172,13 +176,13 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
 
 
 class Clock:
-    """Tells how long something took, and how fast it was."""
+    """Measures the time and the speed of an operation."""
 
     def __init__(self) -> None:
         self._begin = perf_counter()
 
     def log(self, nbytes: int) -> None:
-        """Show the time, and the speed in plain bytes."""
+        """Show the time, and the speed in plain bytes per second."""
         seconds = perf_counter() - self._begin
         speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
         log.verbose("took: %.2f s, %s/s" % (seconds, speed))

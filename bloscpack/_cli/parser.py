@@ -1,7 +1,7 @@
-"""The command line of ``blpk``: what it may say, and what that means.
+"""The parser of the command line.
 
-A verb learns its options when it is called for: knowing all of them would take longer
-than ``blpk info`` does.
+Importing all verbs takes longer than ``blpk info`` as a whole. The parser therefore
+imports the module of a verb only when it parses that verb or shows its help.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import sys
 
 from ..constants import MAX_THREADS
 from ..defaults import available_cpus
+from . import verb_table
 from .exit_codes import EXIT_OK, EXIT_USAGE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, _ArgumentGroup
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+    from .verb_table import VerbRecord
+
 
 class BloscPackCustomFormatter(argparse.HelpFormatter):
-    """Keeps the line ends that a help text has."""
+    """Formats help; line ends inside a help text are kept."""
 
     def __init__(self, prog: str, **kwargs: Any) -> None:
-        # argparse would import shutil for this, long before any help is shown.
+        # argparse would import shutil to find the width, even if no help is shown.
         if "width" not in kwargs and not (sys.stdout and sys.stdout.isatty()):
             kwargs["width"] = int(os.environ.get("COLUMNS") or 80) - 2
         super().__init__(prog, **kwargs)
@@ -41,7 +45,7 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return text as lines; importing textwrap takes longer than this."""
+    """Return text as lines. Importing textwrap would take longer than this loop."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
@@ -52,27 +56,29 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class _DefaultNumber(int):
-    """A number that nobody has asked for."""
+    """The default number of threads, told apart from the same number given with -n."""
 
 
-class Verb(argparse.ArgumentParser):
-    """The parser of a verb, made when it is first looked at: by `add_arguments`."""
+class _VerbParser(argparse.ArgumentParser):
+    """The parser of a verb; it is initialized at the first access to an attribute."""
 
-    def __init__(self, add_arguments: Callable[[Any], None], **kwargs: Any) -> None:
-        self._unmade = add_arguments, kwargs
+    def __init__(
+        self, add_arguments: Callable[[ArgumentParser], None], **kwargs: Any
+    ) -> None:
+        self._postponed = add_arguments, kwargs
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what is not there, as everything is before it is made.
-        if "_unmade" not in self.__dict__:
+        # Called for missing attributes only: all of them before the initialization.
+        if "_postponed" not in self.__dict__:
             raise AttributeError(name)
-        add_arguments, kwargs = self.__dict__.pop("_unmade")
+        add_arguments, kwargs = self.__dict__.pop("_postponed")
         super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
         add_arguments(self)
         return getattr(self, name)
 
 
 class _Version(argparse.Action):
-    """Shows the versions of Bloscpack, python-blosc and Blosc."""
+    """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
         from .quick_answers import version
@@ -81,54 +87,18 @@ class _Version(argparse.Action):
         parser.exit(EXIT_OK)
 
 
-# name → letter, if it has one, and help; `verbs` has a module of that name.
-VERBS: dict[str, tuple[str | None, str]] = {
-    "compress": ("c", "perform compression on file"),
-    "decompress": ("d", "perform decompression on file"),
-    "append": ("a", "append data to a compressed file"),
-    "info": ("i", "print information about a compressed file"),
-    "list": ("l", "show a table of compressed files"),
-    "cat": (None, "write plain bytes, or rows of an array, to standard output"),
-    "map": (None, "draw how well each stretch of a file compresses"),
-    "estimate": ("e", "tell what decompressing will take"),
-    "tune": ("t", "find good settings for data"),
-    "verify": ("v", "check everything in compressed files"),
-    "recover": ("r", "save what is intact in a damaged file"),
-    "metadata": ("m", "print or change the metadata of a compressed file"),
-    "config": (None, "show the settings in force and where they come from"),
-    "completion": (None, "print a completion script for a shell"),
-}
-# Those without defaults that a user may set.
-VERBS_WITHOUT_SETTINGS = ("info", "list", "metadata", "config", "completion")
-# What the like is called elsewhere.
-OTHER_NAMES = {
-    "check": "verify",
-    "extract": "decompress",
-    "help": "--help",
-    "ls": "list",
-    "pack": "compress",
-    "repair": "recover",
-    "test": "verify",
-    "unpack": "decompress",
-    "version": "--version",
-}
-# Those that take any number of names.
-FILE_VERBS = ("compress", "decompress")
-VERBS_OF_LETTERS = {letter: verb for verb, (letter, _) in VERBS.items() if letter}
+def _arguments_adder(
+    verb: VerbRecord, with_user_defaults: bool
+) -> Callable[[ArgumentParser], None]:
+    """Return the function that adds the arguments of a verb to its parser."""
 
-
-def _arguments_adder(verb: str, with_user_defaults: bool) -> Callable[[Any], None]:
-    """Return what teaches a verb its options, perhaps with the user's defaults."""
-
-    def add_arguments(parser: Any) -> None:
-        from importlib import import_module
-
-        import_module(".verbs." + verb, __package__).add_arguments(parser)
-        if not with_user_defaults or verb in VERBS_WITHOUT_SETTINGS:
+    def add_arguments(parser: ArgumentParser) -> None:
+        module_of(verb).add_arguments(parser)
+        if not with_user_defaults or not verb.settings:
             return
         from .settings import as_arguments
 
-        found = as_arguments(verb)
+        found: dict[str, Any] = dict(as_arguments(verb.settings))
         if "nthreads" in found:
             found["default_nthreads"] = found.pop("nthreads")
         parser.set_defaults(**found)
@@ -136,27 +106,31 @@ def _arguments_adder(verb: str, with_user_defaults: bool) -> Callable[[Any], Non
     return add_arguments
 
 
+def module_of(verb: VerbRecord) -> Any:
+    """Return the module that implements a verb."""
+    from importlib import import_module
+
+    return import_module(".verbs." + verb.name, __package__)
+
+
 class _Parser(argparse.ArgumentParser):
-    """The parser of the command line, which has an idea what a misspelt verb meant."""
+    """The parser of the whole command line; it suggests a verb for a misspelt one."""
 
     def error(self, message: str) -> NoReturn:
-        """Show usage and message, and leave."""
+        """Show usage and message on standard error, and exit."""
         if "invalid choice" in message:
-            from difflib import get_close_matches
-
-            # The list of verbs has no name in the help.
+            # The list of verbs has no metavar, so argparse shows an empty name.
             message = message.replace("argument : ", "argument subcommand: ", 1)
             misspelt = message.partition("invalid choice: ")[2].split("'")[1]
-            meant = OTHER_NAMES.get(misspelt)
-            for verb in [meant] if meant else get_close_matches(misspelt, VERBS, 1):
-                message += ". Did you mean '%s'?" % verb
+            for suggestion in verb_table.suggestions(misspelt):
+                message += ". Did you mean '%s'?" % suggestion
         super().error(message)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Return the arguments, understood. Leaves the program where they are wrong."""
+    """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
-    arguments, names = _without_names(arguments)
+    arguments, names = _split_at_double_dash(arguments)
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
         if rest:
@@ -164,7 +138,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
     _apply_user_defaults(args)
-    # argparse takes names behind an option for unknown arguments.
+    # argparse returns file names that follow an option as unknown arguments.
     if rest and (not hasattr(args, "more") or any(_is_option(arg) for arg in rest)):
         _refuse(parser, rest)
     if hasattr(args, "more"):
@@ -173,7 +147,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
-    """Leave because of arguments that are not known, at least not where they are."""
+    """Exit with an error: arguments are unknown, or unknown at their position."""
     message = "unrecognized arguments: %s" % " ".join(rest)
     misplaced = [arg for arg in rest if arg in parser._option_string_actions]
     if misplaced:
@@ -181,23 +155,24 @@ def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
     parser.error(message)
 
 
-def _without_names(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return what stands in front of ``--``, and the names behind it.
+def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments before ``--``, and the file names after it.
 
-    For verbs that take any number of names; the others leave it to argparse.
+    Only verbs with ``many_files`` need this. For others argparse handles ``--``.
     """
-    verbs = (VERBS_OF_LETTERS.get(argument, argument) for argument in arguments)
-    verb = next((verb for verb in verbs if verb in VERBS), None)
-    if "--" not in arguments or verb not in FILE_VERBS:
+    if "--" not in arguments:
+        return arguments, []
+    verb = next(filter(None, map(verb_table.find, arguments)), None)
+    if verb is None or not verb.many_files:
         return arguments, []
     end = arguments.index("--")
     return arguments[:end], arguments[end + 1 :]
 
 
 def _apply_user_defaults(args: argparse.Namespace) -> None:
-    """Give arguments that nobody has given the values that the user has set."""
+    """Replace defaults by the settings of the user."""
     given = vars(args)
-    # A default of the verb would win over what stands in front of it.
+    # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
     if isinstance(args.nthreads, _DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
@@ -207,6 +182,7 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
+    """Distribute all file names over `in_file`, `out_file` and `more`."""
     found = [args.in_file, args.out_file, *args.more, *names]
     found = [name for name in found if name is not None]
     args.in_file, args.out_file, *args.more = [*found, None, None][: max(2, len(found))]
@@ -239,20 +215,22 @@ def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParse
     _add_levels(parser.add_mutually_exclusive_group())
     _add_global_options(parser.add_argument_group(title="global options"))
     subparsers = parser.add_subparsers(
-        title="subcommands", metavar="", dest="subcommand", parser_class=Verb
+        title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
-    for name, (letter, help_) in VERBS.items():
-        add_arguments = _arguments_adder(name, with_user_defaults)
-        subparsers.add_parser(name, help=help_, add_arguments=add_arguments)
-        if letter:
+    for verb in verb_table.VERBS:
+        add_arguments = _arguments_adder(verb, with_user_defaults)
+        subparsers.add_parser(verb.name, help=verb.help, add_arguments=add_arguments)
+        if verb.letter:
             subparsers.add_parser(
-                letter, help="alias for '%s'" % name, add_arguments=add_arguments
+                verb.letter,
+                help="alias for '%s'" % verb.name,
+                add_arguments=add_arguments,
             )
     return parser
 
 
-def _add_levels(group: Any) -> None:
-    """Add how much is to be said."""
+def _add_levels(group: _ArgumentGroup) -> None:
+    """Add the options that select which messages are shown."""
     group.add_argument(
         "-v", "--verbose", action="store_true", help="be verbose about actions"
     )
@@ -264,7 +242,8 @@ def _add_levels(group: Any) -> None:
     )
 
 
-def _add_global_options(group: Any) -> None:
+def _add_global_options(group: _ArgumentGroup) -> None:
+    """Add the options that stand before the verb."""
     group.add_argument(
         "-f",
         "--force",

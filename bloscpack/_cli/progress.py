@@ -1,10 +1,11 @@
-"""A progress bar on the terminal, for work that takes more than a second."""
+"""A progress bar on the terminal, for work that takes longer than a second."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 
 from .. import log
@@ -13,16 +14,17 @@ from .exit_codes import EXIT_COULD_NOT, Refusal
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
-# Sooner, nobody has begun to wonder.
+    from tqdm import tqdm
+
+# Seconds of work before the bar appears.
 PATIENCE = 1.0
 
 
 class _Screen:
-    """Standard error for tqdm, which would let a failed write stop the work.
+    """Standard error as a file object for tqdm.
 
-    It would also flush standard output if it was given standard error itself.
+    A failed write does not stop the work, and tqdm does not flush standard output.
     """
 
     encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
@@ -35,7 +37,7 @@ class _Screen:
 
 
 def _width() -> int | None:
-    """Return the columns of the terminal that standard error is; None if it is none."""
+    """Return the columns of the terminal on standard error; None without a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or None
     except (OSError, ValueError):
@@ -43,38 +45,42 @@ def _width() -> int | None:
 
 
 class Bar:
-    """Is told of every chunk, and draws a bar with tqdm once it takes long."""
+    """A progress bar; the library calls it with the plain bytes of each chunk.
+
+    It draws itself with tqdm once the work has taken `PATIENCE` seconds. A `forced` bar
+    appears with the first chunk, and raises `Refusal` if tqdm is not installed.
+    """
 
     def __init__(self, name: str, total: int | None, forced: bool) -> None:
         self._name = name
         self._total = total
         self._forced = forced
         self._done = 0
-        self._begin = monotonic()
-        self._bar: Any = None
+        self._start = -inf if forced else monotonic()
+        self._bar: tqdm | None = None
 
     def expect(self, total: int | None) -> None:
-        """Take the number of plain bytes that there will be, None if unknown."""
+        """Set the total number of plain bytes; None means unknown."""
         self._total = total
 
     def __call__(self, nbytes: int) -> None:
-        """Count the plain bytes of a chunk that has been done."""
+        """Add the plain bytes of a finished chunk."""
         self._done += nbytes
         if self._bar is not None:
             self._bar.update(nbytes)
-        elif self._forced or monotonic() - self._begin > PATIENCE:
+        elif monotonic() - self._start > PATIENCE:
             self._open()
 
     def _open(self) -> None:
         try:
             import tqdm
         except ImportError as error:
-            log.PROGRESS = None
             if self._forced:
                 raise Refusal(
                     "--progress needs tqdm: pip install 'bloscpack[progress]'",
                     EXIT_COULD_NOT,
                 ) from error
+            self._start = inf  # do not try again
             return
         self._bar = tqdm.tqdm(
             desc=self._name,
@@ -89,13 +95,13 @@ class Bar:
         )
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.close()
 
 
 def _is_welcome() -> bool:
-    """Return whether a person watches who sees nothing else on the terminal."""
+    """Return whether standard error is a terminal without any other output on it."""
     if log.QUIET or log.enabled(log.VERBOSE):
         return False
     if log.OUTPUT_IS_DATA and sys.stdout and sys.stdout.isatty():
@@ -105,18 +111,17 @@ def _is_welcome() -> bool:
 
 @contextmanager
 def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | None]:
-    """Show how the work of the block goes on: `total` plain bytes, None if unknown.
+    """Return a progress bar for the work of the block, or None for no bar.
 
-    By default only where standard error is a terminal, and not with other messages.
-    Gives the bar, or None if there won't be any.
+    `total` counts plain bytes; None means unknown. `wanted` is True for ``--progress``,
+    False for ``--no-progress``, and None for the default: a bar if standard error is a
+    terminal without other messages.
     """
     if sys.stderr is None or not (_is_welcome() if wanted is None else wanted):
         yield None
         return
     bar = Bar(os.path.basename(name), total, bool(wanted))
-    log.PROGRESS = bar
     try:
         yield bar
     finally:
-        log.PROGRESS = None
         bar.close()

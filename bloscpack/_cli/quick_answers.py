@@ -1,7 +1,7 @@
-"""What ``blpk`` does before anyone has waited: ``--version`` and ``info``.
+"""``blpk --version`` and ``blpk info``, which have to be fast.
 
-Neither NumPy nor Blosc is imported, and `cli` calls these without a parser where it
-can. They talk through `log`; errors leave as exceptions.
+Neither NumPy nor Blosc is imported. `cli` calls `version` and `info` without the parser
+if the command line is simple enough.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from .stdio import check_exists
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
     from .._format.sections import Beginning
+    from .._storage.cursor import Cursor
+    from .._storage.protocols import Seekable
     from ..headers import BloscpackHeader
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
-# To lay out more would take minutes.
+# Maximum number of characters of metadata shown: pprint would take minutes for more.
 MOST_SHOWN = 2**16
 
 
-def log_metadata(metadata: Any, size: int | None = None) -> None:
-    """Show metadata, keys sorted; of very many the first part.
+def log_metadata(metadata: object, size: int | None = None) -> None:
+    """Show metadata with sorted keys; only the beginning if they are very long.
 
-    `size` is how many bytes they take as JSON, if that is known.
+    `size` is their size as JSON in bytes, None if it is unknown.
     """
     log.normal("Metadata:")
     line = ""
@@ -44,14 +45,14 @@ def log_metadata(metadata: Any, size: int | None = None) -> None:
             "" if size is None else " of %d bytes" % size,
         )
     elif len(line) > LINE_WIDTH:
-        # Importing this takes as long as everything else in `blpk info`.
+        # Importing pprint takes as long as everything else in `blpk info`.
         import pprint
 
         line = pprint.pformat(metadata, width=LINE_WIDTH)
     log.normal(line)
 
 
-def _sorted_repr(value: Any) -> Iterator[str]:
+def _sorted_repr(value: object) -> Iterator[str]:
     """Yield the repr of a value from JSON, piece by piece, keys sorted."""
     if isinstance(value, dict):
         mark = "{"
@@ -77,14 +78,14 @@ def version() -> None:
         "bloscpack: '%s' python-blosc: '%s' blosc: '%s'\n"
         % (__version__, *_blosc_versions())
     )
-    log.flush()  # the parser leaves by SystemExit
+    log.flush()  # the parser exits next
 
 
 def _blosc_versions() -> tuple[str, str]:
     """Return the versions of python-blosc and Blosc.
 
-    Importing python-blosc as a whole takes longer than everything else in
-    ``blpk --version``, so only its two modules that know are loaded.
+    Importing the whole package takes longer than everything else in
+    ``blpk --version``: load only the two modules that contain the versions.
     """
     from importlib.machinery import PathFinder
     from importlib.util import find_spec, module_from_spec
@@ -106,7 +107,7 @@ def _blosc_versions() -> tuple[str, str]:
 
 
 def info(file_: str) -> None:
-    """Show what the sections in front of the chunks and the first chunk say."""
+    """Show the sections in front of the chunks and the header of the first chunk."""
     from .._crashsafe.snapshot import read_snapshot
 
     log.need_output()
@@ -117,8 +118,10 @@ def info(file_: str) -> None:
         _log_chunk_header(head)
 
 
-def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
-    """Return what lies in front of the chunks, and the header of the first chunk."""
+def _read_info(
+    fp: Seekable, check: Callable[[BloscpackHeader], None]
+) -> tuple[Beginning, bytes]:
+    """Return the sections in front of the chunks, and the header of the first chunk."""
     from .._format.sections import read_beginning
     from .._storage.cursor import Cursor
 
@@ -129,11 +132,11 @@ def _read_info(fp: Any, check: Any) -> tuple[Beginning, bytes]:
     return beginning, head
 
 
-def _first_chunk_header(cursor: Any, header: BloscpackHeader) -> bytes:
-    """Return the header of the first chunk, checked; nothing if there is no chunk."""
+def _first_chunk_header(cursor: Cursor, header: BloscpackHeader) -> bytes:
+    """Return the checked header of the first chunk; no bytes if there is no chunk."""
     from .._format.blosc_header import decode_header
 
-    head: bytes = cursor.peek(BLOSC_HEADER_LENGTH)
+    head = bytes(cursor.peek(BLOSC_HEADER_LENGTH))
     if header.nchunks == 0 or (header.nchunks == -1 and not head):
         return b""
     try:
@@ -159,7 +162,7 @@ def _log_chunk_header(head: bytes) -> None:
     from ..headers import decode_blosc_flags, decode_blosc_header
 
     fields = decode_blosc_header(head)
-    # The repr of an OrderedDict is another in every other Python.
+    # The repr of an OrderedDict depends on the Python version: show the form of 0.16.
     log.normal("First chunk blosc header:")
     log.normal("OrderedDict(%r)" % list(fields.items()))
     log.normal("First chunk blosc flags: ")

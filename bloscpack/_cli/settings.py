@@ -1,8 +1,8 @@
-"""What a user wants ``blpk`` to do by default: from the environment and a file.
+"""Default settings of the user, from environment variables and a configuration file.
 
-An option on the command line wins over a variable, a variable over the file. A setting
-that can't be is an error that names where it came from. Where nothing is set, finding
-that out takes one look at the disk.
+An option on the command line wins over a variable, and a variable over the file. The
+error for an invalid setting names its source. Without a configuration file the search
+for it costs one call of `os.stat`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from ..defaults import (
     available_cpus,
 )
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .verb_table import ALL_SETTINGS
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
+
+    from .._storage.protocols import Seekable
 
 PREFIX = "BLPK_"
 CONFIG_VARIABLE = "BLPK_CONFIG"
@@ -32,18 +35,18 @@ FILE = "config.toml"
 DEFAULT = "default"
 
 
-# What may be set: functions that return the value, or raise ValueError
+# Checks of the settings: each returns the value, or raises ValueError
 
 
-def _nthreads(value: Any) -> int:
+def _nthreads(value: object) -> int:
     return _number(value, 1, MAX_THREADS)
 
 
-def _clevel(value: Any) -> int:
+def _clevel(value: object) -> int:
     return _number(value, MIN_CLEVEL, MAX_CLEVEL)
 
 
-def _number(value: Any, least: int, most: int) -> int:
+def _number(value: object, least: int, most: int) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
@@ -55,26 +58,26 @@ def _number(value: Any, least: int, most: int) -> int:
     return number
 
 
-def _codec(value: Any) -> str:
+def _codec(value: object) -> str:
     from ..constants import CNAME_AVAIL
 
     return _one_of(value, CNAME_AVAIL)
 
 
-def _checksum(value: Any) -> str:
+def _checksum(value: object) -> str:
     from ..checksums import CHECKSUMS_AVAIL
 
     return _one_of(value, CHECKSUMS_AVAIL)
 
 
-def _one_of(value: Any, names: Iterable[str]) -> str:
+def _one_of(value: object, names: Iterable[str]) -> str:
     if value not in (known := list(names)):
         raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
     return str(value)
 
 
 def _chunk_size(value: Any) -> int | str:
-    """Return the size as it was written, if it has a suffix."""
+    """Return the size unchanged if it has a suffix, otherwise as a number."""
     try:
         if isinstance(value, bool):
             raise ValueError("it is no number")
@@ -88,7 +91,7 @@ def _chunk_size(value: Any) -> int | str:
     return value  # type: ignore[no-any-return]
 
 
-def _in_bytes(chunk_size: Any) -> int:
+def _in_bytes(chunk_size: int | str) -> int:
     from ..args import parse_chunk_size
     from .display import parse_size
 
@@ -97,23 +100,9 @@ def _in_bytes(chunk_size: Any) -> int:
     return parse_chunk_size(chunk_size)
 
 
-# The filter and the type size are not among them: they depend on the data.
-CHECKS: dict[str, Callable[[Any], Any]] = {
-    "nthreads": _nthreads,
-    "codec": _codec,
-    "clevel": _clevel,
-    "chunk_size": _chunk_size,
-    "checksum": _checksum,
-}
-#: What each verb takes from here. The others take nothing.
-OF_VERBS = {
-    "compress": tuple(CHECKS),
-    "decompress": ("nthreads",),
-    "append": ("nthreads", "codec", "clevel"),
-    **dict.fromkeys(
-        ("verify", "recover", "cat", "map", "estimate", "tune"), ("nthreads",)
-    ),
-}
+CHECKS: dict[str, Callable[[Any], Any]] = dict(
+    zip(ALL_SETTINGS, (_nthreads, _codec, _clevel, _chunk_size, _checksum), strict=True)
+)
 #: Settings whose attribute of the parsed arguments has another name.
 ATTRIBUTES = {"codec": "cname"}
 
@@ -123,16 +112,16 @@ def variable_for(name: str) -> str:
     return PREFIX + name.upper()
 
 
-# Where they are
+# The configuration file
 
 
 def path() -> str:
-    """Return the name of the file, which need not exist."""
+    """Return the path of the configuration file, which need not exist."""
     return os.environ.get(CONFIG_VARIABLE) or os.path.join(_folder(), FILE)
 
 
 def _folder() -> str:
-    if sys.platform in ("darwin", "win32"):  # elsewhere it would return the same
+    if sys.platform in ("darwin", "win32"):  # others need no platformdirs
         from importlib import import_module
 
         try:
@@ -146,11 +135,11 @@ def _folder() -> str:
 
 
 def _read_file(name: str) -> dict[str, Any]:
-    """Return what the file says, nothing if there is none; raises `Refusal`."""
+    """Return the settings in the file, none if it does not exist; raises `Refusal`."""
     try:
         os.stat(name)
     except OSError as error:
-        # The home of somebody else, which can't be looked into, is no reason to fail.
+        # An unreadable home folder is no error, unless the user named the file.
         if os.environ.get(CONFIG_VARIABLE):
             raise Refusal(
                 "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
@@ -168,7 +157,7 @@ def _read_file(name: str) -> dict[str, Any]:
     return content
 
 
-def _parse(fp: Any, name: str) -> dict[str, Any]:
+def _parse(fp: Seekable, name: str) -> dict[str, Any]:
     from importlib import import_module
 
     try:
@@ -188,13 +177,13 @@ def _parse(fp: Any, name: str) -> dict[str, Any]:
     return content
 
 
-# What is in force
+# The settings in force
 
 
 class UserSetting:
-    """A setting that somebody has made, and where; `place` is for errors."""
+    """A setting that the user has made, and its source; errors name its `place`."""
 
-    def __init__(self, name: str, value: Any, source: str, place: str) -> None:
+    def __init__(self, name: str, value: object, source: str, place: str) -> None:
         self.name = name
         self.source = source
         self._value = value
@@ -204,14 +193,14 @@ class UserSetting:
         return str(self._value)
 
     def checked(self) -> Any:
-        """Return the value; raises `Refusal` for one that can't be."""
+        """Return the value; raises `Refusal` if it is invalid."""
         try:
             return CHECKS[self.name](self._value)
         except ValueError as error:
             raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
 
     def as_argument(self) -> Any:
-        """Return the value that an option for it would have; raises `Refusal`."""
+        """Return the value in the form that argparse returns; raises `Refusal`."""
         value = self.checked()
         return _in_bytes(value) if self.name == "chunk_size" else value
 
@@ -229,10 +218,10 @@ def _user_settings(names: Iterable[str]) -> Iterator[UserSetting]:
 
 
 def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
-    """Return value and source of those settings among `names` that somebody has made.
+    """Return value and source of the settings among `names` that the user has made.
 
-    The source is the variable or the name of the file. Raises `Refusal` for a value
-    that can't be, an unknown setting, or a file that can't be understood.
+    The source is the variable or the path of the file. Raises `Refusal` for an invalid
+    value, an unknown setting, or a file that is no valid TOML.
     """
     return {made.name: (made.checked(), made.source) for made in _user_settings(names)}
 
@@ -250,7 +239,7 @@ def in_force() -> dict[str, tuple[Any, str]]:
     return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
 
 
-def as_arguments(verb: str) -> dict[str, UserSetting]:
-    """Return the settings for `verb` under the names that parsed arguments have."""
-    found = _user_settings(OF_VERBS.get(verb, ()))
+def as_arguments(names: Iterable[str]) -> dict[str, UserSetting]:
+    """Return the user's settings among `names`, by attribute of the arguments."""
+    found = _user_settings(names)
     return {ATTRIBUTES.get(made.name, made.name): made for made in found}

@@ -1,7 +1,6 @@
-"""The standard streams as files: what ``-`` stands for.
+"""The standard streams as files: the meaning of ``-``.
 
-They are read and written from where they stand, and never closed. Where the data go to
-standard output, everything else is said on standard error.
+A stream is used from its current position, and never closed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from ..exceptions import FileNotFound, StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import BinaryIO
 
 STREAM = "-"
 INPUT_NAME = "/dev/stdin"
@@ -21,18 +20,18 @@ OUTPUT_NAME = "/dev/stdout"
 DEVICE = "/dev/fd/%d"
 
 
-def standard_input() -> Any:
-    """Return standard input, from where it stands; raises `StorageError` if closed."""
+def standard_input() -> BinaryIO:
+    """Return standard input as a binary file; raises `StorageError` if it is closed."""
     if sys.stdin is None:
         raise StorageError("standard input is closed")
     return sys.stdin.buffer
 
 
 def name_of_input(in_file: str) -> str:
-    """Return a name that can be opened, for standard input from where it stands.
+    """Return a path that can be opened; for ``-`` the path of standard input.
 
-    Opening a regular file anew would begin at its start, so of one that has been read
-    in part already the rest is copied.
+    Opening a regular file again would begin at its start. If standard input is such a
+    file and not at its start, the rest of it is copied to a temporary file.
     """
     if in_file != STREAM:
         return in_file
@@ -45,11 +44,11 @@ def name_of_input(in_file: str) -> str:
     with tempfile.TemporaryFile() as spool:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
-        return DEVICE % os.dup(spool.fileno())  # until the program ends
+        return DEVICE % os.dup(spool.fileno())  # stays open until the program ends
 
 
 def is_input(name: str) -> bool:
-    """Return whether a name is ``-``, or may be one that `name_of_input` made of it."""
+    """Return whether a name is ``-`` or a path that `name_of_input` returns for it."""
     return name in (STREAM, INPUT_NAME) or name.startswith(DEVICE.removesuffix("%d"))
 
 
@@ -60,7 +59,7 @@ def check_exists(role: str, path: str) -> None:
 
 
 def descriptor_of(out_file: str) -> int | None:
-    """Return the descriptor of the standard stream that an output file is, if it is."""
+    """Return the file descriptor if an output file is a standard stream, or None."""
     if out_file == STREAM:
         return 1
     if not os.path.exists(out_file):
@@ -71,5 +70,5 @@ def descriptor_of(out_file: str) -> int | None:
 
 
 def name_of_output(out_file: str) -> str:
-    """Return a name that can be opened, also for standard output."""
+    """Return a path that can be opened; for ``-`` the path of standard output."""
     return OUTPUT_NAME if out_file == STREAM else out_file

@@ -1,9 +1,9 @@
-"""Settings for Blosc, tried on a sample of some data, fewer and fewer of them.
+"""A search for good settings: trials on a sample of the data.
 
-`Sample` reads whole chunks from places all over a file. `Search` narrows down: first
-filter and type size with two codecs, then the others, then levels, then chunk sizes.
-What counts is the time to pack, to write to some disk and read again what comes of it,
-and to unpack.
+`Sample` reads whole chunks at regular intervals of a file. `Search` first compares
+filters and type sizes with two codecs, then codecs, then levels, then chunk sizes, and
+continues with the best each time. The cost of a setting is the time to compress, to
+write the result to a disk of a given speed and read it back, and to decompress.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from .exit_codes import EXIT_COULD_NOT, Refusal
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import TypeVar
 
-# A single setting may take this share of the time.
+    from .._storage.protocols import Seekable
+
+    Key = tuple[str, int, int, int, int]
+    Result = TypeVar("Result")
+
+# Maximum share of the time limit that one trial may take.
 SHARE = 0.25
-# Compressing pays from this ratio on.
+# Minimum compression ratio that makes compressing worthwhile.
 WORTH = 1.02
-# Speeds are never measured quite alike: what costs less by this factor is cheaper.
+# A cost below this share of another is lower; closer costs count as equal, because
+# measured speeds vary.
 CLEARLY = 0.95
 NONE, SHUFFLE, BITSHUFFLE = 0, 1, 2
 FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
 FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-# The first ones try the filters; the last one is slow.
+# The first NPROBES codecs try the filters. The slowest codec is the last.
 CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
 NPROBES = 2
 LEVEL = 5
@@ -45,18 +51,18 @@ CHUNK_SIZE = 2**20
 CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
-# What is done in less time is measured again, in seconds.
+# A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 SURE = 0.02
 REPEATS = 3
-# Digest and offsets, with the free ones: what a chunk takes beside itself.
+# Bytes that a chunk adds to the file beside itself: digest and offsets, free ones too.
 OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
-# What is tried, and on what
+# Settings and samples
 
 
 def chunk_text(size: int) -> str:
-    """Return a chunk size as ``-z`` takes it."""
+    """Return a chunk size in the notation of ``-z``."""
     for suffix, factor in (("M", 2**20), ("K", 2**10)):
         if size % factor == 0:
             return "%d%s" % (size // factor, suffix)
@@ -64,7 +70,7 @@ def chunk_text(size: int) -> str:
 
 
 class Setting:
-    """What Blosc and the cut into chunks can be told."""
+    """Codec, level, filter, type size and chunk size."""
 
     def __init__(
         self, cname: str, clevel: int, shuffle: int, typesize: int, chunk_size: int
@@ -75,13 +81,13 @@ class Setting:
         self.typesize = typesize
         self.chunk_size = chunk_size
 
-    def but(self, **changes: Any) -> Setting:
-        """Return the same setting but for some changes."""
+    def but(self, **changes: str | int) -> Setting:
+        """Return a copy with some fields changed."""
         return Setting(**(vars(self) | changes))
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from all others."""
+    def key(self) -> Key:
+        """The values of all fields."""
         return tuple(vars(self).values())
 
     def __str__(self) -> str:
@@ -94,7 +100,7 @@ class Setting:
         )
 
     def command(self, path: str) -> str:
-        """Return the command line that packs a file so."""
+        """Return the command line that compresses a file with this setting."""
         import shlex
 
         name = "./" + path if path.startswith("-") else path
@@ -112,7 +118,7 @@ DEFAULT = Setting(DEFAULT_CNAME, 7, SHUFFLE, 8, CHUNK_SIZE)
 
 
 class Trial:
-    """A setting and what came of it; speeds are plain bytes a second of one thread."""
+    """The result of a setting; speeds are plain bytes per second with one thread."""
 
     def __init__(
         self, setting: Setting, ratio: float, pack: float, unpack: float
@@ -123,7 +129,7 @@ class Trial:
         self.unpack = unpack
 
     def is_beaten_by(self, other: Trial) -> bool:
-        """Return whether `other` is better in something, and worse in nothing."""
+        """Return whether `other` is better in one value and worse in none."""
         mine = self.ratio, self.pack, self.unpack
         theirs = other.ratio, other.pack, other.unpack
         pairs = zip(theirs, mine, strict=True)
@@ -131,10 +137,11 @@ class Trial:
 
 
 class Sample:
-    """Chunks of a file, from places all over it, `size` bytes together.
+    """Chunks at regular intervals of a file, `size` bytes in total.
 
-    ``typesizes`` are those that an .npy file tells, otherwise empty; ``is_packed`` says
-    that the file is a Bloscpack file. Raises `Refusal` for what can't be sampled.
+    ``typesizes`` come from the dtype of an .npy file, and are empty for other files;
+    ``is_packed`` is True for a Bloscpack file. Raises `Refusal` for an empty file and
+    for anything but a regular file.
     """
 
     def __init__(self, path: str, size: int) -> None:
@@ -155,10 +162,10 @@ class Sample:
             self.is_packed = fp.read(len(MAGIC)) == MAGIC
 
     def pieces(self, chunk_size: int) -> list[bytes]:
-        """Return some of the chunks that the file is cut into."""
+        """Return the sampled chunks, for a chunk size."""
         full = self.nbytes // chunk_size
         count = max(1, min(full, self.size // chunk_size))
-        # The middle of each of so many equal parts.
+        # The chunk in the middle of each of `count` equal parts of the file.
         numbers = [(2 * i + 1) * full // (2 * count) for i in range(count)]
         with open(self.path, "rb") as fp:
             found = []
@@ -166,12 +173,12 @@ class Sample:
                 fp.seek(number * chunk_size)
                 found.append(fp.read(min(chunk_size, self.nbytes)))
         if not found[0]:
-            raise StorageError("'%s' gets shorter while it is read" % self.path)
+            raise StorageError("'%s' became shorter while it was read" % self.path)
         return found
 
 
-def npy_typesizes(fp: Any) -> tuple[int, ...]:
-    """Return the type sizes to try for an .npy file, nothing for any other."""
+def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
+    """Return the type sizes to try for an .npy file, none for other files."""
     if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
         return ()
     from ..npy_io import read_header
@@ -183,7 +190,7 @@ def npy_typesizes(fp: Any) -> tuple[int, ...]:
     except (FormatError, UsageError):
         return ()
     size = typesize_of(dtype)
-    # The two halves of a complex number have little in common.
+    # The parts of complex numbers often compress better as separate items.
     return (size, size // 2) if dtype.kind == "c" else (size,)
 
 
@@ -191,11 +198,11 @@ def npy_typesizes(fp: Any) -> tuple[int, ...]:
 
 
 class Search:
-    """Tries settings, the most promising first, for about `seconds`.
+    """Tries settings for about `seconds`, the most promising first.
 
-    ``trials`` holds what was tried and ``left_out`` the settings that took too long,
-    by key; ``complete`` says whether there was time for everything, ``seconds`` how
-    much it took, and ``tried`` how many bytes the sample had.
+    ``trials`` are the results and ``left_out`` the settings that took too long, both by
+    key. ``complete`` is False if time ran out. ``seconds`` is the time of the search,
+    and ``tried`` the size of the sample in bytes.
     """
 
     def __init__(
@@ -209,8 +216,8 @@ class Search:
         from ..constants import CNAME_AVAIL
 
         self.sample = sample
-        self.trials: dict[tuple[Any, ...], Trial] = {}
-        self.left_out: dict[tuple[Any, ...], Setting] = {}
+        self.trials: dict[Key, Trial] = {}
+        self.left_out: dict[Key, Setting] = {}
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
@@ -223,7 +230,7 @@ class Search:
         self._pieces_of = 0
 
     def run(self) -> None:
-        """Try until all that is promising has been tried, or time is up."""
+        """Try all promising settings, or as many as the time allows."""
         self._start = perf_counter()
         self._try([DEFAULT])
         self.tried = sum(map(len, self._pieces))
@@ -235,15 +242,15 @@ class Search:
         self.seconds = perf_counter() - self._start
 
     def cost(self, trial: Trial) -> float:
-        """Return the seconds that a plain byte takes there and back."""
+        """Return the seconds per plain byte to write it and read it back."""
         work = (1 / trial.pack + 1 / trial.unpack) / self._nthreads
         return work + 2 / (trial.ratio * self._disk)
 
     @property
     def best(self) -> Trial:
-        """The trial that costs least; the smallest where that is all the same.
+        """The trial of the lowest cost; among equal costs that of the highest ratio.
 
-        A chunk size other than the usual has to be clearly better.
+        Another chunk size than the default must reduce the cost by the factor CLEARLY.
         """
         trials = self.trials.values()
         usual = [t for t in trials if t.setting.chunk_size == CHUNK_SIZE]
@@ -266,7 +273,7 @@ class Search:
         plain = typesizes[0] if len(typesizes) == 1 else 1
         combinations = [(NONE, plain)]
         for typesize in typesizes:
-            if typesize > 1:  # bytes alone can't be shuffled
+            if typesize > 1:  # shuffle does nothing for single bytes
                 combinations.append((SHUFFLE, typesize))
             combinations.append((BITSHUFFLE, typesize))
         for probe in self._codecs[:NPROBES]:
@@ -276,7 +283,7 @@ class Search:
             )
 
     def _try_codecs(self) -> None:
-        """Try the other codecs with what was best for the first ones, and with none."""
+        """Try the other codecs with the best filters so far, and without a filter."""
         kept: dict[tuple[int, int], Setting] = {}
         for probe in self._codecs[:NPROBES]:
             tried = [
@@ -307,7 +314,7 @@ class Search:
         best = self.best
         most = self.tried
         for size in CHUNK_SIZES:
-            # One piece may be all of the sample: a trial can't be left half-way.
+            # A trial with a single piece can't stop early, so estimate its time.
             expected = most / best.pack
             if size <= most and self._has_time(expected):
                 self._try([best.setting.but(chunk_size=size)])
@@ -325,7 +332,7 @@ class Search:
         for setting in settings:
             if setting.key in self.trials or setting.key in self.left_out:
                 continue
-            # Without a single trial there is nothing to say.
+            # The first trial runs without regard to the time: a result needs one.
             if self.trials and not self._has_time():
                 return
             trial = self._measure(setting)
@@ -337,7 +344,7 @@ class Search:
             log.verbose("%s: ratio %.3f" % (setting, trial.ratio))
 
     def _measure(self, setting: Setting) -> Trial | None:
-        """Return what comes of a setting, None if it takes too long."""
+        """Return the result of a setting, None if it takes too long."""
         if self._pieces_of != setting.chunk_size:
             self._pieces = self.sample.pieces(setting.chunk_size)
             self._pieces_of = setting.chunk_size
@@ -360,8 +367,8 @@ class Search:
         return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
 
 
-def timed(act: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what a function returns, and the seconds that it takes at best."""
+def timed(act: Callable[[], Result]) -> tuple[Result, float]:
+    """Return the result of a function, and its shortest time in seconds."""
     best = total = 0.0
     for i in range(REPEATS):
         start = perf_counter()
@@ -375,6 +382,6 @@ def timed(act: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def pareto(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that no other beats in ratio and both speeds, by ratio."""
+    """Return the trials that no other beats in all values, highest ratio first."""
     trials = sorted(trials, key=lambda trial: trial.ratio, reverse=True)
     return [t for t in trials if not any(t.is_beaten_by(other) for other in trials)]

@@ -1,4 +1,9 @@
-"""What transcripts of `blpk` can't show: streams, signals, names and what is left."""
+"""The command where a transcript can't show it: streams, signals, names, files left.
+
+A process costs a quarter of a second, so a test starts one only if it needs its
+streams or signals. Of a matrix of cases, places and buffering, the quick tier runs each
+case and each place, and ``-m slow`` runs the rest.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +14,53 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import support
 
 import bloscpack
+from bloscpack import cli, log
 
 COMMAND = [sys.executable, "-W", "error", "-c", "import bloscpack.cli as c; c.main()"]
 PLAIN = bytes(range(256)) * 1024  # more than a pipe holds
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 buffering = pytest.mark.parametrize(
-    "unbuffered", ["", "1"], ids=["buffered", "unbuffered"]
+    "unbuffered",
+    [
+        pytest.param("", id="buffered"),
+        pytest.param("1", id="unbuffered", marks=pytest.mark.slow),
+    ],
 )
+PLACES = ["gone", "full", "closed"]
 
 
+def matrix(names: str, cases: list[tuple[object, ...]]) -> pytest.MarkDecorator:
+    """Return the mark that runs a test for each case, place and kind of buffering.
+
+    Each case is quick at one place with buffering; the other combinations are slow.
+    """
+    params = []
+    for i, case in enumerate(cases):
+        for place in PLACES:
+            for unbuffered in ("", "1"):
+                quick = not unbuffered and place == PLACES[i % len(PLACES)]
+                name = "%s-%s-%s" % (case[0], place, "un" * bool(unbuffered))
+                params.append(
+                    pytest.param(
+                        *case,
+                        place,
+                        unbuffered,
+                        id=name + "buffered",
+                        marks=[] if quick else pytest.mark.slow,
+                    )
+                )
+    return pytest.mark.parametrize(names + ", place, unbuffered", params)
+
+
+Here = Callable[..., subprocess.CompletedProcess[bytes]]
 environment = functools.partial(support.environment, PYTHONUTF8="1")
 
 
@@ -48,9 +84,38 @@ def names(folder: Path) -> list[str]:
 def folder(tmp_path: Path) -> Path:
     """Return a folder with the file plain and, of 16 chunks, packed.blp."""
     (tmp_path / "plain").write_bytes(PLAIN)
-    done = blpk(tmp_path, "c", "-z", "16K", "-l", "0", "plain", "packed.blp")
-    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    bloscpack.pack_file_to_file(
+        tmp_path / "plain",
+        tmp_path / "packed.blp",
+        "16K",
+        blosc_args=bloscpack.BloscArgs(clevel=0),
+    )
     return tmp_path
+
+
+@pytest.fixture
+def here(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> Here:
+    """Return a function that runs the command in `folder`, in this process."""
+    monkeypatch.chdir(folder)
+    # As in a new process.
+    state = {name: getattr(log, name) for name in ("LEVEL", "QUIET", "OUTPUT_IS_DATA")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        for name, value in state.items():
+            monkeypatch.setattr(log, name, value)
+        code = 0
+        try:
+            cli.main([*arguments])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        said = capfdbinary.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return run
 
 
 def damage(path: Path, position: int) -> None:
@@ -90,7 +155,7 @@ FAILURES = [
     ("arguments", "rc"), FAILURES, ids=[" ".join(a) or "nothing" for a, _ in FAILURES]
 )
 def test_a_failure_changes_no_file(
-    folder: Path, arguments: tuple[str, ...], rc: int
+    folder: Path, here: Here, arguments: tuple[str, ...], rc: int
 ) -> None:
     packed = (folder / "packed.blp").read_bytes()
     (folder / "plain.json").write_text("{}")
@@ -99,7 +164,7 @@ def test_a_failure_changes_no_file(
     damage(folder / "damaged.blp", -10)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    answer = blpk(folder, *arguments)
+    answer = here(*arguments)
 
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
     assert rc == answer.returncode
@@ -108,10 +173,10 @@ def test_a_failure_changes_no_file(
     assert b"Traceback" not in answer.stderr
 
 
-def test_data_and_messages_go_to_standard_output(folder: Path) -> None:
+def test_data_and_messages_go_to_standard_output(folder: Path, here: Here) -> None:
     for arguments in (("-v", "c", "plain"), ("-d", "d", "packed.blp"), ("i", "x.blp")):
         (folder / "x.blp").write_bytes((folder / "packed.blp").read_bytes())
-        answer = blpk(folder, *arguments)
+        answer = here(*arguments)
         assert (0, b"") == (answer.returncode, answer.stderr)
         assert all(line.startswith(b"blpk: ") for line in answer.stdout.splitlines())
         assert answer.stdout
@@ -132,7 +197,13 @@ def test_what_was_said_comes_before_the_error(folder: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize("existing", [None, b"precious"], ids=["new", "existing"])
+@pytest.mark.parametrize(
+    "existing",
+    [
+        pytest.param(None, id="new", marks=pytest.mark.slow),
+        pytest.param(b"precious", id="existing"),
+    ],
+)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -203,10 +274,10 @@ def test_names_that_can_not_be_shown(tmp_path: Path, locale: str) -> None:
     assert answer.stderr.endswith(b"does not exist!\n")
 
 
-def test_a_long_name(folder: Path) -> None:
+def test_a_long_name(folder: Path, here: Here) -> None:
     name = "n" * 240
     (folder / name).write_bytes(PLAIN)
-    assert 0 == blpk(folder, "c", name).returncode
+    assert 0 == here("c", name).returncode
     assert [name, name + ".blp", "packed.blp", "plain"] == names(folder)
 
 
@@ -224,11 +295,11 @@ def test_a_new_file_has_the_usual_permissions(folder: Path, umask: int) -> None:
 
 @posix
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_a_new_file_is_like_its_input(folder: Path, mode: int) -> None:
+def test_a_new_file_is_like_its_input(folder: Path, here: Here, mode: int) -> None:
     (folder / "plain").chmod(mode)
     os.utime(folder / "plain", ns=(10**18, 10**18 + 5))
-    assert 0 == blpk(folder, "c", "plain", "new.blp").returncode
-    assert 0 == blpk(folder, "d", "new.blp", "again").returncode
+    assert 0 == here("c", "plain", "new.blp").returncode
+    assert 0 == here("d", "new.blp", "again").returncode
     for name in ("new.blp", "again"):
         status = (folder / name).stat()
         assert mode == stat.S_IMODE(status.st_mode)
@@ -237,21 +308,23 @@ def test_a_new_file_is_like_its_input(folder: Path, mode: int) -> None:
 
 @posix
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_a_file_replaced_keeps_its_permissions(folder: Path, mode: int) -> None:
+def test_a_file_replaced_keeps_its_permissions(
+    folder: Path, here: Here, mode: int
+) -> None:
     (folder / "packed.blp").chmod(mode)
-    assert 0 == blpk(folder, "-f", "c", "plain", "packed.blp").returncode
+    assert 0 == here("-f", "c", "plain", "packed.blp").returncode
     assert mode == stat.S_IMODE((folder / "packed.blp").stat().st_mode)
 
 
 @posix
 @pytest.mark.parametrize("there", [True, False], ids=["there", "dangling"])
-def test_a_link_is_followed(folder: Path, there: bool) -> None:
+def test_a_link_is_followed(folder: Path, here: Here, there: bool) -> None:
     (folder / "elsewhere").mkdir()
     target = folder / "elsewhere" / "target"
     if there:
         target.write_bytes(b"old")
     (folder / "link").symlink_to("elsewhere/target")
-    assert 0 == blpk(folder, "-f", "d", "packed.blp", "link").returncode
+    assert 0 == here("-f", "d", "packed.blp", "link").returncode
     assert (folder / "link").is_symlink()
     assert PLAIN == target.read_bytes()
     assert ["target"] == names(folder / "elsewhere")
@@ -269,16 +342,16 @@ def test_a_folder_that_may_not_be_written(folder: Path) -> None:
 
 
 @posix
-def test_the_error_names_the_output_as_it_was_given(folder: Path) -> None:
+def test_the_error_names_the_output_as_it_was_given(folder: Path, here: Here) -> None:
     (folder / "sub").mkdir()
-    answer = blpk(folder, "-f", "c", "plain", "sub")
+    answer = here("-f", "c", "plain", "sub")
     assert b"blpk: error: 'sub': Is a directory\n" == answer.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("verb", [("c", "plain"), ("d", "packed.blp")], ids=" ".join)
-def test_no_space(folder: Path, verb: tuple[str, str]) -> None:
-    answer = blpk(folder, *verb, "/dev/full")
+def test_no_space(folder: Path, here: Here, verb: tuple[str, str]) -> None:
+    answer = here(*verb, "/dev/full")
     assert 1 == answer.returncode
     assert b"blpk: error: '/dev/full': No space left on device\n" == answer.stderr
 
@@ -370,27 +443,40 @@ SHOWING = [
 ]
 
 
+SHOWING_NOWHERE = [
+    pytest.param(
+        arguments,
+        place,
+        id=" ".join((*arguments, place)),
+        marks=[] if (i + j) % 2 else pytest.mark.slow,
+    )
+    for i, arguments in enumerate(SHOWING)
+    for j, place in enumerate((">&-", ">/dev/full"))
+]
+
+
 @posix
-@pytest.mark.parametrize("arguments", SHOWING, ids=" ".join)
-def test_nowhere_to_show_anything(folder: Path, arguments: tuple[str, ...]) -> None:
-    (folder / "m").write_text("{}")
-    assert 0 == blpk(folder, "-f", "c", "-m", "m", "plain", "packed.blp").returncode
-    places = [">&-", ">/dev/full"] if os.path.exists("/dev/full") else [">&-"]
-    for place in places:
-        answer = subprocess.run(
-            ["/bin/sh", "-c", 'exec "$@" ' + place, "sh", *COMMAND, *arguments],
-            cwd=folder,
-            env=environment(),
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=60,
-        )
-        assert 1 == answer.returncode
-        said = answer.stderr.splitlines()
-        assert 1 == len(said)
-        assert said[0].startswith(
-            (b"blpk: error: standard output", b"blpk: error: '/dev/stdout': ")
-        )
+@pytest.mark.parametrize(("arguments", "place"), SHOWING_NOWHERE)
+def test_nowhere_to_show_anything(
+    folder: Path, arguments: tuple[str, ...], place: str
+) -> None:
+    if "full" in place and not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    bloscpack.pack_bytes_to_file(b"bytes", folder / "packed.blp", metadata={"a": 1})
+    answer = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" ' + place, "sh", *COMMAND, *arguments],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert 1 == answer.returncode
+    said = answer.stderr.splitlines()
+    assert 1 == len(said)
+    assert said[0].startswith(
+        (b"blpk: error: standard output", b"blpk: error: '/dev/stdout': ")
+    )
 
 
 @posix
@@ -474,16 +560,28 @@ def test_the_command_needs_no_blosc_to_show_its_errors(tmp_path: Path) -> None:
 
 # What a full disk, a signal or a hasty option must not destroy
 
+QUICK_LIMITS = [(700, "64K"), (820, "4K")]
+
 
 @posix
-@pytest.mark.parametrize("chunk_size", ["1K", "4K", "64K", "1M"])
-@pytest.mark.parametrize("blocks", [700, 820, 980])
+@pytest.mark.parametrize(
+    ("blocks", "chunk_size"),
+    [
+        pytest.param(
+            blocks,
+            chunk_size,
+            marks=[] if (blocks, chunk_size) in QUICK_LIMITS else pytest.mark.slow,
+        )
+        for blocks in (700, 820, 980)
+        for chunk_size in ("1K", "4K", "64K", "1M")
+    ],
+)
 def test_append_without_room_on_disk(
     folder: Path, chunk_size: str, blocks: int
 ) -> None:
     plain = os.urandom(300_000)
     (folder / "random").write_bytes(plain)
-    assert 0 == blpk(folder, "c", "-z", chunk_size, "random").returncode
+    bloscpack.pack_file_to_file(folder / "random", folder / "random.blp", chunk_size)
     before = (folder / "random.blp").read_bytes()
     code = 'ulimit -f %d; exec "$@"' % blocks
     answer = subprocess.run(
@@ -497,7 +595,7 @@ def test_append_without_room_on_disk(
     if answer.returncode:
         assert before == (folder / "random.blp").read_bytes()
     else:
-        assert 0 == blpk(folder, "d", "random.blp", "twice").returncode
+        bloscpack.unpack_file_from_file(folder / "random.blp", folder / "twice")
         assert 2 * plain == (folder / "twice").read_bytes()
 
 
@@ -570,8 +668,9 @@ def test_signal_that_python_ignores(
 @posix
 @pytest.mark.parametrize("options", [(), ("-v",)])
 def test_standard_output_is_for_data(folder: Path, options: tuple[str, ...]) -> None:
-    (folder / "m.json").write_text('{"unit": "m"}')
-    assert 0 == blpk(folder, "c", "-m", "m.json", "plain").returncode
+    bloscpack.pack_file_to_file(
+        folder / "plain", folder / "plain.blp", metadata={"unit": "m"}
+    )
     # Into a pipe, and into a file that the shell has opened.
     answer = blpk(folder, *options, "d", "plain.blp", "/dev/stdout")
     assert (0, PLAIN) == (answer.returncode, answer.stdout)
@@ -582,9 +681,9 @@ def test_standard_output_is_for_data(folder: Path, options: tuple[str, ...]) -> 
 
 
 @posix
-def test_pipe_without_a_name_for_the_output(folder: Path) -> None:
+def test_pipe_without_a_name_for_the_output(folder: Path, here: Here) -> None:
     os.mkfifo(folder / "pipe")
-    answer = blpk(folder, "c", "pipe")
+    answer = here("c", "pipe")
     assert 2 == answer.returncode
     assert b"so <out_file> must be given" in answer.stderr
 
@@ -645,15 +744,10 @@ WITHOUT_OUTPUT = [
         ["out"],
         [(1, b""), (1, FULL), (1, CLOSED)],
     ),
-    (
-        "-v d --rm --metadata-to - meta.blp out",
-        ["out"],
-        [(1, b""), (1, FULL), (1, CLOSED)],
-    ),
     ("metadata meta.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("verify bad.blp missing", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("-v list plain", [], [(1, b""), (1, FULL), (1, CLOSED)]),
-    ("-v cat bad.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
+    ("cat bad.blp", [], [(1, b""), (1, FULL), (1, CLOSED)]),
     ("-v --version", [], [(1, b""), (1, FULL), (1, CLOSED)]),
 ]
 
@@ -707,11 +801,7 @@ def files_to_use(tmp_path: Path) -> Path:
 
 
 @posix
-@buffering
-@pytest.mark.parametrize("place", ["gone", "full", "closed"])
-@pytest.mark.parametrize(
-    ("line", "created", "expected"), WITHOUT_OUTPUT, ids=[c[0] for c in WITHOUT_OUTPUT]
-)
+@matrix("line, created, expected", WITHOUT_OUTPUT)
 def test_without_standard_output(
     files_to_use: Path,
     line: str,
@@ -724,7 +814,7 @@ def test_without_standard_output(
         pytest.skip("needs /dev/full")
     before = files(files_to_use)
     answer = blpk_without(files_to_use, "1", place, unbuffered, line.split())
-    code, said = expected[["gone", "full", "closed"].index(place)]
+    code, said = expected[PLACES.index(place)]
     assert (code, said) == (answer.returncode, answer.stderr)
     assert {*created} == files(files_to_use) - before
     assert before <= files(files_to_use)
@@ -745,11 +835,7 @@ WITHOUT_ERROR = [
 
 
 @posix
-@buffering
-@pytest.mark.parametrize("place", ["gone", "full", "closed"])
-@pytest.mark.parametrize(
-    ("line", "code", "created"), WITHOUT_ERROR, ids=[c[0] for c in WITHOUT_ERROR]
-)
+@matrix("line, code, created", WITHOUT_ERROR)
 def test_without_standard_error(
     files_to_use: Path,
     line: str,
@@ -769,11 +855,7 @@ def test_without_standard_error(
 
 
 @posix
-@buffering
-@pytest.mark.parametrize("place", ["gone", "full", "closed"])
-@pytest.mark.parametrize(
-    ("line", "code"), [("-v c plain out", (1, 0)), ("d bad.blp out", (3, 3))]
-)
+@matrix("line, code", [("-v c plain out", (1, 0)), ("d bad.blp out", (3, 3))])
 def test_without_both(
     files_to_use: Path, line: str, code: tuple[int, int], place: str, unbuffered: str
 ) -> None:

@@ -11,7 +11,8 @@ from support import DOCS, environment
 
 from bloscpack._cli import exit_codes as outcomes
 from bloscpack._cli import manpage, settings
-from bloscpack._cli.parser import VERBS, create_parser
+from bloscpack._cli.parser import create_parser
+from bloscpack._cli.verb_table import VERBS
 
 PAGE = DOCS / "blpk.1"
 
@@ -79,7 +80,7 @@ def test_every_option_is_there(page):
     for parser in todo:
         for action in parser._actions:
             if isinstance(action.choices, dict):
-                todo += [action.choices[name] for name in VERBS]
+                todo += [action.choices[verb.name] for verb in VERBS]
             elif "--help" not in action.option_strings:
                 assert ", ".join(action.option_strings) in text
     assert len(VERBS) + 1 == len(todo)
@@ -87,8 +88,8 @@ def test_every_option_is_there(page):
 
 def test_every_verb_variable_and_code_is_there(page):
     text = shown(page)
-    for name in VERBS:
-        assert "blpk %s [option ...]" % name in text
+    for verb in VERBS:
+        assert "blpk %s [option ...]" % verb.name in text
     for name in settings.CHECKS:
         assert settings.variable_for(name) in text
     assert {name for name, _ in manpage.VARIABLES} == set(settings.CHECKS)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bloscpack._cli.parser import VERBS, VERBS_OF_LETTERS, parse
+from bloscpack._cli.parser import parse
+from bloscpack._cli.verb_table import VERBS
 
 NAMES = [
     # (input, output, more, arguments)
@@ -59,7 +60,8 @@ def test_no_argument_shows_all_verbs(capsys):
     with pytest.raises(SystemExit):
         parse([])
     shown = [line.split()[:1] for line in capsys.readouterr().err.splitlines()]
-    assert [] == [verb for verb in (*VERBS, *VERBS_OF_LETTERS) if [verb] not in shown]
+    words = [word for verb in VERBS for word in (verb.name, verb.letter) if word]
+    assert [] == [word for word in words if [word] not in shown]
 
 
 SECONDS = ["-1", "nan", "soon"]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bloscpack._cli import settings
+from bloscpack._cli import settings, verb_table
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._cli.parser import parse
 from bloscpack.args import BloscArgs, BloscpackArgs
@@ -39,7 +39,7 @@ needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="needs tomlli
 
 def test_nothing_set(config):
     assert {} == settings.load()
-    assert {} == settings.as_arguments("compress")
+    assert {} == settings.as_arguments(verb_table.ALL_SETTINGS)
     in_force = settings.in_force()
     assert NAMES == list(in_force)
     assert {"default"} == {source for _, source in in_force.values()}
@@ -79,7 +79,7 @@ def test_verbs_take_what_they_need(config, monkeypatch):
 
 def arguments(verb):
     """Return what the parser gets for a verb."""
-    found = settings.as_arguments(verb).items()
+    found = settings.as_arguments(verb_table.find(verb).settings).items()
     return {name: made.as_argument() for name, made in found}
 
 

@@ -10,7 +10,7 @@ import pytest
 from cli.verb_support import assert_help_fits, run_verb
 
 import bloscpack
-from bloscpack import BloscpackArgs, FormatError, UsageError, log
+from bloscpack import BloscpackArgs, FormatError, UsageError, cli, log
 from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
 from bloscpack._storage.local import FileRange
 
@@ -189,9 +189,8 @@ def test_pipe(folder):
     writer.join()
 
 
-def test_messages_keep_out_of_the_data(capfdbinary, monkeypatch):
-    monkeypatch.setattr(log, "LEVEL", log.DEBUG)
-    assert 0 == run_verb("cat", "--bytes", "0:3", "a.blp")
+def test_messages_keep_out_of_the_data(capfdbinary):
+    cli.main(["-d", "cat", "--bytes", "0:3", "a.blp"])
     said = capfdbinary.readouterr()
     assert PLAIN[:3] == said.out
     assert b"reading bloscpack header" in said.err

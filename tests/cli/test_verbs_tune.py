@@ -300,7 +300,7 @@ def test_file_that_gets_shorter(folder):
     linspace()
     sample = Sample("data", NBYTES)
     (folder / "data").write_bytes(b"")
-    with pytest.raises(StorageError, match="gets shorter"):
+    with pytest.raises(StorageError, match="became shorter"):
         sample.pieces(CHUNK_SIZE)
 
 

@@ -1,4 +1,4 @@
-"""``blpk append``: plain data behind those of a Bloscpack file, in place."""
+"""``blpk append``: add plain data to a Bloscpack file, in place."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from ..stdio import STREAM, check_exists, name_of_input, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import Seekable
+    from ...headers import BloscpackHeader
 
-def add_arguments(parser: Any) -> None:
+
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
     parser.add_argument(
@@ -55,14 +59,16 @@ def run(args: Namespace) -> None:
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:
-    """Return original file and new file of append."""
+    """Return the names of the original file and the new file."""
     if not args.no_check_extension:
         jobs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
 
 
-def append(args: Namespace, original_file: str, new_file: str, metadata: Any) -> None:
-    """Append the content of a file to a compressed file."""
+def append(
+    args: Namespace, original_file: str, new_file: str, metadata: object
+) -> None:
+    """Append the content of a file to a Bloscpack file."""
     from ..._format.append_plan import UNCHANGED
     from ..._storage.spool import seekable_with_size
     from ...append import append, append_from
@@ -74,7 +80,8 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
         "sync": args.sync is not False,
     }
     size = os.path.getsize(new_file) if os.path.isfile(new_file) else None
-    with shown(new_file, size, args.progress):
+    with shown(new_file, size, args.progress) as bar:
+        options["progress"] = bar
         if args.npy:
             from ...npy_io import append_npy
 
@@ -91,7 +98,7 @@ def append(args: Namespace, original_file: str, new_file: str, metadata: Any) ->
 
 
 def _check_no_npy(original_file: str, new_file: str) -> None:
-    """Raise `Refusal` for a .npy file whose header would become rows of an array."""
+    """Raise `Refusal` if the header of a .npy file would be appended as rows."""
     with open(new_file, "rb") as fp:
         if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
             return
@@ -100,7 +107,7 @@ def _check_no_npy(original_file: str, new_file: str) -> None:
     from ..._storage.cursor import Cursor
     from ...serializers import is_array
 
-    def read(fp: Any, check: Any) -> Any:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
         return read_beginning(Cursor(fp)).metadata
 
     if is_array(read_snapshot(original_file, read)):

@@ -1,7 +1,7 @@
-"""``blpk cat``: plain bytes of a file on standard output, from the chunks needed.
+"""``blpk cat``: write plain bytes of a file to standard output.
 
-What has been written can't be taken back: where a chunk is damaged, all in front of it
-has been written when the error is raised.
+Only the chunks that contain these bytes are decompressed. Written bytes can't be taken
+back: at a damaged chunk, all bytes before it have already been written.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..exit_codes import EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-    from typing import Any
 
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write plain bytes to standard output, decompressing only the chunks that\n"
-        "hold them; all of them without an option. Spans are those of Python: the\n"
-        "end is left out, and negative numbers count from the end."
+        "contain them; without an option all bytes. Spans are those of Python: the\n"
+        "end is excluded, and negative numbers count from the end."
     )
     parser.epilog = (
         "examples:\n"
@@ -42,8 +42,7 @@ def add_arguments(parser: Any) -> None:
     what.add_argument(
         "--bytes",
         metavar="<A:B>",
-        help="bytes from A to B, either may be missing; suffixes B K M G T\n"
-        "are powers of 1024",
+        help="bytes from A to B, both optional; suffixes B K M G T\nare powers of 1024",
     )
     what.add_argument(
         "--rows",
@@ -54,8 +53,7 @@ def add_arguments(parser: Any) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Write what was asked for."""
-    log.keep_out_of_output()
+    """Write the selected bytes or rows."""
     bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:
@@ -71,7 +69,7 @@ def run(args: Namespace) -> None:
         except OSError as error:
             raise log.lost(error) from error
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> None:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> None:
         if not fp.seekable():
             raise Refusal(
                 "'%s' is a pipe, which can't be read here and there" % args.file_,
@@ -87,12 +85,12 @@ def run(args: Namespace) -> None:
 
 
 def parse_span(text: str) -> slice:
-    """Return the bytes that ``A:B`` means; raises `Refusal`."""
+    """Return the span of bytes ``A:B``; raises `Refusal`."""
     return slice(*_numbers(text, "--bytes", "A:B", 2, parse_size))
 
 
 def parse_rows(text: str) -> slice:
-    """Return the rows that ``A:B`` or ``A:B:C`` means; raises `Refusal`."""
+    """Return the span of rows ``A:B`` or ``A:B:C``; raises `Refusal`."""
     rows = slice(*_numbers(text, "--rows", "A:B or A:B:C", 3, int))
     if rows.step is not None and rows.step < 1:
         raise Refusal(

@@ -1,4 +1,4 @@
-"""``blpk completion``: a script that lets a shell complete verbs, options and names."""
+"""``blpk completion``: print a script that completes verbs, options and file names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Iterator
-    from typing import Any
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
-# What options call a value that is the name of a file, beside any with `file` in it.
+# Metavars of options whose value is a file; those that contain `file` are found too.
 FILES = ("<metadata>", "<out>")
 FOLDERS = ("<folder>",)
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "print a script that lets a shell complete verbs, options and file names"
@@ -60,10 +59,10 @@ def run(args: Namespace) -> None:
 
 
 def _all_actions(parser: ArgumentParser) -> Iterator[Action]:
-    """Yield all that a parser and those of its verbs take."""
+    """Yield all actions of a parser and of the parsers of its verbs."""
     for action in parser._actions:
         yield action
-        # Only the action of the verbs has parsers for choices.
+        # The choices of the action for the verbs are a dict of parsers.
         if isinstance(action.choices, dict):
             for verb in dict.fromkeys(action.choices.values()):
                 yield from _all_actions(verb)

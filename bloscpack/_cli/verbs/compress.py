@@ -1,4 +1,4 @@
-"""``blpk compress``: plain files to Bloscpack files."""
+"""``blpk compress``: compress plain files to Bloscpack files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
     from typing import Any
 
     from ...args import BloscArgs, BloscpackArgs, MetadataArgs
@@ -43,7 +43,7 @@ EXAMPLES = """examples:
 # Options
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
     group = parser.add_argument_group(title="bloscpack settings")
@@ -55,7 +55,7 @@ def add_arguments(parser: Any) -> None:
     parser.epilog = EXAMPLES
 
 
-def _add_chunk_options(group: Any) -> None:
+def _add_chunk_options(group: _ActionsContainer) -> None:
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
@@ -87,18 +87,18 @@ def _add_chunk_options(group: Any) -> None:
     )
 
 
-def _add_room_options(group: Any) -> None:
+def _add_room_options(group: _ActionsContainer) -> None:
     group.add_argument(
         "--max-app-chunks",
         metavar="<n>",
         type=int,
-        help="leave room in the offset table for so many chunks (default: 10 x)",
+        help="reserve offsets for n more chunks (default: 10 x)",
     )
     group.add_argument(
         "--max-meta-size",
         metavar="<size>",
         type=_meta_size,
-        help="leave so much room for metadata (default: 10 x)",
+        help="space to reserve for metadata (default: 10 x)",
     )
     group.add_argument(
         "--meta-codec", metavar="<codec>", help="codec for metadata: zlib or None"
@@ -111,10 +111,10 @@ def _add_room_options(group: Any) -> None:
 
 
 def _size(option: str, text: str) -> int:
-    """Return the bytes that the value of an option means."""
+    """Return the number of bytes in the value of an option."""
     from ..display import parse_size
 
-    # argparse would hide what a ValueError says.
+    # argparse would replace the message of a ValueError.
     try:
         return parse_size(text)
     except ValueError as error:
@@ -139,7 +139,14 @@ def _chunk_size(text: str) -> int:
         raise Refusal(str(error), EXIT_USAGE) from error
 
 
-# What is asked for
+# All files
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the data go to standard output."""
+    if jobs.output_is_data(args):
+        log.need_output()
+        log.keep_out_of_output()
 
 
 def run(args: Namespace) -> int:
@@ -168,7 +175,7 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Return those that are not None: the others keep their defaults."""
+    """Return the values that are not None; the others keep their defaults."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -198,7 +205,7 @@ def _metadata_args(args: Namespace) -> MetadataArgs:
 
 
 def compress(
-    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> None:
     """Compress a file."""
     from ..outputs import (
@@ -224,16 +231,16 @@ def compress(
 
 
 def _compress_plain(
-    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: Any
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> int:
-    """Compress a file of bytes; return how many there were, 0 if that is not known."""
+    """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
     from ..outputs import opened_input, opened_output
     from ..progress import shown
 
     with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
         size = os.fstat(in_fp.fileno()).st_size
-        with shown(in_file, size or None, args.progress):
+        with shown(in_file, size or None, args.progress) as bar:
             pack_fp_to_fp(
                 in_fp,
                 out_fp,
@@ -243,6 +250,7 @@ def _compress_plain(
                 _bloscpack_args(args),
                 _metadata_args(args),
                 nthreads=args.nthreads,
+                progress=bar,
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
@@ -253,22 +261,23 @@ def _compress_plain(
 def _compress_npy(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs
 ) -> int:
-    """Compress an array; return the bytes of its file, 0 if that is not known."""
+    """Compress a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import pack_npy_to_file
     from ..outputs import sync_for
     from ..progress import shown
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
-    with shown(in_file, size or None, args.progress):
+    with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
             name_of_input(in_file),
             name_of_output(out_file),
-            "%dB" % args.chunk_size,  # one with a suffix is rounded to whole items
+            "%dB" % args.chunk_size,  # a size with a suffix is rounded to whole items
             settings,
             _bloscpack_args(args),
             _metadata_args(args),
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
+            progress=bar,
         )
     return size

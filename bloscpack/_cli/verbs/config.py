@@ -1,17 +1,17 @@
-"""``blpk config``: the settings in force and where each of them comes from."""
+"""``blpk config``: show the settings in force and their sources."""
 
 from __future__ import annotations
 
+from ... import log
 from .. import settings
-from ..display import say, say_json
+from ..display import put_line, say, say_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     variables = [settings.variable_for(name) for name in settings.CHECKS]
     parser.description = (
@@ -42,10 +42,16 @@ def add_arguments(parser: Any) -> None:
     how.add_argument("--json", action="store_true", help="show everything as JSON")
 
 
-def run(args: Namespace) -> None:
-    """Show what was asked for."""
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if a program is to read the path."""
     if args.path:
-        say(settings.path())
+        log.keep_out_of_output()
+
+
+def run(args: Namespace) -> None:
+    """Show the settings, or the path of the configuration file."""
+    if args.path:
+        put_line(settings.path())
         return
     found = settings.in_force()
     if args.json:

@@ -1,4 +1,4 @@
-"""``blpk decompress``: Bloscpack files back to plain ones."""
+"""``blpk decompress``: decompress Bloscpack files to plain files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from ..stdio import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import BinaryFile, Seekable
     from ...headers import BloscpackHeader
 
 EXAMPLES = """examples:
@@ -34,11 +36,11 @@ EXAMPLES = """examples:
   %(prog)s - - < folder.tar.blp | tar x
 """
 
-# The metadata of an array that its .npy file has.
+# Metadata keys of an array that the header of a .npy file also contains.
 IN_NPY = frozenset(("dtype", "shape", "order", "container"))
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.add_argument(
         "-e",
@@ -57,7 +59,16 @@ def add_arguments(parser: Any) -> None:
     parser.epilog = EXAMPLES
 
 
-# What is asked for
+# All files
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if data or metadata go to standard output."""
+    if jobs.output_is_data(args):
+        log.need_output()
+        log.keep_out_of_output()
+    elif args.metadata_to is not None and descriptor_of(args.metadata_to) == 1:
+        log.keep_out_of_output()
 
 
 def run(args: Namespace) -> int:
@@ -81,7 +92,7 @@ def run(args: Namespace) -> int:
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:
-    """Return input file and output file of decompress."""
+    """Return the names of the input file and the output file."""
     if args.no_check_extension:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
@@ -93,7 +104,7 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
 
 
 def _plain_name(name: str, args: Namespace) -> str:
-    """Return the name of what one of several inputs is decompressed to."""
+    """Return the name of the plain file for one of several inputs."""
     if not args.no_check_extension or name.endswith(args.suffix):
         return jobs.plain_name(name, args.suffix)
     if args.output_dir is None:
@@ -115,7 +126,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
     if args.rm:
-        _check_nothing_lost(args, in_file)
+        _check_no_loss(args, in_file)
     clock = Clock()
     if args.npy:
         nbytes = _decompress_npy(args, in_file, out_file)
@@ -127,7 +138,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 
 
 def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
-    """Decompress to bytes; return how many the header tells, and the metadata."""
+    """Decompress to bytes; return their number from the header, and the metadata."""
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_unpacked, unpack_fp_to_fp
     from ...pretty import pretty_size
@@ -136,7 +147,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
     nbytes: int | None = None
 
-    def read(in_fp: Any, check: Any) -> Any:
+    def read(in_fp: BinaryFile, check: Callable[[BloscpackHeader], None]) -> Any:
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
             nbytes = header.nbytes
@@ -147,8 +158,10 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
         output = opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            found = unpack_fp_to_fp(in_fp, out_fp, begin, nthreads=args.nthreads)
-            _tell_of_more(in_fp, in_file)
+            found = unpack_fp_to_fp(
+                in_fp, out_fp, begin, nthreads=args.nthreads, progress=bar
+            )
+            _warn_of_second_file(in_fp, in_file)
             return found
 
     streamed = is_streamed(out_file)
@@ -168,8 +181,8 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     return nbytes or 0, metadata
 
 
-def _tell_of_more(in_fp: Any, in_file: str) -> None:
-    """Tell of a file that begins behind another one."""
+def _warn_of_second_file(in_fp: Seekable, in_file: str) -> None:
+    """Warn the user if another Bloscpack file follows the first."""
     if in_fp.read(len(MAGIC)) == MAGIC:
         log.notice(
             "behind '%s' begins another packed file, which is not read" % in_file
@@ -177,22 +190,23 @@ def _tell_of_more(in_fp: Any, in_file: str) -> None:
 
 
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
-    """Decompress a file to an array; return the bytes of its file, 0 if not known."""
+    """Decompress to a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import unpack_npy_from_file
     from ..outputs import sync_for
     from ..progress import shown
 
-    with shown(in_file, None, args.progress):
+    with shown(in_file, None, args.progress) as bar:
         unpack_npy_from_file(
             name_of_input(in_file),
             name_of_output(out_file),
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
+            progress=bar,
         )
     try:
         return os.path.getsize(out_file) if out_file != STREAM else 0
-    except OSError:  # somebody has moved it
+    except OSError:  # another program has moved the file
         return 0
 
 
@@ -200,7 +214,7 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
 
 
 def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
-    """Raise unless the file for metadata is free, and neither input nor output."""
+    """Raise if the file for metadata exists, or is the input or the output."""
     from ..outputs import check_free
 
     name = args.metadata_to
@@ -214,14 +228,14 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
         check_free(name, args)
 
 
-def _check_nothing_lost(args: Namespace, in_file: str) -> None:
-    """Raise `Refusal` if there is anything that only the input has."""
+def _check_no_loss(args: Namespace, in_file: str) -> None:
+    """Raise `Refusal` if removing the input would lose bytes or metadata."""
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
 
-    def read(fp: Any, check: Any) -> tuple[Any, int]:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> tuple[Any, int]:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         for _ in skip_frames(cursor, beginning.header):
@@ -241,7 +255,7 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
     if args.npy:
         from ...serializers import is_array
 
-        # What is no array is refused later.
+        # Without an array, --npy fails later.
         more = set(metadata) - IN_NPY if is_array(metadata) else ()
         if more:
             raise Refusal(
@@ -257,8 +271,8 @@ def _check_nothing_lost(args: Namespace, in_file: str) -> None:
         )
 
 
-def _keep_metadata(metadata: Any, args: Namespace) -> None:
-    """Show the metadata, or write them to the file that is wanted."""
+def _keep_metadata(metadata: object, args: Namespace) -> None:
+    """Show the metadata, or write them to the file of ``--metadata-to``."""
     if args.metadata_to is None:
         if metadata:
             log_metadata(metadata)

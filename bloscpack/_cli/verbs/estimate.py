@@ -1,7 +1,7 @@
-"""``blpk estimate``: what unpacking a file will take, without unpacking it.
+"""``blpk estimate``: show the space and memory that decompressing a file needs.
 
-Sizes are exact. Memory is an upper bound for what the threads hold at a time, beside
-the interpreter; the functions say where each part of it comes from.
+Nothing is decompressed. Sizes are exact. Memory is an upper bound for the buffers of
+all threads, without the memory of the interpreter.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
+
+    from ..display import JsonObject
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
-# Blosc needs three more blocks to decompress one, and each thread may keep as many that
-# it has given back.
+# Number of blocks in memory per thread: Blosc allocates three buffers to decompress a
+# block, and the allocator may keep as many that were freed.
 BLOCKS_OF_BLOSC = 6
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "show how large files will be when unpacked, exactly, and the most memory\n"
-        "that unpacking them takes beside that of the program itself: into a file,\n"
-        "into a pipe, and into memory as a whole; with the threads that -n sets"
+        "show the exact size of files after decompression, and an upper bound for the\n"
+        "memory that decompressing needs beside the program itself: to a file, to a\n"
+        "pipe, and as a whole in memory; with the number of threads that -n sets"
     )
     parser.epilog = (
         "examples:\n"
         "  %(prog)s data.blp           one line\n"
         "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
-        "  blpk -n 1 estimate *.blp    what a single thread takes"
+        "  blpk -n 1 estimate *.blp    memory with a single thread"
     )
-    add_table_options(parser, "files that are to be unpacked")
+    add_table_options(parser, "files to be decompressed")
 
 
 def run(args: Namespace) -> int:
-    """Estimate what the files take."""
-    found: list[dict[str, Any]] = []
+    """Show the estimates for the files."""
+    found: list[JsonObject] = []
     worst = for_each_file(
         args.files,
         lambda path: found.append(estimate(describe(path), args.nthreads)),
@@ -59,16 +60,16 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
-    """Return what unpacking a file takes that `describe` has described; all bytes."""
+def estimate(description: JsonObject, nthreads: int) -> JsonObject:
+    """Return the needs of the file of a `description` from `describe`, in bytes."""
     nthreads = effective_nthreads(nthreads, description["nchunks"])
     plain = description["largest_chunk"]
     packed = description["largest_cbytes"]
     chunk = description["first_chunk"]
     blocks = BLOCKS_OF_BLOSC * chunk["blocksize"] if chunk else 0
-    # Each thread has one chunk as stored, and what Blosc works with.
+    # Each thread holds one compressed chunk and the buffers of Blosc.
     working = nthreads * (packed + blocks)
-    # A pipe takes chunks in order: those that wait, and the one it took, are plain.
+    # A pipe takes chunks in order: later ones wait as plain bytes.
     waiting = min(description["nchunks"], WINDOW * nthreads + 1) if nthreads > 1 else 1
     return {
         "file": description["file"],
@@ -83,7 +84,7 @@ def estimate(description: dict[str, Any], nthreads: int) -> dict[str, Any]:
     }
 
 
-def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
+def _row(values: JsonObject, exact: bool) -> tuple[str, ...]:
     return (
         size_text(values["nbytes"], exact),
         str(values["nchunks"]),
@@ -95,7 +96,7 @@ def _row(values: dict[str, Any], exact: bool) -> tuple[str, ...]:
     )
 
 
-def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(values["nbytes"] for values in found)
     nchunks = sum(values["nchunks"] for values in found)
     name = "total of %d file%s" % (len(found), "s" * (len(found) != 1))

@@ -1,4 +1,4 @@
-"""``blpk info``: what a file says of itself, as 0.16 showed it, or as JSON."""
+"""``blpk info``: show the header and metadata of a file, as 0.16 did, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from ..stdio import check_exists
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.add_argument(
-        "--json", action="store_true", help="print an object with all that is known"
+        "--json", action="store_true", help="print a JSON object with all fields"
     )
     parser.add_argument("file_", metavar="<file>", help="file to show info for")
 
 
 def run(args: Namespace) -> None:
-    """Show what was asked for."""
+    """Show the information."""
     if not args.json:
         info(args.file_)
         return

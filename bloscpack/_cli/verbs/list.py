@@ -1,4 +1,4 @@
-"""``blpk list``: one line for each file, from what its beginning tells."""
+"""``blpk list``: show one line for each file, from its beginning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
+
+    from ..display import JsonObject
 
 TITLES = (
     "plain",
@@ -24,11 +25,11 @@ TITLES = (
     "name",
 )
 SET_LEFT = (3, 5, 6)
-# What `--json` leaves out of a description: it can be as long as it likes.
+# Fields that `--json` leaves out: their size is not limited.
 LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show size, ratio, codec and array of each file, read from its beginning"
@@ -44,7 +45,7 @@ def add_arguments(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """List the files."""
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     worst = for_each_file(args.files, lambda path: found.append(describe(path)))
     if args.json:
         say_json([_without(description) for description in found])
@@ -57,11 +58,11 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def _without(description: dict[str, Any]) -> dict[str, Any]:
+def _without(description: JsonObject) -> JsonObject:
     return {k: v for k, v in description.items() if k not in LEFT_OUT}
 
 
-def _row(description: dict[str, Any], exact: bool) -> tuple[str, ...]:
+def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:
     chunk = description["first_chunk"]
     return (
         size_text(description["nbytes"], exact),
@@ -75,7 +76,7 @@ def _row(description: dict[str, Any], exact: bool) -> tuple[str, ...]:
     )
 
 
-def _total(found: list[dict[str, Any]], exact: bool) -> tuple[str, ...]:
+def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(description["nbytes"] for description in found)
     cbytes = sum(description["cbytes"] for description in found)
     return (

@@ -1,7 +1,7 @@
-"""``blpk map``: a picture of a file, how well it compresses and what is broken.
+"""``blpk map``: draw the compression ratio along a file, and its damage.
 
-`survey` finds the chunks and their damage, `group` makes cells of them, and the rest
-draws these: as characters in a terminal or as a PNG file.
+`survey` finds the chunks and their damage, and `group` collects them into cells. The
+cells are drawn as characters in a terminal or as a PNG file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from ..._damage.inspection import Inspection
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
-# Up to which ratio each shade goes, from what does not compress on.
+# Upper limits of the ratio for each shade but the last.
 RATIOS = (1.1, 1.5, 2, 4, 8, 16, 64)
 BLOCKS = "█▇▆▅▄▃▂▁"
 ASCII = "@%#*+=-."
-# Colours of the 256 that terminals know, from yellow to blue; damage is red.
+# Numbers in the 256-colour palette of terminals, from yellow to blue; damage is red.
 COLOURS = (226, 190, 118, 48, 43, 38, 32, 26)
 DAMAGED = "X"
 DAMAGE_COLOUR = "1;97;41"
@@ -37,10 +38,10 @@ RANGES_SHOWN = 20
 OTHERS_SHOWN = 10
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "draw a file: how well each stretch compresses, and which chunks are damaged.\n"
+        "draw the compression ratio along a file, and which chunks are damaged.\n"
         "All chunks are checked; the exit code is 3 if anything is damaged."
     )
     parser.epilog = (
@@ -59,7 +60,7 @@ def add_arguments(parser: Any) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="read the chunk headers alone: damage inside of chunks is not found",
+        help="read the chunk headers alone: damage inside chunks is not found",
     )
     parser.add_argument(
         "--png", metavar="<out>", help="draw into a PNG file; needs matplotlib"
@@ -90,9 +91,9 @@ def run(args: Namespace) -> int:
 
 
 class Chunks:
-    """Sizes of all chunks, plain and as stored, and which ones are damaged or missing.
+    """Plain and compressed sizes of all chunks; ``bad`` marks damaged or missing ones.
 
-    ``others`` are the errors that are not about one of these, as text.
+    ``others`` are the messages of all errors outside the chunks.
     """
 
     def __init__(self, nchunks: int) -> None:
@@ -105,19 +106,19 @@ class Chunks:
         return len(self.nbytes)
 
     def put(self, number: int, nbytes: int, cbytes: int) -> None:
-        """Take an intact chunk."""
+        """Store the sizes of an intact chunk."""
         self.nbytes[number] = nbytes
         self.cbytes[number] = cbytes
         self.bad[number] = 0
 
     @property
     def damaged(self) -> bool:
-        """Whether anything is."""
+        """Whether any chunk or section is damaged."""
         return any(self.bad) or bool(self.others)
 
 
 def survey(path: str, args: Namespace) -> Chunks:
-    """Return all chunks of a file, each checked; damage does not raise."""
+    """Return all chunks of a file after checking them; damage does not raise."""
     from ..._crashsafe.snapshot import read_snapshot
     from ..._damage.inspection import inspect
     from ..._engine.blosc_settings import own_settings
@@ -125,7 +126,7 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._storage.spool import seekable_with_size
     from ...abstract_io import effective_nthreads
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Chunks:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with seekable_with_size(fp) as (copy, _):
             inspection = inspect(storage_of(copy), nthreads)
@@ -160,14 +161,14 @@ def _chunks_of(inspection: Inspection) -> Chunks:
 
 
 def survey_quickly(path: str) -> Chunks:
-    """Return all chunks of a file, by their headers; raises `FormatError`."""
+    """Return all chunks of a file from their headers; raises `FormatError`."""
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.cursor import Cursor
     from ..._storage.spool import seekable_with_size
 
     def read(
-        fp: Any, check: Callable[[BloscpackHeader], None]
+        fp: Seekable, check: Callable[[BloscpackHeader], None]
     ) -> list[tuple[int, int]]:
         with seekable_with_size(fp) as (copy, _):
             cursor = Cursor(copy)
@@ -188,7 +189,7 @@ def survey_quickly(path: str) -> Chunks:
 
 
 class Cell:
-    """Some consecutive chunks: the ratio of the intact ones, None if there are none."""
+    """Consecutive chunks: the ratio of the intact ones, None without any."""
 
     __slots__ = ("damaged", "ratio")
 
@@ -198,7 +199,7 @@ class Cell:
 
 
 def group(chunks: Chunks, most: int) -> tuple[int, list[Cell]]:
-    """Return how many chunks are in a cell, and the cells, `most` of them at most."""
+    """Return the number of chunks per cell, and the cells, at most `most`."""
     step = max(1, -(-len(chunks) // most))
     cells = []
     for start in range(0, len(chunks), step):
@@ -215,7 +216,7 @@ def shade(ratio: float) -> int:
 
 
 def ranges_of(bad: bytearray) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) of the chunks that are damaged one after the other."""
+    """Yield (first, last) of each run of damaged chunks."""
     start = bad.find(1)
     while start >= 0:
         stop = bad.find(0, start)
@@ -248,7 +249,7 @@ def picture(chunks: Chunks, path: str, color: str) -> Iterator[str]:
 
 
 def summary(chunks: Chunks, path: str) -> Iterator[str]:
-    """Yield what there is to say of all chunks; sizes are those of the intact ones."""
+    """Yield the summary of a file; its sizes count the intact chunks only."""
     nbytes, cbytes = sum(chunks.nbytes), sum(chunks.cbytes)
     bad = sum(chunks.bad)
     yield "%s: %d chunk%s, %s in %s, ratio %.2f, %s" % (
@@ -263,7 +264,7 @@ def summary(chunks: Chunks, path: str) -> Iterator[str]:
 
 
 def _legend(shades: str, coloured: bool, step: int, chunks: Chunks) -> Iterator[str]:
-    """Yield which shade stands for which ratio."""
+    """Yield the legend: the ratio of each shade."""
     limits = ["below %g" % RATIOS[0], *("%g" % limit for limit in RATIOS)]
     keys = [
         "%s %s" % (paint(shades[i], i, coloured), text) for i, text in enumerate(limits)
@@ -272,11 +273,11 @@ def _legend(shades: str, coloured: bool, step: int, chunks: Chunks) -> Iterator[
         keys.append("%s damaged" % paint(DAMAGED, None, coloured))
     yield "ratio: %s" % "  ".join(keys)
     if step > 1:
-        yield "a character stands for %d chunks" % step
+        yield "each character stands for %d chunks" % step
 
 
 def damage(chunks: Chunks) -> Iterator[str]:
-    """Yield the numbers of the damaged chunks, and what else is damaged."""
+    """Yield the numbers of the damaged chunks, and the other errors."""
     ranges = list(ranges_of(chunks.bad))
     if ranges:
         texts = [
@@ -295,7 +296,7 @@ def damage(chunks: Chunks) -> Iterator[str]:
 
 
 def draw(cells: Iterable[Cell], shades: str, coloured: bool) -> str:
-    """Return a line of cells; a colour is set where it changes."""
+    """Return the characters of cells, with an escape sequence for each new colour."""
     line = []
     now: int | None = -1
     run = ""
@@ -310,7 +311,7 @@ def draw(cells: Iterable[Cell], shades: str, coloured: bool) -> str:
 
 
 def paint(text: str, number: int | None, coloured: bool) -> str:
-    """Return a text in the colour of a shade, None for that of damage."""
+    """Return a text in the colour of a shade; None means the colour of damage."""
     if not coloured or not text:
         return text
     code = DAMAGE_COLOUR if number is None else "38;5;%d" % COLOURS[number]
@@ -337,19 +338,19 @@ def _can_show(text: str) -> bool:
 
 
 def _new_figure() -> Any:
-    """Return an empty figure of matplotlib, which nothing else needs."""
+    """Return an empty figure; raises `Refusal` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise Refusal(
-            "--png needs matplotlib, which is not there: pip install 'bloscpack[plot]'",
+            "--png needs matplotlib: pip install 'bloscpack[plot]'",
             EXIT_COULD_NOT,
         ) from error
     return Figure(figsize=(9, 3.6), layout="constrained")
 
 
 def draw_png(chunks: Chunks, path: str, figure: Any, out_file: str) -> None:
-    """Draw the picture into a new PNG file."""
+    """Draw the cells into a new PNG file."""
     from ..._crashsafe.replace import replacing
 
     step, cells = group(chunks, 128 * 32)
@@ -377,7 +378,7 @@ def draw_png(chunks: Chunks, path: str, figure: Any, out_file: str) -> None:
 
 
 def _pixels(cells: Sequence[Cell], width: int) -> Any:
-    """Return the rows of the image: shades, -1 for damage, NaN behind the end."""
+    """Return the pixels: the shade of each cell, -1 for damage, NaN after the last."""
     import numpy
 
     height = max(1, -(-len(cells) // width))

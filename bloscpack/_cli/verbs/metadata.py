@@ -1,7 +1,7 @@
 """``blpk metadata``: show the metadata of a file as JSON, or change them in place.
 
-A change is made as a whole or not at all, and nobody else can change the file between
-reading the old metadata and writing the new ones.
+A change is atomic. The file stays locked between reading the old metadata and writing
+the new ones.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from ..stdio import is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
     from typing import Any
 
+    from ..._storage.protocols import Seekable
     from ...headers import BloscpackHeader
 
 INDENT = 2
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "show the metadata of a file as JSON, or change them in place, in the room\n"
-        "that the file has for them"
+        "show the metadata of a file as JSON, or change them in place, within the\n"
+        "space that the file reserves for them"
     )
     parser.epilog = (
         "examples:\n"
@@ -39,13 +40,13 @@ def add_arguments(parser: Any) -> None:
         "  %(prog)s --compact a.blp | %(prog)s --set - b.blp"
     )
     parser.add_argument(
-        "--compact", action="store_true", help="show them on a single line"
+        "--compact", action="store_true", help="show the metadata on a single line"
     )
     parser.add_argument(
         "--set",
         metavar="<file>",
         dest="set_",
-        help="replace them by the JSON in a file, '-' for standard input",
+        help="replace the metadata by the JSON in a file, '-' for standard input",
     )
     parser.add_argument(
         "--update",
@@ -64,9 +65,19 @@ def add_arguments(parser: Any) -> None:
     parser.add_argument("file_", metavar="<file>", help="file whose metadata it is")
 
 
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the metadata go to standard output."""
+    if not _is_change(args):
+        log.keep_out_of_output()
+
+
+def _is_change(args: Namespace) -> bool:
+    return args.set_ is not None or bool(args.update or args.remove)
+
+
 def run(args: Namespace) -> None:
-    """Show or change."""
-    if args.set_ is None and not args.update and not args.remove:
+    """Show the metadata or change them."""
+    if not _is_change(args):
         log.put(_as_text(_read(args.file_), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
@@ -79,11 +90,11 @@ def run(args: Namespace) -> None:
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
 
-    def changed(old: Any) -> Any:
+    def changed(old: object) -> Any:
         new = change(old)
         # Compared as text, because 1 and true are not the same in JSON.
         if _as_text(new, compact=True) == _as_text(old, compact=True):
-            log.verbose("the metadata are that already")
+            log.verbose("the metadata are already the same")
             return UNCHANGED
         return new
 
@@ -95,7 +106,7 @@ def _read(path: str) -> Any:
     from ..._format.sections import read_beginning
     from ..._storage.cursor import Cursor
 
-    def read(fp: Any, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
         beginning = read_beginning(Cursor(fp))
         check(beginning.header)
         if beginning.metadata_header is None:
@@ -105,7 +116,7 @@ def _read(path: str) -> Any:
     return read_snapshot(path, read)
 
 
-def _as_text(value: Any, compact: bool) -> str:
+def _as_text(value: object, compact: bool) -> str:
     import json
 
     def dumped(ascii_only: bool) -> str:
@@ -126,7 +137,7 @@ def _as_text(value: Any, compact: bool) -> str:
 
 
 def _replacement(name: str) -> Callable[[Any], Any]:
-    """Return what replaces any metadata by those in a file."""
+    """Return a function that replaces any metadata by those in a file."""
     new = read_metadata(name)
     if new is None:
         raise Refusal(
@@ -137,10 +148,10 @@ def _replacement(name: str) -> Callable[[Any], Any]:
 
 
 def _update(args: Namespace) -> Callable[[Any], Any]:
-    """Return what removes and sets keys, in this order, as the arguments say."""
+    """Return a function that removes keys and then sets keys."""
     values = dict(map(_parse_update, args.update))
 
-    def change(old: Any) -> Any:
+    def change(old: object) -> Any:
         if not isinstance(old, dict):
             raise Refusal(
                 "'%s': the metadata are no JSON object, so they have no keys"

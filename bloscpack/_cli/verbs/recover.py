@@ -1,4 +1,4 @@
-"""``blpk recover``: a sound file from what is intact in a damaged one."""
+"""``blpk recover``: write an intact file from the good chunks of a damaged one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from ..stdio import STREAM, descriptor_of, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
     from ...recover import Recovery
 
-# So many losses are shown.
+# Maximum number of losses shown.
 LOSSES_SHOWN = 1000
-# Beside all errors.
+# Kinds of notes that are shown beside all errors.
 NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "write a sound file from all that is intact in a damaged one, which stays as\n"
-        "it is; 0 if nothing is lost, 3 if something is or nobody knows, 1 if nothing\n"
-        "could be saved"
+        "write an intact file from the good chunks of a damaged one, which is not\n"
+        "changed; exit code 0 if nothing is lost, 3 if data are or may be lost, 1 if\n"
+        "nothing could be saved"
     )
     parser.epilog = (
         "examples:\n"
@@ -49,7 +48,7 @@ def add_arguments(parser: Any) -> None:
         metavar="<byte>",
         type=_byte,
         default=0,
-        help="what lost chunks are filled with, 0 to 255 (default: 0)",
+        help="value of the bytes of lost chunks, 0 to 255 (default: 0)",
     )
     form.add_argument("--drop", action="store_true", help="leave lost chunks out")
     parser.add_argument("--json", action="store_true", help="print an object")
@@ -67,15 +66,20 @@ def _byte(text: str) -> int:
 
 
 def _check_target(args: Namespace) -> None:
-    """Raise `Refusal` where the new file can't go; keep messages out of it."""
+    """Raise `Refusal` if the new file can't be written to the target."""
     check_no_terminal(args.target, args)
     if args.target != STREAM:
         check_free(args.target, args)
+    if args.json and descriptor_of(args.target) == 1:
+        raise Refusal(
+            "--json and the new file can't both go to standard output", EXIT_USAGE
+        )
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the new file goes to standard output."""
     if descriptor_of(args.target) == 1:
-        if args.json:
-            raise Refusal(
-                "--json and the new file can't both go to standard output", EXIT_USAGE
-            )
+        log.need_output()
         log.keep_out_of_output()
 
 

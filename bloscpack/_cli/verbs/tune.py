@@ -1,12 +1,11 @@
-"""``blpk tune``: which settings suit some data, found by trying them on a sample.
+"""``blpk tune``: find good settings for data by trials on a sample.
 
-A goal is the speed of an imagined disk: what counts is the time to pack, to write and
-read what comes of it, and to unpack. `trials` does the search, and this shows it.
+A goal is the speed of an assumed disk. The best setting has the shortest time to
+compress, write, read and decompress. `trials` does the search; this module shows it.
 """
 
 from __future__ import annotations
 
-from ... import log
 from ..._engine.blosc_settings import own_settings
 from ...constants import MAX_TYPESIZE
 from ...log import printable
@@ -25,63 +24,63 @@ from ..trials import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
+    from ..display import JsonObject
     from ..trials import Trial
 
-# The speed of the imagined disk, in bytes a second.
+# Speed of the assumed disk in bytes per second.
 GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
 SAMPLE = "8M"
 SECONDS = 10.0
 TITLES = ("codec", "level", "type size", "chunk", "filter")
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "try codecs, levels, filters, type and chunk sizes on a sample of a file,\n"
         "and show the command line for the best. The goals 'speed' and 'balanced'\n"
-        "keep the time low to pack, move over a disk of 2 GB/s or 100 MB/s, and\n"
-        "unpack; 'ratio' the size. Speeds in the table are those of one thread."
+        "minimize the time to compress, to write and read at 2 GB/s or 100 MB/s, and\n"
+        "to decompress; 'ratio' minimizes the size. All speeds are for one thread."
     )
     parser.epilog = (
         "examples:\n"
         "  %(prog)s data.npy                  the dtype tells the type size\n"
-        "  %(prog)s --goal ratio data.raw     small above all\n"
+        "  %(prog)s --goal ratio data.raw     smallest file\n"
         "  %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw"
     )
     _add_search_options(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--all", action="store_true", help="show all that was tried, not only the best"
+        "--all", action="store_true", help="show all trials, not only the best"
     )
     form.add_argument("--json", action="store_true", help="print an object")
     parser.add_argument(
-        "file_", metavar="<file>", help="plain file, .npy is understood"
+        "file_", metavar="<file>", help="plain file; a .npy file names its type size"
     )
 
 
-def _add_search_options(parser: Any) -> None:
+def _add_search_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--goal", choices=tuple(GOALS), default="balanced", help="default: %(default)s"
     )
     parser.add_argument(
-        "--typesize", metavar="<size>", type=int, help="try no other type size"
+        "--typesize", metavar="<size>", type=int, help="try this type size only"
     )
     parser.add_argument(
         "--sample",
         metavar="<size>",
         default=SAMPLE,
-        help="how much of the file to try, from 1M on (default: %(default)s)",
+        help="size of the sample, 1M or more (default: %(default)s)",
     )
     parser.add_argument(
         "--seconds",
         metavar="<n>",
         type=_seconds,
         default=SECONDS,
-        help="begin nothing new after that (default: %(default)g)",
+        help="start no trial after this time (default: %(default)g)",
     )
 
 
@@ -90,7 +89,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1
-    if not seconds >= 0:  # nor is NaN
+    if not seconds >= 0:  # also catches NaN
         message = "--seconds must be a number from 0 on, not '%s'" % text
         raise Refusal(message, EXIT_USAGE)
     return seconds
@@ -98,8 +97,6 @@ def _seconds(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Find settings and show them."""
-    if args.json:
-        log.keep_out_of_output()
     sample = Sample(args.file_, _sample_size(args.sample))
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise Refusal("--typesize must be from 1 to %d" % MAX_TYPESIZE, EXIT_USAGE)
@@ -128,11 +125,11 @@ def _sample_size(text: str) -> int:
     return size
 
 
-# What is said of it
+# Output
 
 
 def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
-    """Yield the lines that say what was found."""
+    """Yield the lines of the report."""
     sample, best, trials = search.sample, search.best, search.trials
     yield "%s: %s, of which %s were tried with %d settings in %.1f s%s" % (
         printable(sample.path),
@@ -191,8 +188,8 @@ def _advice(search: Search, goal: str) -> Iterator[str]:
         yield "the highest ratio is %.3f: see --goal ratio" % highest
 
 
-def as_dict(search: Search, goal: str) -> dict[str, Any]:
-    """Return everything, as JSON can hold it."""
+def as_dict(search: Search, goal: str) -> JsonObject:
+    """Return the result as a JSON object."""
     front = pareto(search.trials.values())
     sample = search.sample
     trials = [

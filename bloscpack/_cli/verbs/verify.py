@@ -1,4 +1,4 @@
-"""``blpk verify``: whether files are as they should be, and what is not."""
+"""``blpk verify``: check files, and show what is damaged."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ..exit_codes import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
+    from argparse import ArgumentParser, Namespace
 
     from ..._damage.findings import Report
+    from ..display import JsonObject
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and what lies in between; 0 if all is well, 3 if not"
+        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged"
     )
     parser.epilog = (
         "examples:\n"
-        "  %(prog)s *.blp              a line for each file, and what is wrong\n"
+        "  %(prog)s *.blp              a line for each file, and its damage\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_arguments(parser: Any) -> None:
 
 def run(args: Namespace) -> int:
     """Check the files; return the worst exit code."""
-    reports: list[dict[str, Any]] = []
+    reports: list[JsonObject] = []
 
     def act(path: str) -> int:
         report = verify(path, nthreads=args.nthreads)
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
 
 
 def tell(report: Report) -> None:
-    """Show in a line how a file is, and what was found in lines below."""
+    """Show a line for the file, and a line for each finding."""
     counts = "%d chunks" % report.nchunks
     if report.nchunks == 1:
         counts = "1 chunk"

@@ -1,0 +1,209 @@
+"""The verbs of ``blpk``: one record for each.
+
+The parser, the dispatcher, the man page, the completion scripts and ``blpk config``
+read this table. A new verb needs a record here and the module ``verbs/NAME.py``,
+nothing else. That module defines ``add_arguments(parser)`` and ``run(args)``. It may
+define ``direct_messages(args)``, which is called before the first message and decides
+whether messages have to stay out of standard output.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import NoReturn
+
+# What a verb writes.
+FILES = "files"  # files; if standard output fails, they are still written
+REPORT = "report"  # text for a person on standard output
+DATA = "data"  # data for a program on standard output, without any messages
+
+# Settings that a user can configure. The filter and the type size are not among them:
+# they depend on the data.
+ALL_SETTINGS = ("nthreads", "codec", "clevel", "chunk_size", "checksum")
+
+
+class VerbRecord:
+    """What the command knows about a verb before it imports the module of the verb.
+
+    ``inputs`` are the arguments that name input files. The dispatcher replaces ``-`` in
+    them by a path of standard input; compress, decompress and append read the stream
+    themselves. ``settings`` are the user's settings that become defaults of the verb.
+    A verb with ``many_files`` accepts options between its file names, and file names
+    after ``--``. ``other_names`` are names from other programs: the error message for
+    them suggests this verb.
+    """
+
+    __slots__ = (
+        *("name", "letter", "help", "inputs", "writes"),
+        *("settings", "many_files", "other_names"),
+    )
+
+    name: str
+    letter: str | None
+    help: str
+    inputs: tuple[str, ...]
+    writes: str
+    settings: tuple[str, ...]
+    many_files: bool
+    other_names: tuple[str, ...]
+
+    def __init__(
+        self,
+        name: str,
+        letter: str | None,
+        help_: str,
+        *,
+        writes: str,
+        inputs: tuple[str, ...] = (),
+        settings: tuple[str, ...] = (),
+        many_files: bool = False,
+        other_names: tuple[str, ...] = (),
+    ) -> None:
+        fields = name, letter, help_, inputs, writes, settings, many_files, other_names
+        for field, value in zip(self.__slots__, fields, strict=True):
+            object.__setattr__(self, field, value)
+
+    def __setattr__(self, field: str, value: object) -> NoReturn:
+        raise AttributeError("the record of a verb can't be changed")
+
+
+# In the order of the help text.
+VERBS: list[VerbRecord] = [
+    VerbRecord(
+        "compress",
+        "c",
+        "perform compression on file",
+        writes=FILES,
+        settings=ALL_SETTINGS,
+        many_files=True,
+        other_names=("pack",),
+    ),
+    VerbRecord(
+        "decompress",
+        "d",
+        "perform decompression on file",
+        writes=FILES,
+        settings=("nthreads",),
+        many_files=True,
+        other_names=("extract", "unpack"),
+    ),
+    VerbRecord(
+        "append",
+        "a",
+        "append data to a compressed file",
+        writes=FILES,
+        settings=("nthreads", "codec", "clevel"),
+    ),
+    VerbRecord(
+        "info",
+        "i",
+        "print information about a compressed file",
+        writes=REPORT,
+        inputs=("file_",),
+    ),
+    VerbRecord(
+        "list",
+        "l",
+        "show a table of compressed files",
+        writes=REPORT,
+        inputs=("files",),
+        other_names=("ls",),
+    ),
+    VerbRecord(
+        "cat",
+        None,
+        "write plain bytes, or rows of an array, to standard output",
+        writes=DATA,
+        inputs=("file_",),
+        settings=("nthreads",),
+    ),
+    VerbRecord(
+        "map",
+        None,
+        "draw how a file compresses, and its damage",
+        writes=REPORT,
+        inputs=("file_",),
+        settings=("nthreads",),
+    ),
+    VerbRecord(
+        "estimate",
+        "e",
+        "show the space and memory that decompressing needs",
+        writes=REPORT,
+        inputs=("files",),
+        settings=("nthreads",),
+    ),
+    VerbRecord(
+        "tune",
+        "t",
+        "find good settings for data",
+        writes=REPORT,
+        inputs=("file_",),
+        settings=("nthreads",),
+    ),
+    VerbRecord(
+        "verify",
+        "v",
+        "check everything in compressed files",
+        writes=REPORT,
+        inputs=("files",),
+        settings=("nthreads",),
+        other_names=("check", "test"),
+    ),
+    VerbRecord(
+        "recover",
+        "r",
+        "save the intact chunks of a damaged file",
+        writes=FILES,
+        inputs=("damaged",),
+        settings=("nthreads",),
+        other_names=("repair",),
+    ),
+    VerbRecord(
+        "metadata",
+        "m",
+        "print or change the metadata of a compressed file",
+        writes=FILES,
+        inputs=("file_",),
+    ),
+    VerbRecord(
+        "config",
+        None,
+        "show the settings in force and where they come from",
+        writes=REPORT,
+    ),
+    VerbRecord(
+        "completion",
+        None,
+        "print a completion script for a shell",
+        writes=DATA,
+    ),
+]
+
+
+def names() -> list[str]:
+    """Return the names of all verbs."""
+    return [verb.name for verb in VERBS]
+
+
+def find(word: str | None) -> VerbRecord | None:
+    """Return the verb with this name or letter, None if there is none."""
+    if word is None:
+        return None
+    return next((verb for verb in VERBS if word in (verb.name, verb.letter)), None)
+
+
+def suggestions(misspelt: str) -> Iterator[str]:
+    """Yield the verbs or options that a person may have meant."""
+    if misspelt in ("help", "version"):
+        yield "--" + misspelt
+        return
+    for verb in VERBS:
+        if misspelt in verb.other_names:
+            yield verb.name
+            return
+    from difflib import get_close_matches
+
+    yield from get_close_matches(misspelt, names(), 1)

@@ -1,0 +1,202 @@
+"""The table of verbs: every reader of it sees a new verb, and messages avoid data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+import bloscpack
+from bloscpack import log
+from bloscpack._cli import manpage, settings, verb_table
+from bloscpack._cli.parser import create_parser, parse
+from bloscpack._cli.verb_table import VerbRecord
+
+
+def test_names_and_letters_are_unique():
+    words = [word for verb in verb_table.VERBS for word in (verb.name, verb.letter)]
+    words = [word for word in words if word]
+    assert len(words) == len(set(words))
+    others = [word for verb in verb_table.VERBS for word in verb.other_names]
+    assert [] == [word for word in others if others.count(word) > 1 or word in words]
+
+
+@pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
+def test_the_record_fits_the_arguments(verb):
+    needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
+    args = parse([verb.name, *needed.get(verb.name, "x").split()])
+    assert [] == [name for name in verb.inputs if not hasattr(args, name)]
+    assert verb.many_files == hasattr(args, "more")
+    assert set(verb.settings) <= set(settings.CHECKS)
+    for name in verb.settings:
+        assert hasattr(args, settings.ATTRIBUTES.get(name, name))
+
+
+def test_a_record_does_not_change():
+    with pytest.raises(AttributeError, match="can't be changed"):
+        verb_table.VERBS[0].name = "squeeze"
+
+
+def test_info_without_the_parser_is_the_verb_info():
+    assert ("info", "i") == (verb_table.find("i").name, verb_table.find("info").letter)
+
+
+# A verb that no module but its own knows
+
+
+class Dummy(ModuleType):
+    """The module of a verb that copies its input to standard output."""
+
+    def add_arguments(self, parser):
+        parser.add_argument("--loudly", action="store_true", help="with a bang")
+        parser.add_argument("source", metavar="<source>", help="file to be shouted")
+
+    def run(self, args):
+        with open(args.source, "rb") as fp:
+            log.put(fp.read().decode() + "!" * args.loudly)
+        log.put(" codec %s\n" % args.cname)
+        return 5
+
+
+@pytest.fixture
+def dummy(monkeypatch, tmp_path):
+    name = "bloscpack._cli.verbs.shout"
+    record = VerbRecord(
+        "shout",
+        "s",
+        "write a file loudly",
+        writes=verb_table.DATA,
+        inputs=("source",),
+        settings=("codec",),
+        other_names=("yell",),
+    )
+    monkeypatch.setitem(sys.modules, name, Dummy(name))
+    monkeypatch.setattr(verb_table, "VERBS", [*verb_table.VERBS, record])
+    monkeypatch.setenv("BLPK_CODEC", "lz4")
+    (tmp_path / "words").write_text("words")
+    return str(tmp_path / "words")
+
+
+def test_a_new_verb_is_in_the_help(dummy, run):
+    code, said, _ = run("--help")
+    assert 0 == code
+    assert "    shout               write a file loudly\n" in said
+    assert "    s                   alias for 'shout'\n" in said
+    assert "--loudly" in run("shout", "--help")[1]
+
+
+@pytest.mark.parametrize("word", ["shout", "s"])
+def test_a_new_verb_runs(dummy, run, word):
+    assert (5, "words! codec lz4\n", "") == run(word, "--loudly", dummy)
+    log.OUTPUT_IS_DATA = False  # as a process begins
+    code, said, errors = run("-v", "-n", "2", word, dummy)
+    assert (5, "words codec lz4\n") == (code, said)
+    assert "blpk: using 2 threads\nblpk: done\n" == errors
+
+
+@pytest.mark.parametrize("word", ["yell", "shuot"])
+def test_a_new_verb_is_suggested(dummy, run, word):
+    assert "Did you mean 'shout'?" in run(word, dummy)[2]
+
+
+def test_a_new_verb_is_in_the_manual(dummy):
+    page = manpage.make()
+    assert ".SS shout, s\n" in page
+    assert "\\fB\\-\\-loudly\\fR\nwith a bang" in page
+    assert "BLPK_CODEC\\fR\nCodec of compress, append and shout." in page
+
+
+def test_a_new_verb_is_completed(dummy, run):
+    pytest.importorskip("shtab")
+    _, script, _ = run("completion", "bash")
+    assert "'write a file loudly'" in run("completion", "zsh")[1].replace('"', "'")
+    assert "_shtab_blpk_shout_pos_0_COMPGEN=_shtab_compgen_files" in script
+
+
+def test_a_new_verb_reads_standard_input(dummy, run, monkeypatch):
+    monkeypatch.setattr("bloscpack._cli.stdio.INPUT_NAME", dummy)
+    monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: SIM115
+    assert (5, "words codec lz4\n", "") == run("shout", "-")
+
+
+def test_the_parser_knows_every_verb():
+    choices = next(
+        action.choices
+        for action in create_parser()._actions
+        if isinstance(action.choices, dict)
+    )
+    assert set(choices) == {
+        word for verb in verb_table.VERBS for word in (verb.name, verb.letter) if word
+    }
+
+
+# Messages and data
+
+
+@pytest.fixture
+def packed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain").write_bytes(b"plain " * 1000)
+    bloscpack.pack_bytes_to_file(b"bytes", tmp_path / "x.blp", metadata={"a": 1})
+    return tmp_path
+
+
+JSON = [
+    "list --json x.blp",
+    "info --json x.blp",
+    "verify --json x.blp",
+    "estimate --json x.blp",
+    "tune --json --seconds 0 plain",
+    "recover --json x.blp new.blp",
+    "config --json",
+    "metadata x.blp",
+    "d --metadata-to - x.blp new",
+]
+
+
+@pytest.mark.parametrize("line", JSON)
+@pytest.mark.parametrize("option", ["-v", "-d"])
+def test_no_messages_in_json(packed, run, line, option):
+    code, said, errors = run(option, "-n", "2", *line.split())
+    assert 0 == code
+    json.loads(said)
+    assert "blpk: using 2 threads\n" in errors
+    assert errors.endswith("blpk: done\n")
+
+
+@pytest.mark.parametrize("line", ["completion bash", "config --path"])
+def test_no_messages_in_data(packed, run, line):
+    if line.startswith("completion"):
+        pytest.importorskip("shtab")
+    _, expected, _ = run(*line.split())
+    log.OUTPUT_IS_DATA = False  # as a process begins
+    code, said, errors = run("-v", "-n", "2", *line.split())
+    assert (0, expected) == (code, said)
+    assert "blpk: using 2 threads\nblpk: done\n" == errors
+
+
+def test_messages_stay_with_a_report(packed, run):
+    code, said, errors = run("-v", "-n", "2", "list", "x.blp")
+    assert (0, "") == (code, errors)
+    assert said.startswith("blpk: using 2 threads\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["cat x.blp", "recover x.blp -", "d x.blp -", "c plain -"]
+)
+def test_no_messages_in_bytes(packed, capfdbinary, line):
+    from bloscpack import cli
+
+    def output(*arguments):
+        cli.main([*arguments])
+        return capfdbinary.readouterr()
+
+    expected = output(*line.split()).out
+    assert expected
+    log.OUTPUT_IS_DATA = False  # as a process begins
+    said = output("-v", "-n", "2", *line.split())
+    assert expected == said.out
+    assert b"blpk: using 2 threads\n" in said.err
+    assert said.err.endswith(b"blpk: done\n")
