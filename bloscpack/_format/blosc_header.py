@@ -126,14 +126,19 @@ def decode_header(head: Buffer) -> BloscHeader:
             section="chunks",
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    fields = _unpack(raw)
-    problem = find_problem(*fields)
+    # Names instead of one tuple: passing them on is faster.
+    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = _unpack(raw)
+    problem = find_problem(
+        version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
+    )
     if problem is not None:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    return BloscHeader(raw, *fields)
+    return BloscHeader(
+        raw, version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
+    )
 
 
 def find_problem(
