@@ -126,14 +126,19 @@ def decode_header(head: Buffer) -> BloscHeader:
             section="chunks",
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    fields = _unpack(raw)
-    problem = find_problem(*fields)
+    # Names instead of one tuple: passing them on is faster.
+    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = _unpack(raw)
+    problem = find_problem(
+        version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
+    )
     if problem is not None:
         raise FormatError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    return BloscHeader(raw, *fields)
+    return BloscHeader(
+        raw, version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
+    )
 
 
 def find_problem(
@@ -161,10 +166,10 @@ def find_problem(
         return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
     if not 1 <= blocksize <= (nbytes or 1):
         return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
-    # A copy has no block table.
-    largest = nbytes + BLOSC_HEADER_LENGTH
-    copied = flags & BLOSC_FLAG_MEMCPY
-    smallest = largest if copied else smallest_ctbytes(nbytes, blocksize)
+    largest = smallest = nbytes + BLOSC_HEADER_LENGTH
+    if not flags & BLOSC_FLAG_MEMCPY:  # a copy has no block table
+        # The same as `smallest_ctbytes`, without the cost of a call.
+        smallest = BLOSC_HEADER_LENGTH - BLOCK_START_LENGTH * (-nbytes // blocksize)
     if not smallest <= ctbytes <= largest:
         return "ctbytes", "%d to %d" % (smallest, largest), ctbytes
     # Refuse a header that promises more than its codec can decompress from `ctbytes`,
