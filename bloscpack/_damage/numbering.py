@@ -1,4 +1,4 @@
-"""Number the chunks that were found: which chunk of the original file is each one?
+"""Number the chunks that were found, in the order of the original file.
 
 Four sources give numbers, from strong to weak: the offset table, the headers of damaged
 chunks between two chains, the end of the file, and the number of bytes between chains.
