@@ -24,6 +24,7 @@ DATA = bp.pack_bytes_to_bytes(b"abc" * 9, 9, metadata={"a": 1})
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /proc")
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize(
     ("of", "seed", "seconds"),
