@@ -33,6 +33,15 @@ from bloscpack.recover import recover, recover_fp
 from bloscpack.verify import verify_fp
 
 CHECKSUMS = ["adler32", "crc32", "sha256"]
+each_kind = pytest.mark.parametrize(
+    ("checksum", "offsets"),
+    [
+        ("adler32", True),
+        ("crc32", False),
+        pytest.param("sha256", True, marks=pytest.mark.slow),
+        pytest.param("sha256", False, marks=pytest.mark.slow),
+    ],
+)
 
 packed = functools.partial(builders.packed, chunk_size=300)
 
@@ -96,8 +105,7 @@ def test_unknown_lengths_are_filled_in():
 # Damage in one place
 
 
-@pytest.mark.parametrize("checksum", CHECKSUMS)
-@pytest.mark.parametrize("offsets", [True, False])
+@each_kind
 def test_cut_at_every_byte(checksum, offsets):
     plain = text(700)
     data = packed(
@@ -121,8 +129,7 @@ def test_cut_at_every_byte(checksum, offsets):
         assert [(intact, 7)] == [loss.chunks for loss in recovery.losses]
 
 
-@pytest.mark.parametrize("checksum", CHECKSUMS)
-@pytest.mark.parametrize("offsets", [True, False])
+@each_kind
 def test_first_bytes_are_gone(checksum, offsets):
     data = packed(text(700), chunk_size=100, checksum=checksum, offsets=offsets)
     frames = frames_of(data)

@@ -989,7 +989,8 @@ def harmless_bits(data, read, expected):
                 TYPESIZE | TABLE | ROOM | LEVEL,
                 {"metadata": VALUE, "meta_checksum": name},
             )
-            for name in CHECKSUMS_AVAIL[1:]
+            # Four bytes and many; test_wrong_digest has them all.
+            for name in ("crc32", "sha512")
         ),
     ],
 )
