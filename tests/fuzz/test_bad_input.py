@@ -3,6 +3,7 @@
 Every case starts from a valid file and changes one thing.
 """
 
+import functools
 import gzip
 import io
 import itertools
@@ -12,8 +13,10 @@ import time
 import tracemalloc
 import zlib
 
+import builders
 import numpy
 import pytest
+from builders import layout
 from fuzz import parts
 
 import bloscpack as bp
@@ -43,6 +46,15 @@ TEXT = json.dumps(VALUE, separators=(",", ":")).encode()
 STORED = len(TEXT)
 ROOM_AT = 64 + STORED
 ADLER32 = 1
+PLAIN_CHUNKS = [PLAIN[:256], PLAIN[256:512], PLAIN[512:]]
+
+packed = functools.partial(
+    builders.packed,
+    PLAIN,
+    CHUNK_SIZE,
+    free_entries=2,
+    metadata_room=lambda size: size + 8,
+)
 
 
 # Making files
@@ -108,32 +120,10 @@ def with_metadata(section):
     return header(options=2) + section + frames(chunks_of(PLAIN))
 
 
-def array_file(dtype="'|u1'", shape=(672,), **changes):
+def described_plain(dtype="'|u1'", shape=(672,), **changes):
     """Return PLAIN as an array with any metadata."""
     metadata = {"dtype": dtype, "shape": shape, "order": "C", "container": "numpy"}
     return with_metadata(metadata_section(json.dumps({**metadata, **changes}).encode()))
-
-
-def packed(checksum="adler32", metadata=None, meta_checksum="adler32", **settings):
-    return bp.pack_bytes_to_bytes(
-        PLAIN,
-        CHUNK_SIZE,
-        metadata=metadata,
-        bloscpack_args=BloscpackArgs(checksum=checksum, max_app_chunks=2, **settings),
-        metadata_args=MetadataArgs(
-            meta_checksum=meta_checksum, max_meta_size=lambda size: size + 8
-        ),
-    )
-
-
-def layout_1(nchunks=NCHUNKS):
-    return struct.pack("<4sB3sq", b"blpk", 1, bytes(3), nchunks) + b"".join(
-        chunks_of(PLAIN)
-    )
-
-
-def layout_0(nchunks=NCHUNKS):
-    return struct.pack("<4sI", b"blpk", nchunks) + b"".join(chunks_of(PLAIN))
 
 
 FILES = {
@@ -150,8 +140,8 @@ FILES = {
     "layout 2, offsets": header(format_version=2, options=1)
     + bytes(8 * NCHUNKS)
     + frames(chunks_of(PLAIN)),
-    "layout 1": layout_1(),
-    "layout 0": layout_0(),
+    "layout 1": layout(1, PLAIN_CHUNKS),
+    "layout 0": layout(0, PLAIN_CHUNKS),
 }
 
 
@@ -240,7 +230,7 @@ def test_handmade_files_are_valid():
     assert (PLAIN, VALUE) == read_bytes(
         with_metadata(metadata_section(json.dumps(VALUE).encode()))
     )
-    assert PLAIN == read_array(array_file()).tobytes()
+    assert PLAIN == read_array(described_plain()).tobytes()
 
 
 def test_chunks_are_compressed():
@@ -464,7 +454,7 @@ def test_unknown_sizes_are_read_to_the_end(changes):
 
 def test_unknown_number_in_layout_1():
     for reader in PLAIN_READERS:
-        assert (PLAIN, None) == reader(layout_1(nchunks=-1))
+        assert (PLAIN, None) == reader(layout(1, PLAIN_CHUNKS, nchunks=-1))
 
 
 @pytest.mark.parametrize(
@@ -642,7 +632,7 @@ def test_zlib_bomb():
 )
 @pytest.mark.parametrize("name", ["known", "unknown"])
 def test_shape_that_lies(name, shape):
-    data = array_file(shape=shape)
+    data = described_plain(shape=shape)
     if name == "unknown":
         # The header says nothing, so that only the chunks tell the size.
         data = header(options=2, nchunks=-1, last_chunk=-1, chunk_size=-1) + data[32:]
@@ -701,7 +691,7 @@ def test_shape_that_lies(name, shape):
     ],
 )  # fmt: skip
 def test_dtype_that_lies(dtype):
-    error = error_of(read_array, array_file(dtype=dtype))
+    error = error_of(read_array, described_plain(dtype=dtype))
     assert "metadata" == error.section
     assert 2000 > len(str(error))
 
@@ -724,7 +714,7 @@ def test_dtype_that_lies(dtype):
     ],
 )
 def test_dtype_of_objects(dtype):
-    error = error_of(read_array, array_file(dtype=dtype, shape=(84,)))
+    error = error_of(read_array, described_plain(dtype=dtype, shape=(84,)))
     assert isinstance(error, ObjectNumpyArrayRejection)
     assert isinstance(error, RuntimeError)
     assert "metadata" == error.section
@@ -732,7 +722,7 @@ def test_dtype_of_objects(dtype):
 
 def test_order_that_does_not_exist():
     for order in ["A", "c", "", None, 0, ["C"], "CF"]:
-        error = error_of(read_array, array_file(order=order))
+        error = error_of(read_array, described_plain(order=order))
         assert "expected the order 'C' or 'F' in the metadata, found" in str(error)
 
 
@@ -908,7 +898,13 @@ def test_huge_counts(changes):
         assert 5 > time.monotonic() - start
 
 
-@pytest.mark.parametrize("data", [layout_1(2**60), layout_0(2**32 - 1)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        layout(1, PLAIN_CHUNKS, nchunks=2**60),
+        layout(0, PLAIN_CHUNKS, nchunks=2**32 - 1),
+    ],
+)
 def test_huge_counts_of_old_layouts(data):
     for reader in READERS:
         _, peak = peak_of(error_of, reader, data)
