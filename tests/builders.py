@@ -1,9 +1,9 @@
 """Builders of the small files that tests read, change and damage.
 
 A builder returns the bytes of a complete, valid file; a test changes one thing in them.
-What is not given has the default of the package, except that chunks have 1000 bytes, so
-that a few kilobytes make several chunks. A module that needs other defaults binds them
-with `functools.partial`.
+Settings default to those of the package, except that chunks have 1000 bytes, so that a
+few kilobytes make several chunks. A module that needs other defaults binds them with
+`functools.partial`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ def packed(
 ) -> bytes:
     """Return a file that holds `plain`.
 
-    `entries` is the number of entries of the offset table, used and free ones together;
-    `free_entries` that of the free ones alone. `metadata_room` is the number of bytes
-    reserved for metadata, or a function of their size. Other `options` are those of
-    `pack_bytes_to_bytes`.
+    The offset table has `free_entries` free entries, or `entries` used and free ones
+    together. `metadata_room` is the number of bytes reserved for metadata, or a function
+    of their size. Other `options` are those of `pack_bytes_to_bytes`.
     """
     if entries is not None:
         free_entries = entries - max(1, -(-len(plain) // chunk_size))
