@@ -53,8 +53,8 @@ def packed(
     """Return a file that holds `plain`.
 
     The offset table has `free_entries` free entries, or `entries` used and free ones
-    together. `metadata_room` is the number of bytes reserved for metadata, or a function
-    of their size. Other `options` are those of `pack_bytes_to_bytes`.
+    together. `metadata_room` is the number of bytes reserved for metadata, or a
+    function of their size. Other `options` are those of `pack_bytes_to_bytes`.
     """
     if entries is not None:
         free_entries = entries - max(1, -(-len(plain) // chunk_size))
