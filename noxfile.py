@@ -36,6 +36,20 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", "-q", "-n", "auto", *session.posargs)
 
 
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Run all tests and fail if they miss more than 3 % of the branches."""
+    # Editable, so that the files measured are those of this folder.
+    session.install("-q", "-e", ".[coverage]")
+    session.run("coverage", "erase")
+    try:
+        session.run("coverage", "run", "-m", "pytest", "-q", "-n", "auto")
+        session.run("coverage", "combine", "-q")
+        session.run("coverage", "report", "--fail-under=97")
+    finally:
+        session.run("coverage", "erase")
+
+
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation, with warnings as errors, and run its examples."""

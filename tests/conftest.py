@@ -1,7 +1,7 @@
-"""What every test gets: a library as silent as it begins."""
+"""Fixtures of all tests."""
 
 import pytest
-from support import heed_signals
+from support import reset_signals
 
 from bloscpack import cli, log
 
@@ -13,11 +13,12 @@ STATE = (
 
 
 def pytest_configure():
-    heed_signals()
+    reset_signals()
 
 
 @pytest.fixture(autouse=True)
-def _silence(monkeypatch):
+def _restored_log(monkeypatch):
+    """Restore the variables of `log` after each test."""
     for name in STATE:
         monkeypatch.setattr(log, name, getattr(log, name))
 

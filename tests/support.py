@@ -1,4 +1,4 @@
-"""What several test modules share: the golden files, and file objects like pipes."""
+"""Helpers of several test modules: golden files, processes, pipes, signals."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PYTHON_KEPT = (
 def environment(**changes: str) -> dict[str, str]:
     """Return the variables for a process that a test starts; it finds this package.
 
-    The settings of Python and Blosc on this machine are left out. PYTHONUNBUFFERED, for
-    example, hides whatever goes wrong when a buffer is written at exit.
+    Settings of Python and Blosc are left out, so that results do not depend on the
+    machine. PYTHONUNBUFFERED, for example, hides errors of writing a buffer at exit.
     """
     kept = {
         name: value
@@ -43,7 +43,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 @functools.cache
 def manifest() -> dict:
-    """Return what is known of the golden files; see golden/README.rst."""
+    """Return the manifest of the golden files; golden/README.rst explains it."""
     return json.loads((BLP / "MANIFEST.json").read_text("ascii"))
 
 
@@ -69,9 +69,9 @@ def sha256(data: bytes) -> str:
 
 
 class ShortReads(io.RawIOBase):
-    """A file object like a pipe: it can't seek, and gives less than it is asked for.
+    """A file object like a pipe: it can't seek, and returns fewer bytes than requested.
 
-    The n-th read gives at most the n-th of `sizes`, which begin again at their end.
+    Read number n returns at most ``sizes[n]`` bytes; the sizes repeat.
     """
 
     def __init__(self, data: bytes, sizes: tuple[int, ...] = (1, 7, 4096)) -> None:
@@ -88,10 +88,11 @@ class ShortReads(io.RawIOBase):
         return size
 
 
-def heed_signals() -> None:
-    """Let signals end this process, though a job in the background ignores them.
+def reset_signals() -> None:
+    """Give the signals that end a process their default action.
 
-    So do then the processes that it starts.
+    A shell lets a job in the background ignore them, and so would the processes that
+    tests start.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):

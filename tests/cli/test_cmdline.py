@@ -15,6 +15,14 @@ import support
 pytest.importorskip("cram")
 
 TRANSCRIPTS = sorted(support.ROOT.glob("test_cmdline/*.t"))
+# What a change is most likely to break; the others start many more processes.
+QUICK = {"info", "verify"}
+CASES = [
+    pytest.param(
+        path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in QUICK)
+    )
+    for path in TRANSCRIPTS
+]
 
 BLPK = """\
 #!/bin/sh
@@ -34,7 +42,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return support.environment(PATH=os.pathsep.join(paths), PYTHONUTF8="1")
 
 
-@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("transcript", CASES)
 def test_transcript(
     tmp_path: Path, environment: dict[str, str], transcript: Path
 ) -> None:
@@ -52,4 +60,4 @@ def test_transcript(
 
 
 def test_there_are_transcripts() -> None:
-    assert TRANSCRIPTS
+    assert {path.stem for path in TRANSCRIPTS} > QUICK

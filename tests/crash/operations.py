@@ -11,6 +11,7 @@ import os
 import warnings
 
 import numpy as np
+from builders import numbers
 
 import bloscpack
 from bloscpack._crashsafe.locking import open_locked
@@ -22,11 +23,6 @@ TARGET = "file.blp"
 JOURNAL = TARGET + ".journal"
 
 MORE = bytes(range(200)) * 8
-
-
-def numbers(nbytes, seed=1):
-    """Return bytes that compress somewhat."""
-    return (np.arange(nbytes, dtype="u4") // 3 * seed).astype("u1").tobytes()
 
 
 def pack(path, plain, chunk_size=1000, room=60, checksum="adler32", **options):

@@ -26,7 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support import heed_signals
+from support import reset_signals
 
 import bloscpack
 from bloscpack import cli
@@ -157,7 +157,7 @@ def forked(work, errors):
     code = 1
     try:
         os.close(read_end)
-        heed_signals()
+        reset_signals()
         with open(errors, "a") as said:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)

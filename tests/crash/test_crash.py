@@ -130,6 +130,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_sees_the_same(tmp_path):
     checker = Checker(Append(nbytes=3000, metadata=[1], new=[2]), tmp_path)
     states = list(machine_states(checker.record, random.Random(2), 3))

@@ -154,7 +154,13 @@ def open_files():
     return len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
 
 
-@pytest.mark.parametrize("fault", ["fails", "full", "early", "late"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("fails", "early"),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("full", "late")),
+    ],
+)
 @every_operation
 def test_one_call_fails(trial, fault):
     failures = 0

@@ -11,6 +11,7 @@ import io
 import random
 
 import numpy
+from builders import text
 
 import bloscpack as bp
 from bloscpack._engine import blosc_settings
@@ -21,14 +22,7 @@ from bloscpack.file_io import CompressedBytesSource
 from bloscpack.recover import recover_fp
 from bloscpack.verify import verify_fp
 
-WORDS = b"size codec chunk digest offset extent span section "
 EDIT_SIZES = (1, 1, 5, 16, 40, 300, 1000)
-
-
-def text(size, seed=1):
-    """Return text that Blosc makes a little smaller."""
-    generator = random.Random(seed)
-    return bytes(generator.choice(WORDS) for _ in range(size))
 
 
 def frames_of(data):

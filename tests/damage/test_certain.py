@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import random
 import struct
 
+import builders
 import numpy
 import pytest
-from damage.cases import frames_of, recovered, recovered_and_verified, text
+from builders import text
+from damage.cases import frames_of, recovered, recovered_and_verified
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp
+
+packed = functools.partial(builders.packed, chunk_size=100, free_entries=0)
 
 # Where the fields of a header are, and how they are stored.
 FIELDS = {
@@ -21,11 +26,6 @@ FIELDS = {
     "nchunks": (16, "<q"),
     "max_app_chunks": (24, "<q"),
 }
-
-
-def packed(plain, offsets=True, chunk_size=100, metadata=None, checksum="adler32"):
-    settings = bp.BloscpackArgs(offsets, checksum, max_app_chunks=0)
-    return bp.pack_bytes_to_bytes(plain, chunk_size, metadata, bloscpack_args=settings)
 
 
 def copied(size):
@@ -60,24 +60,19 @@ def without(data, numbers):
 
 @pytest.mark.parametrize("plain", [text(460), copied(460)])
 @pytest.mark.parametrize("offsets", [True, False])
-@pytest.mark.parametrize(
-    ("layout", "last"),
-    # Layout 3 refuses one that is larger than the others.
-    [*itertools.product([2, 3], [-1, 0, 1, 59, 61, 100]), (2, 101), (2, 2**24)],
-)
-@pytest.mark.parametrize("lost", [0, 2, 3])
-def test_last_chunk_of_another_size_than_the_header_says(
-    plain, offsets, layout, last, lost
-):
-    data = bytearray(packed(plain, offsets))
-    data[4] = layout
-    frames = frames_of(bytes(data))
-    damaged = with_field(flipped(bytes(data), lost), "last_chunk", last)
-    found, recovery = recovered(damaged)
-    assert [lost, 1] == [recovery.losses[0].chunks[0], recovery.nlost]
-    expected = [plain for _, _, plain in frames]
-    expected[lost] = bytes(100)
-    assert expected == found
+def test_last_chunk_of_another_size_than_the_header_says(plain, offsets):
+    sizes = [*itertools.product([2, 3], [-1, 0, 1, 59, 61, 100])]
+    sizes += [(2, 101), (2, 2**24)]  # layout 3 refuses one larger than the others
+    for (layout, last), lost in itertools.product(sizes, [0, 2, 3]):
+        data = bytearray(packed(plain, offsets=offsets))
+        data[4] = layout
+        frames = frames_of(bytes(data))
+        damaged = with_field(flipped(bytes(data), lost), "last_chunk", last)
+        found, recovery = recovered(damaged)
+        assert [lost, 1] == [recovery.losses[0].chunks[0], recovery.nlost]
+        expected = [plain for _, _, plain in frames]
+        expected[lost] = bytes(100)
+        assert expected == found
 
 
 # Chunks that are cut out
@@ -88,7 +83,7 @@ def test_last_chunk_of_another_size_than_the_header_says(
 @pytest.mark.parametrize("nchunks", [2, 3, 12])
 def test_all_chunks_but_the_last_are_cut_out(nchunks, offsets, metadata):
     plain = text(100 * nchunks - 26)
-    data = packed(plain, offsets, metadata=metadata)
+    data = packed(plain, offsets=offsets, metadata=metadata)
     damaged = without(data, range(nchunks - 1))
     found, recovery = recovered(damaged)
     assert [bytes(100)] * (nchunks - 1) == found[:-1]
@@ -224,7 +219,7 @@ def test_release_that_wrote_the_file_is_not_blamed_for_missing_chunks(offsets):
 
 
 def test_array_that_nobody_can_describe_without_chunks():
-    data = packed(b"", False, metadata={"container": "numpy"})
+    data = packed(b"", offsets=False, metadata={"container": "numpy"})
     data = with_field(data[: frames_of(data)[0][0]], "nchunks", 0)
     assert (b"", {"container": "numpy"}) == bp.unpack_bytes_from_bytes(data)
     new, report, recovery = recovered_and_verified(data)

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from builders import packed
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
@@ -43,10 +44,6 @@ def cut(chunk_size=1000):
     return calculate_nchunks(len(PLAIN), chunk_size)
 
 
-def packed(chunk_size=1000, **settings):
-    return bp.pack_bytes_to_bytes(PLAIN, chunk_size, **settings)
-
-
 def read_back(data):
     return bp.unpack_bytes_from_bytes(data)
 
@@ -55,7 +52,7 @@ def read_back(data):
 
 
 def test_layout():
-    data = packed(metadata=VALUE)
+    data = packed(PLAIN, metadata=VALUE)
     source = CompressedFPSource(io.BytesIO(data))
     assert (
         BloscpackHeader(
@@ -112,7 +109,7 @@ def test_size_of_a_small_file(size, settings):
 
 @pytest.mark.parametrize("value", [{}, [], 0, "", False, VALUE])
 def test_metadata(value):
-    assert (PLAIN, value) == read_back(packed(metadata=value))
+    assert (PLAIN, value) == read_back(packed(PLAIN, metadata=value))
 
 
 def test_settings_of_the_caller_stay_theirs():
@@ -120,6 +117,7 @@ def test_settings_of_the_caller_stay_theirs():
     metadata_args = MetadataArgs()
     before = dict(blosc_args), dict(bloscpack_args), dict(metadata_args)
     packed(
+        PLAIN,
         metadata={"a": 1},
         blosc_args=blosc_args,
         bloscpack_args=bloscpack_args,
@@ -145,7 +143,7 @@ def test_all_bytes_of_a_buffer_are_packed(buffer):
 
 @pytest.mark.parametrize("buffer", [bytearray, memoryview])
 def test_any_buffer_is_unpacked(buffer):
-    data = buffer(packed())
+    data = buffer(packed(PLAIN))
     assert (PLAIN, None) == read_back(data)
 
 
@@ -158,7 +156,7 @@ def test_files(tmp_path, as_path):
     names = [as_path(tmp_path / name) for name in ("in", "a.blp", "b.blp", "out")]
     assert bp.pack_file_to_file(names[0], names[1], 1000, metadata=VALUE) is None
     assert bp.pack_bytes_to_file(PLAIN, names[2], 1000, metadata=VALUE) is None
-    expected = packed(metadata=VALUE)
+    expected = packed(PLAIN, metadata=VALUE)
     assert expected == (tmp_path / "a.blp").read_bytes()
     assert expected == (tmp_path / "b.blp").read_bytes()
     assert VALUE == bp.unpack_file_from_file(names[1], names[3])
@@ -195,11 +193,11 @@ def test_names_as_bytes(tmp_path, monkeypatch, name):
 
 def test_input_and_output_are_the_same(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(packed())
+    path.write_bytes(packed(PLAIN))
     for function in (bp.pack_file_to_file, bp.unpack_file_from_file):
         with pytest.raises(UsageError, match="are the same file"):
             function(path, path)
-    assert packed() == path.read_bytes()
+    assert packed(PLAIN) == path.read_bytes()
 
 
 def test_missing_input(tmp_path):
@@ -231,7 +229,7 @@ def test_pipe_as_input(tmp_path, size):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_pipe_as_output(tmp_path):
-    (tmp_path / "in.blp").write_bytes(packed())
+    (tmp_path / "in.blp").write_bytes(packed(PLAIN))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     received = []
@@ -285,7 +283,7 @@ def test_renamed_right_after_it_was_written(tmp_path, capsys, monkeypatch, level
 def test_everything_is_told(capsys, monkeypatch):
     monkeypatch.setattr(log, "LEVEL", log.DEBUG)
     monkeypatch.setattr(log, "PREFIX", "blpk")
-    data = packed(metadata=VALUE)
+    data = packed(PLAIN, metadata=VALUE)
     told = capsys.readouterr().out
     assert NCHUNKS == told.count("Handle chunk ")
     assert "Handle chunk '10' (last)" in told
@@ -295,7 +293,7 @@ def test_everything_is_told(capsys, monkeypatch):
     told = capsys.readouterr().out
     assert NCHUNKS == told.count("blpk: checksum OK (adler32): ")
     assert "decompressing chunk '10' (last)" in told
-    packed(bloscpack_args=BloscpackArgs(checksum=None))
+    packed(PLAIN, bloscpack_args=BloscpackArgs(checksum=None))
     assert NCHUNKS == capsys.readouterr().out.count("blpk: no checksum")
 
 
@@ -323,7 +321,7 @@ def test_slow_file_objects():
     source, middle, end = Limping(PLAIN), Limping(), Limping()
     args = BloscpackArgs(offsets=False)
     pack(PlainFPSource(source), CompressedFPSink(middle), *cut(), bloscpack_args=args)
-    assert packed(bloscpack_args=args) == middle.getvalue()
+    assert packed(PLAIN, bloscpack_args=args) == middle.getvalue()
     unpack(CompressedFPSource(Limping(middle.getvalue())), PlainFPSink(end))
     assert PLAIN == end.getvalue()
 
@@ -350,7 +348,7 @@ def test_where_file_objects_stand():
     assert b"behind" == plain.read()
     assert len(fp.getvalue()) == fp.tell()
     fp.write(b"behind")
-    assert b"front" + packed(metadata=VALUE) + b"behind" == fp.getvalue()
+    assert b"front" + packed(PLAIN, metadata=VALUE) + b"behind" == fp.getvalue()
     assert not plain.closed
     assert not fp.closed
 
@@ -363,7 +361,7 @@ def test_where_file_objects_stand():
 
 
 def test_two_files_in_one():
-    fp = io.BytesIO(packed() + packed(500, metadata=VALUE))
+    fp = io.BytesIO(packed(PLAIN) + packed(PLAIN, 500, metadata=VALUE))
     for value in (None, VALUE):
         source, sink = CompressedFPSource(fp), PlainMemorySink()
         unpack(source, sink)
@@ -376,7 +374,7 @@ def test_number_of_chunks_is_filled_in():
     fp.seek(5)
     pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
     assert len(fp.getvalue()) == fp.tell()
-    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    expected = packed(PLAIN, bloscpack_args=BloscpackArgs(offsets=False))
     assert expected == fp.getvalue()[5:]
 
 
@@ -391,7 +389,7 @@ class OnlySeek:
 def test_file_object_of_an_older_kind():
     fp = OnlySeek()
     pack(PlainFPSource(io.BytesIO(PLAIN)), CompressedFPSink(fp), -1, 1000, -1)
-    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    expected = packed(PLAIN, bloscpack_args=BloscpackArgs(offsets=False))
     assert expected == fp.fp.getvalue()
 
 
@@ -422,7 +420,7 @@ def test_sink_that_can_not_seek_has_no_table():
     fp = Limping()
     args = BloscpackArgs(offsets=True, max_app_chunks=5)
     pack(PlainBytesSource(PLAIN), CompressedFPSink(fp), *cut(), bloscpack_args=args)
-    expected = packed(bloscpack_args=BloscpackArgs(offsets=False))
+    expected = packed(PLAIN, bloscpack_args=BloscpackArgs(offsets=False))
     assert expected == fp.getvalue()
 
 
@@ -430,7 +428,7 @@ def test_sink_that_can_not_seek_has_no_table():
 def test_room_that_is_asked_for_ahead(tmp_path, monkeypatch, room):
     monkeypatch.setattr(file_io, "RESERVED_AT_A_TIME", room)
     bp.pack_bytes_to_file(PLAIN, tmp_path / "a.blp", 1000, metadata=VALUE)
-    assert packed(metadata=VALUE) == (tmp_path / "a.blp").read_bytes()
+    assert packed(PLAIN, metadata=VALUE) == (tmp_path / "a.blp").read_bytes()
     bp.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
     assert PLAIN == (tmp_path / "out").read_bytes()
 
@@ -451,7 +449,7 @@ def test_room_is_asked_for_what_chunks_can_hold(expected, header):
 
 def test_file_that_shrinks_while_it_is_read(tmp_path):
     path = tmp_path / "a.blp"
-    path.write_bytes(packed())
+    path.write_bytes(packed(PLAIN))
     with path.open("rb") as fp:
         source = CompressedFPSource(fp)
         frames = list(source.tasks())
@@ -509,7 +507,7 @@ def test_put_one_by_one():
     sink.finalize()
     data = bytearray(fp.getvalue())
     data[5] |= 2  # the header was written without metadata
-    assert packed(metadata=VALUE) == data
+    assert packed(PLAIN, metadata=VALUE) == data
     out = io.BytesIO()
     plain = PlainFPSink(out)
     assert 40 == plain.put(compressed)
@@ -535,7 +533,7 @@ def test_read_up_to_of_a_file_that_gives_nothing():
 
 
 def test_read_metadata():
-    fp = io.BytesIO(packed(metadata=VALUE))
+    fp = io.BytesIO(packed(PLAIN, metadata=VALUE))
     fp.seek(32)
     value, header = file_io._read_metadata(fp)
     assert (VALUE, b"JSON") == (value, header.magic_format)

@@ -18,7 +18,7 @@ from bloscpack.memory_io import (
 CHUNKS = [bytes([i]) * 1000 for i in range(4)] + [b"last"]
 
 
-def packed(chunks=CHUNKS, nchunks=5, nthreads=None, **kwargs):
+def packed_in_memory(chunks=CHUNKS, nchunks=5, nthreads=None, **kwargs):
     sink = CompressedMemorySink()
     pack(PlainMemorySource(chunks), sink, nchunks, 1000, 4, nthreads=nthreads, **kwargs)
     return sink
@@ -29,7 +29,7 @@ def packed(chunks=CHUNKS, nchunks=5, nthreads=None, **kwargs):
 @pytest.mark.parametrize("checksum", ["None", "adler32", "sha512"])
 def test_round_trip(checksum, known, nthreads):
     args = BloscpackArgs(checksum=checksum)
-    compressed = packed(bloscpack_args=args, nthreads=nthreads)
+    compressed = packed_in_memory(bloscpack_args=args, nthreads=nthreads)
     sink = PlainMemorySink(len(CHUNKS) if known else None)
     unpack(CompressedMemorySource(compressed), sink, nthreads=nthreads)
     assert CHUNKS == [bytes(chunk) for chunk in sink.chunks]
@@ -38,7 +38,7 @@ def test_round_trip(checksum, known, nthreads):
 
 def test_what_the_sink_keeps():
     args = MetadataArgs(meta_level=3)
-    sink = packed(metadata={"a": 1}, metadata_args=args)
+    sink = packed_in_memory(metadata={"a": 1}, metadata_args=args)
     assert ("adler32", 5, {"a": 1}) == (sink.checksum, sink.nchunks, sink.metadata)
     assert args == sink.metadata_args
     with own_settings:
@@ -47,7 +47,7 @@ def test_what_the_sink_keeps():
 
 
 def test_what_the_source_shows():
-    sink = packed(metadata=[1])
+    sink = packed_in_memory(metadata=[1])
     source = CompressedMemorySource(sink)
     assert source.metadata == sink.metadata == [1]
     assert source.compressed_memory_sink is sink
@@ -57,11 +57,11 @@ def test_what_the_source_shows():
 
 
 def test_no_metadata():
-    assert CompressedMemorySource(packed()).metadata is None
+    assert CompressedMemorySource(packed_in_memory()).metadata is None
 
 
 def test_unknown_number_of_chunks():
-    sink = packed(iter(CHUNKS), -1)
+    sink = packed_in_memory(iter(CHUNKS), -1)
     assert (-1, 5, 5) == (sink.nchunks, len(sink.chunks), len(sink.checksums))
     plain = PlainMemorySink()
     unpack(CompressedMemorySource(sink), plain)
@@ -80,7 +80,7 @@ def test_unknown_number_of_chunks():
 )
 def test_source_that_lies(message, chunks):
     with pytest.raises(StorageError, match=message):
-        packed(chunks)
+        packed_in_memory(chunks)
 
 
 def test_put_one_by_one():
@@ -103,7 +103,7 @@ def test_put_one_by_one():
 
 
 def test_wrong_digest():
-    sink = packed()
+    sink = packed_in_memory()
     sink.checksums[3] = b"nope"
     plain = PlainMemorySink()
     with pytest.raises(ChecksumMismatch) as raised:
@@ -117,7 +117,7 @@ def test_wrong_digest():
 
 
 def test_missing_digest():
-    sink = packed()
+    sink = packed_in_memory()
     del sink.checksums[-1]
     with pytest.raises(ValueError, match="shorter"):
         unpack(CompressedMemorySource(sink), PlainMemorySink())

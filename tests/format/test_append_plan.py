@@ -6,22 +6,15 @@ import io
 import struct
 
 import pytest
+from builders import packed
 
-import bloscpack
 from bloscpack._format.append_plan import plan_append
 from bloscpack._format.sections import read_beginning, walk_chunks
 from bloscpack._storage.cursor import Cursor
-from bloscpack.args import BloscpackArgs
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import NotEnoughSpace
 
 MEBIBYTE = 2**20
-
-
-def packed(nbytes, room=50):
-    """Return bytes packed, with an offset table of `room` entries in all."""
-    args = BloscpackArgs(max_app_chunks=lambda nchunks: room - nchunks)
-    return bloscpack.pack_bytes_to_bytes(bytes(nbytes), 1000, bloscpack_args=args)
 
 
 def plan(file_bytes, new_size):
@@ -54,7 +47,7 @@ def plan(file_bytes, new_size):
     ],
 )
 def test_plan(old, new, first, sizes, header):
-    result = plan(packed(old), new)
+    result = plan(packed(bytes(old), entries=50), new)
     assert first == result.first_chunk
     assert sizes == result.new_sizes
     assert header == (
@@ -67,13 +60,13 @@ def test_plan(old, new, first, sizes, header):
 
 
 def test_plan_starts_at_the_last_chunk():
-    file_bytes = packed(2500)
+    file_bytes = packed(bytes(2500), entries=50)
     offset = struct.unpack_from("<q", file_bytes, BLOSCPACK_HEADER_LENGTH + 16)[0]
     assert offset == plan(file_bytes, 10).chunks_offset
 
 
 def test_plan_does_not_touch_what_it_is_given():
-    cursor = Cursor(io.BytesIO(packed(2500)))
+    cursor = Cursor(io.BytesIO(packed(bytes(2500), entries=50)))
     beginning = read_beginning(cursor)
     before = beginning.header.copy()
     plan_append(beginning, walk_chunks(cursor, beginning.header), 5000)
@@ -85,7 +78,7 @@ def test_plan_does_not_touch_what_it_is_given():
     [(3, 500, True), (3, 501, False), (4, 1500, True), (4, 1501, False)],
 )
 def test_plan_knows_the_room(room, new, fits):
-    file_bytes = packed(2500, room)
+    file_bytes = packed(bytes(2500), entries=room)
     if fits:
         assert room == plan(file_bytes, new).header.nchunks
     else:
@@ -94,7 +87,7 @@ def test_plan_knows_the_room(room, new, fits):
 
 
 def test_plan_says_what_will_be_written_over():
-    file_bytes = packed(2500)
+    file_bytes = packed(bytes(2500), entries=50)
     size = len(file_bytes)
     result = plan(file_bytes, 1501)
     # The header, the entries that are free, and all from the last chunk on.

@@ -337,11 +337,11 @@ def test_find_layout(expected, prefix):
     assert expected == headers.find_layout(prefix[:32])
 
 
-@pytest.mark.parametrize("length", range(32))
-def test_too_short_to_have_a_layout(length):
-    message = "attempting to decode a bloscpack header of length '%d'" % length
-    with pytest.raises(NotReadable, match=message):
-        headers.find_layout(raw_header()[:length])
+def test_too_short_to_have_a_layout():
+    for length in range(32):
+        message = "attempting to decode a bloscpack header of length '%d'" % length
+        with pytest.raises(NotReadable, match=message):
+            headers.find_layout(raw_header()[:length])
 
 
 @pytest.mark.parametrize("prefix", [b"no header", b"\0" * 32, b"BLPK" + bytes(28)])
@@ -350,24 +350,21 @@ def test_no_layout_at_all(prefix):
         headers.find_layout(prefix)
 
 
-@pytest.mark.parametrize(
-    ("version", "prefix"),
-    [
+def test_unknown_versions():
+    for version, prefix in [
         *((version, raw_header(format_version=version)) for version in range(4, 256)),
         # Layout 0 is known by its first chunk alone.
         (0, raw_header(format_version=0)),
         (0, b"blpk" + bytes(28)),
         (0, struct.pack("<4sI", b"blpk", 256) + bytes(24)),
-    ],
-)
-def test_unknown_versions(version, prefix):
-    message = "format version of file was not '3' as expected, but '%d'" % version
-    for decode in (headers.find_layout, headers.decode_header):
-        with pytest.raises(FormatVersionMismatch) as raised:
-            decode(prefix)
-        assert message == raised.value.message
-        assert ("header", 4) == (raised.value.section, raised.value.offset)
-        assert isinstance(raised.value, RuntimeError)
+    ]:
+        message = "format version of file was not '3' as expected, but '%d'" % version
+        for decode in (headers.find_layout, headers.decode_header):
+            with pytest.raises(FormatVersionMismatch) as raised:
+                decode(prefix)
+            assert message == raised.value.message
+            assert ("header", 4) == (raised.value.section, raised.value.offset)
+            assert isinstance(raised.value, RuntimeError)
 
 
 def test_layout_of_development_states():

@@ -176,6 +176,7 @@ def hostile(name):
     return taken.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /proc")
 @pytest.mark.parametrize(
     ("name", "expected"),

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy
+import pytest
 from fuzz import parts
 from fuzz.files import run
 from hypothesis import HealthCheck, given, settings
@@ -470,6 +471,7 @@ def files(draw):
     return taken.join(), plain, arguments.get("metadata")
 
 
+@pytest.mark.slow
 @given(files())
 @examples(200)
 def test_whole_files(file):
@@ -480,6 +482,7 @@ def test_whole_files(file):
         assert (plain, metadata) == run(data, Path(folder))
 
 
+@pytest.mark.slow
 @given(files(), st.integers(0, 3), st.data())
 @examples(500)
 def test_changed_files_give_a_result_or_a_format_error(file, changes, data):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,7 +17,9 @@ from pathlib import Path
 import blosc
 import pytest
 from golden import content
-from support import GOLDEN, environment, sha256
+from support import GOLDEN, sha256
+
+from bloscpack import cli
 
 CLI = GOLDEN / "cli"
 ERROR = "blpk: error: "
@@ -58,15 +59,25 @@ def make_input(source: dict) -> bytes:
     return bytes.fromhex(source["hex"]) if "hex" in source else source["text"].encode()
 
 
-def blpk(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
-    main = "import bloscpack.cli as c; c.main()"
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", main, *arguments],
-        cwd=folder,
-        env=environment(COLUMNS="80", PYTHONUTF8="1"),
-        capture_output=True,
-        check=False,
-    )
+@pytest.fixture
+def blpk(tmp_path, monkeypatch, capfdbinary):
+    """Run the command in an empty folder; return exit code, output and errors.
+
+    It runs in this process: starting one for every case takes longer than all the rest.
+    The transcripts in `test_cmdline` and tests/cli start processes.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def blpk(arguments):
+        code = 0
+        try:
+            cli.main(arguments)
+        except SystemExit as error:
+            code = error.code
+        return code, *(text.decode() for text in capfdbinary.readouterr())
+
+    return blpk
 
 
 def normal(text: str) -> str:
@@ -129,17 +140,17 @@ def check_stderr(expected: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_answer(tmp_path: Path, name: str) -> None:
+def test_answer(tmp_path: Path, blpk, name: str) -> None:
     case = CASES[name]
     inputs = {n: make_input(source) for n, source in case["inputs"].items()}
     for input_name, data in inputs.items():
         (tmp_path / input_name).write_bytes(data)
     rc, stdout, stderr, files = expected_answer(case)
 
-    answer = blpk(case["args"], tmp_path)
+    code, shown, errors = blpk(case["args"])
 
-    check_stderr(stderr, answer.stderr.decode())
-    assert rc == answer.returncode
+    check_stderr(stderr, errors)
+    assert rc == code
     found = {}
     for path in tmp_path.iterdir():
         data = path.read_bytes()
@@ -152,7 +163,7 @@ def test_answer(tmp_path: Path, name: str) -> None:
     if SAME_BLOSC:
         assert files == found
     if SAME_BLOSC or not made:
-        check_stdout(case, stdout, normal(answer.stdout.decode()))
+        check_stdout(case, stdout, normal(shown))
 
 
 def test_every_traceback_is_an_answer_now() -> None:

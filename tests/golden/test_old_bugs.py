@@ -16,6 +16,7 @@ import zlib
 import blosc
 import numpy as np
 import pytest
+from builders import described, layout, packed, unpacked
 from support import environment
 
 import bloscpack
@@ -44,43 +45,6 @@ from bloscpack.memory_io import CompressedMemorySink, PlainMemorySource
 PLAIN = (np.arange(2500) // 7 % 251).astype("u1").tobytes()
 
 
-def packed(plain=PLAIN, chunk_size=1000, **options):
-    return bloscpack.pack_bytes_to_bytes(plain, chunk_size, **options)
-
-
-def unpacked(file_bytes):
-    return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
-
-
-def array_file(nbytes, **metadata):
-    """Return an array file with these metadata over as many bytes."""
-    described = {"dtype": "<f8", "shape": [2], "order": "C", "container": "numpy"}
-    return packed(bytes(nbytes), metadata={**described, **metadata})
-
-
-def layout(version, chunks, nchunks=None, **sizes):
-    """Return a file of any layout, without digests, offsets and metadata."""
-    nchunks = len(chunks) if nchunks is None else nchunks
-    if version == 0:
-        head = struct.pack("<4sI", b"blpk", nchunks)
-    elif version == 1:
-        head = struct.pack("<4sB3sq", b"blpk", 1, bytes(3), nchunks)
-    else:
-        head = struct.pack(
-            "<4sBBBBiiqq",
-            b"blpk",
-            version,
-            0,
-            0,
-            8,
-            sizes.get("chunk_size", -1),
-            sizes.get("last_chunk", -1),
-            nchunks,
-            0,
-        )
-    return head + b"".join(blosc.compress(chunk, typesize=8) for chunk in chunks)
-
-
 def blpk(folder, *arguments, **options):
     """Run the command in a folder; return exit code, output and errors."""
     defaults = {"env": environment(), "capture_output": True, "text": True}
@@ -101,7 +65,7 @@ def blpk(folder, *arguments, **options):
 def test_array_is_never_written_past_its_end(nbytes):
     """Bug 1 of 0.16."""
     with pytest.raises(FormatError, match="has '16' bytes, but the chunks hold"):
-        bloscpack.unpack_ndarray_from_bytes(array_file(nbytes))
+        bloscpack.unpack_ndarray_from_bytes(described(bytes(nbytes)))
 
 
 def test_array_that_was_appended_to_can_be_read(tmp_path):
@@ -120,7 +84,7 @@ def test_array_that_was_appended_to_can_be_read(tmp_path):
 def test_file_bytes_never_become_objects(dtype):
     """Bug 2 of 0.16."""
     with pytest.raises(FormatError) as caught:
-        bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=dtype))
+        bloscpack.unpack_ndarray_from_bytes(described(bytes(16), dtype=dtype))
     # As a description, 0.16 knew only text and lists.
     rejected = isinstance(caught.value, ObjectNumpyArrayRejection)
     assert rejected == (not isinstance(dtype, dict))
@@ -130,14 +94,14 @@ def test_file_bytes_never_become_objects(dtype):
 def test_uninitialised_memory_is_never_returned(nbytes):
     """Bug 3 of 0.16."""
     with pytest.raises(FormatError, match="has '16' bytes, but the chunks hold"):
-        bloscpack.unpack_ndarray_from_bytes(array_file(nbytes))
+        bloscpack.unpack_ndarray_from_bytes(described(bytes(nbytes)))
 
 
 @pytest.mark.parametrize("dtype", ["'|V0'", "'|S0'", "[]", "V0"])
 def test_items_of_no_bytes_hold_no_data(dtype):
     """Bug 4 of 0.16."""
     with pytest.raises(FormatError):
-        bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=dtype))
+        bloscpack.unpack_ndarray_from_bytes(described(bytes(16), dtype=dtype))
 
 
 # Silent loss or change of data
@@ -147,13 +111,13 @@ def test_items_of_no_bytes_hold_no_data(dtype):
 @pytest.mark.parametrize("other", ["a.blp", "./a.blp", "hard", "soft"])
 def test_file_that_is_input_and_output_survives(subcommand, other, tmp_path):
     """Bug 5 of 0.16."""
-    (tmp_path / "a.blp").write_bytes(packed())
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN))
     os.link(tmp_path / "a.blp", tmp_path / "hard")
     os.symlink("a.blp", tmp_path / "soft")
     code, _, errors = blpk(tmp_path, "-f", subcommand, "a.blp", other)
     assert code != 0
     assert "same file" in errors
-    assert packed() == (tmp_path / "a.blp").read_bytes()
+    assert packed(PLAIN) == (tmp_path / "a.blp").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -243,7 +207,7 @@ def test_file_that_does_not_tell_its_chunks_is_read_to_its_end(version, count):
 def test_missing_digest_is_found(cut):
     """Bug 10 of 0.16."""
     with pytest.raises(FormatError, match="too early: expected a digest"):
-        unpacked(packed()[:-cut])
+        unpacked(packed(PLAIN)[:-cut])
 
 
 def test_empty_digest_is_no_digest():
@@ -259,7 +223,7 @@ def test_empty_digest_is_no_digest():
 
 def test_append_checks_the_last_chunk():
     """Bug 11 of 0.16."""
-    original = bytearray(packed())
+    original = bytearray(packed(PLAIN))
     original[-30] ^= 1
     fp = io.BytesIO(original)
     with pytest.raises(ChecksumMismatch):
@@ -280,25 +244,25 @@ class FullDisk(io.BytesIO):
 
 def test_failed_append_leaves_the_file_as_it_was():
     """Bug 12 of 0.16."""
-    fp = FullDisk(packed())
+    fp = FullDisk(packed(PLAIN))
     fp.full = True
     with pytest.raises(OSError, match="No space left"):
         append_fp(fp, io.BytesIO(PLAIN * 3), 3 * len(PLAIN))
-    assert packed() == fp.getvalue()
+    assert packed(PLAIN) == fp.getvalue()
 
 
 def test_append_does_not_believe_the_announced_size():
     """Bug 12 of 0.16."""
-    fp = io.BytesIO(packed())
+    fp = io.BytesIO(packed(PLAIN))
     with pytest.raises(StorageError, match="ends too early"):
         append_fp(fp, io.BytesIO(PLAIN), len(PLAIN) + 1)
-    assert packed() == fp.getvalue()
+    assert packed(PLAIN) == fp.getvalue()
 
 
 @pytest.mark.parametrize("wrong", [0, 1, -1])
 def test_append_does_not_trust_the_last_offset(wrong):
     """Bug 13 of 0.16: a wrong one made it overwrite other chunks."""
-    original = bytearray(packed())
+    original = bytearray(packed(PLAIN))
     original[32 + 16 : 40 + 16] = original[32 + 8 * wrong : 40 + 8 * wrong]
     if wrong == -1:
         struct.pack_into("<q", original, 32 + 16, -1)
@@ -364,7 +328,7 @@ def test_chunks_are_compared_with_the_header(file_bytes):
 def test_metadata_are_compared_with_their_header(difference, codec):
     """Bug 16 of 0.16."""
     args = MetadataArgs(meta_codec=codec)
-    file_bytes = bytearray(packed(metadata={"a": "b" * 50}, metadata_args=args))
+    file_bytes = bytearray(packed(PLAIN, metadata={"a": "b" * 50}, metadata_args=args))
     (meta_size,) = struct.unpack_from("<I", file_bytes, 32 + 12)
     struct.pack_into("<I", file_bytes, 32 + 12, meta_size + difference)
     with pytest.raises(FormatError, match="header says"):
@@ -376,7 +340,7 @@ def test_metadata_are_compared_with_their_header(difference, codec):
 )
 def test_plain_type_of_an_old_file_is_no_structure(stored, dtype):
     """Bug 17 of 0.16."""
-    found = bloscpack.unpack_ndarray_from_bytes(array_file(16, dtype=stored))
+    found = bloscpack.unpack_ndarray_from_bytes(described(bytes(16), dtype=stored))
     assert np.dtype(dtype) == found.dtype
 
 
@@ -414,7 +378,7 @@ def test_mask_is_not_lost_in_silence():
 )
 def test_command_tells_what_is_wrong_with_a_file(where, value, code, message, tmp_path):
     """Bug 18 of 0.16: AttributeErrors, and bug 19: nothing half done is left."""
-    file_bytes = bytearray(packed(metadata={"a": "b" * 50}))
+    file_bytes = bytearray(packed(PLAIN, metadata={"a": "b" * 50}))
     assert value != file_bytes[where]
     file_bytes[where] = value
     (tmp_path / "a.blp").write_bytes(file_bytes)
@@ -437,7 +401,7 @@ def test_command_tells_that_the_metadata_file_is_missing(tmp_path):
 @pytest.mark.parametrize("cut", [0, 4, 40, 200, 400, -1])
 def test_failure_leaves_no_part_of_the_output(cut, tmp_path):
     """Bug 19 of 0.16."""
-    (tmp_path / "a.blp").write_bytes(packed()[:cut])
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN)[:cut])
     with pytest.raises(FormatError):
         bloscpack.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")
     assert ["a.blp"] == os.listdir(tmp_path)
@@ -471,18 +435,18 @@ def test_small_files_can_be_appended_to(old):
 )
 def test_command_refuses_metadata_before_it_appends(old, new, tmp_path):
     """Bug 22 of 0.16."""
-    (tmp_path / "a.blp").write_bytes(packed(metadata=old))
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN, metadata=old))
     (tmp_path / "new").write_bytes(PLAIN)
     (tmp_path / "meta").write_text(json.dumps(new))
     code, _, errors = blpk(tmp_path, "a", "-m", "meta", "a.blp", "new")
     assert code != 0
     assert errors.startswith("blpk: error: ")
-    assert packed(metadata=old) == (tmp_path / "a.blp").read_bytes()
+    assert packed(PLAIN, metadata=old) == (tmp_path / "a.blp").read_bytes()
 
 
 def test_command_appends_with_the_typesize_of_the_file(tmp_path):
     """Bug 23 of 0.16."""
-    original = packed(blosc_args=BloscArgs(typesize=4))
+    original = packed(PLAIN, blosc_args=BloscArgs(typesize=4))
     (tmp_path / "a.blp").write_bytes(original)
     (tmp_path / "new").write_bytes(PLAIN)
     assert (0, "", "") == blpk(tmp_path, "a", "a.blp", "new")
@@ -520,13 +484,17 @@ WRONG = {
     "metadata beyond the end": with_metadata(b"{}", stored=2**31, room=2**31),
     "room beyond the end": with_metadata(b"{}", room=2**32 - 1),
     "less room than metadata": with_metadata(b"{}", room=1),
-    "number of the checksum": b"blpk\3\0\x09\x08" + packed()[8:],
-    "options": b"blpk\3\x80\1\x08" + packed()[8:],
-    "nchunks": packed()[:16] + struct.pack("<q", 2**60) + packed()[24:],
-    "negative nchunks": packed()[:16] + struct.pack("<q", -2) + packed()[24:],
-    "max_app_chunks": packed()[:24] + struct.pack("<q", 2**60) + packed()[32:],
-    "sum over 2**63": packed()[:24] + struct.pack("<q", 2**63 - 1) + packed()[32:],
-    "chunk_size": packed()[:8] + struct.pack("<i", -2) + packed()[12:],
+    "number of the checksum": b"blpk\3\0\x09\x08" + packed(PLAIN)[8:],
+    "options": b"blpk\3\x80\1\x08" + packed(PLAIN)[8:],
+    "nchunks": packed(PLAIN)[:16] + struct.pack("<q", 2**60) + packed(PLAIN)[24:],
+    "negative nchunks": packed(PLAIN)[:16] + struct.pack("<q", -2) + packed(PLAIN)[24:],
+    "max_app_chunks": packed(PLAIN)[:24]
+    + struct.pack("<q", 2**60)
+    + packed(PLAIN)[32:],
+    "sum over 2**63": packed(PLAIN)[:24]
+    + struct.pack("<q", 2**63 - 1)
+    + packed(PLAIN)[32:],
+    "chunk_size": packed(PLAIN)[:8] + struct.pack("<i", -2) + packed(PLAIN)[12:],
     "short chunk header": layout(3, [], nchunks=1) + b"\2\1",
     "chunk of 2 GiB": with_chunk(4, 2**31, "<I"),
     "chunk of almost 2 GiB": with_chunk(4, 2**31 - 17, "<I"),
@@ -564,7 +532,7 @@ def test_array_metadata_of_a_wrong_kind_are_one_kind_of_error():
     """Bug 24 of 0.16."""
     for metadata in (None, 1, "text", [1], {}, {"container": "other"}):
         with pytest.raises(NotANumpyArray):
-            bloscpack.unpack_ndarray_from_bytes(packed(metadata=metadata))
+            bloscpack.unpack_ndarray_from_bytes(packed(PLAIN, metadata=metadata))
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -586,7 +554,7 @@ def test_long_last_chunk_of_layout_2_is_read(sizes):
 def test_array_file_is_closed(tmp_path):
     """Bug 26 of 0.16."""
     bloscpack.pack_ndarray_to_file(np.zeros(3), tmp_path / "a.blp")
-    (tmp_path / "b.blp").write_bytes(packed())
+    (tmp_path / "b.blp").write_bytes(packed(PLAIN))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bloscpack.unpack_ndarray_from_file(tmp_path / "a.blp")
@@ -603,18 +571,18 @@ def test_array_file_is_closed(tmp_path):
 def test_arguments_belong_to_the_caller():
     """Bug 27 of 0.16."""
     metadata_args, blosc_args = MetadataArgs(), BloscArgs(typesize=3)
-    packed(metadata=[], metadata_args=metadata_args)
+    packed(PLAIN, metadata=[], metadata_args=metadata_args)
     assert MetadataArgs() == metadata_args
     bloscpack.pack_ndarray_to_bytes(np.zeros(3), blosc_args=blosc_args)
     assert BloscArgs(typesize=3) == blosc_args
-    append_fp(io.BytesIO(packed()), io.BytesIO(b"new"), 3, blosc_args)
+    append_fp(io.BytesIO(packed(PLAIN)), io.BytesIO(b"new"), 3, blosc_args)
     assert BloscArgs(typesize=3) == blosc_args
 
 
 def test_metadata_need_no_checksum():
     """Bug 28 of 0.16."""
     args = MetadataArgs(meta_checksum=None)
-    file_bytes = packed(metadata={"a": 1}, metadata_args=args)
+    file_bytes = packed(PLAIN, metadata={"a": 1}, metadata_args=args)
     assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_bytes(file_bytes)
     assert 0 == file_bytes[32 + 9]
 
@@ -623,7 +591,7 @@ def test_metadata_need_no_checksum():
 def test_room_of_a_wrong_type_is_told(room):
     """Bug 28 of 0.16."""
     with pytest.raises(TypeError, match="'max_meta_size' must be"):
-        packed(metadata={"a": 1}, metadata_args=MetadataArgs(max_meta_size=room))
+        packed(PLAIN, metadata={"a": 1}, metadata_args=MetadataArgs(max_meta_size=room))
 
 
 @pytest.fixture
@@ -655,7 +623,7 @@ def test_option_error_tells_the_option():
 @pytest.mark.parametrize("name", ["unpack_file", "unpack_bytes_file"])
 def test_deprecation_names_what_exists(name, tmp_path):
     """Bug 29 of 0.16."""
-    (tmp_path / "a").write_bytes(packed())
+    (tmp_path / "a").write_bytes(packed(PLAIN))
     arguments = [tmp_path / "a", tmp_path / "out"][: 2 if name == "unpack_file" else 1]
     with pytest.warns(DeprecationWarning, match=name) as caught:
         getattr(bloscpack, name)(*arguments)
@@ -755,7 +723,7 @@ def test_info_reads_the_header_of_the_first_chunk_alone(tmp_path):
 
 def test_append_of_nothing_is_no_error(tmp_path):
     """A ZeroDivisionError of 0.16, from the ratio that it told."""
-    (tmp_path / "a.blp").write_bytes(packed())
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN))
     (tmp_path / "new").write_bytes(b"")
     append(tmp_path / "a.blp", tmp_path / "new")
-    assert packed() == (tmp_path / "a.blp").read_bytes()
+    assert packed(PLAIN) == (tmp_path / "a.blp").read_bytes()

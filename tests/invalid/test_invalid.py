@@ -98,32 +98,32 @@ def path(tmp_path, name):
 
 
 each_file = pytest.mark.parametrize("name", MANIFEST)
-each_reader = pytest.mark.parametrize("reader", READERS)
 
 
-@each_reader
 @pytest.mark.parametrize("name", ["sound"])
-def test_the_blank_is_sound(path, reader):
-    READERS[reader](path)
+def test_the_blank_is_sound(path):
+    for read in READERS.values():
+        read(path)
 
 
-@each_reader
 @each_file
-def test_refused(path, name, reader):
+def test_refused(path, name):
     entry = MANIFEST[name]
-    if reader in entry["accepted by"]:
-        READERS[reader](path)
-        return
-    with pytest.raises((FormatError, UsageError)) as raised:
-        READERS[reader](path)
-    assert [path] == list(path.parent.iterdir())
-    error = raised.value
-    otherwise = entry.get("otherwise", {})
-    message = otherwise.get(reader, entry["message"])
-    assert re.match(message, getattr(error, "message", str(error)))
-    if reader not in otherwise and isinstance(error, FormatError):
-        expected = [entry.get(key) for key in ("section", "offset", "chunk")]
-        assert expected == [error.section, error.offset, error.chunk]
+    for reader in READERS:
+        if reader in entry["accepted by"]:
+            READERS[reader](path)
+            path.with_suffix(".out").unlink(missing_ok=True)
+            continue
+        with pytest.raises((FormatError, UsageError)) as raised:
+            READERS[reader](path)
+        assert [path] == list(path.parent.iterdir())
+        error = raised.value
+        otherwise = entry.get("otherwise", {})
+        message = otherwise.get(reader, entry["message"])
+        assert re.match(message, getattr(error, "message", str(error)))
+        if reader not in otherwise and isinstance(error, FormatError):
+            expected = [entry.get(key) for key in ("section", "offset", "chunk")]
+            assert expected == [error.section, error.offset, error.chunk]
 
 
 @each_file
@@ -143,18 +143,23 @@ def test_command(path, name, capsys, monkeypatch):
     assert "file '%s', section '%s'" % (path, entry["section"]) in error
 
 
-@each_file
-def test_metadata_are_replaced_or_stay(name):
-    old = (INVALID / (name + ".blp")).read_bytes()
-    fp = io.BytesIO(old)
-    try:
-        rewrite_metadata_fp(fp, {"a": 1})
-    except (FormatError, UsageError):
-        assert old == fp.getvalue()
-    else:
-        # As far as the metadata, all is well with it.
-        assert len(old) == len(fp.getvalue())
-        assert MANIFEST[name].get("section") in ("metadata", "offsets", "chunks", None)
+def test_metadata_are_replaced_or_stay():
+    for name in MANIFEST:
+        old = (INVALID / (name + ".blp")).read_bytes()
+        fp = io.BytesIO(old)
+        try:
+            rewrite_metadata_fp(fp, {"a": 1})
+        except (FormatError, UsageError):
+            assert old == fp.getvalue()
+        else:
+            # As far as the metadata, all is well with it.
+            assert len(old) == len(fp.getvalue())
+            assert MANIFEST[name].get("section") in (
+                "metadata",
+                "offsets",
+                "chunks",
+                None,
+            )
 
 
 def test_what_is_none_of_ours_is_not_called_damaged():
@@ -172,9 +177,9 @@ def test_every_file_is_listed():
     assert listed == {"sound", *make.FILES}
 
 
-@pytest.mark.parametrize("name", ["sound", *make.FILES])
-def test_files_are_made_again(name):
-    assert (INVALID / (name + ".blp")).read_bytes() == make.made(name)
+def test_files_are_made_again():
+    for name in ["sound", *make.FILES]:
+        assert (INVALID / (name + ".blp")).read_bytes() == make.made(name)
 
 
 def test_every_rule_is_broken():
@@ -185,9 +190,9 @@ def test_every_rule_is_broken():
     assert set() == broken & {*NOT_IN_A_FILE}
 
 
-@each_file
-def test_manifest_names_the_rules(name):
-    assert make.FILES[name][0].split() == MANIFEST[name]["rules"]
+def test_manifest_names_the_rules():
+    for name in MANIFEST:
+        assert make.FILES[name][0].split() == MANIFEST[name]["rules"]
 
 
 def test_files_are_small():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
 import struct
 import threading
 
+import builders
 import numpy as np
 import pytest
+from builders import numbers, unpacked
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
@@ -34,22 +37,7 @@ from bloscpack.headers import decode_header
 
 MEBIBYTE = 2**20
 
-
-def content(nbytes, seed=1):
-    """Return bytes that can be compressed a little."""
-    numbers = np.arange(nbytes, dtype=np.uint32) // 3 * seed
-    return numbers.astype(np.uint8).tobytes()
-
-
-def packed(plain, chunk_size=1000, room=50, **options):
-    """Return `plain` packed, with an offset table of `room` entries in all."""
-    nchunks = max(1, -(-len(plain) // chunk_size))
-    args = BloscpackArgs(
-        checksum=options.pop("checksum", "adler32"), max_app_chunks=room - nchunks
-    )
-    return bloscpack.pack_bytes_to_bytes(
-        plain, chunk_size, bloscpack_args=args, **options
-    )
+packed = functools.partial(builders.packed, entries=50)
 
 
 def appended(original, new, blosc_args=None, **options):
@@ -69,10 +57,6 @@ def refused(original, new, error, match=None, **options):
     return caught.value
 
 
-def unpacked(file_bytes):
-    return bloscpack.unpack_bytes_from_bytes(file_bytes)[0]
-
-
 # The written bytes
 
 CUTS = [(2500, n) for n in (1, 499, 500, 501, 1500, 1501, 7777)]
@@ -82,7 +66,7 @@ CUTS += [(3000, n) for n in (1, 1000, 1001)]
 @pytest.mark.parametrize("checksum", ["adler32", "None", "sha512"])
 @pytest.mark.parametrize(("old", "new"), CUTS)
 def test_append_makes_the_file_that_packing_at_once_makes(old, new, checksum):
-    plain = content(old) + content(new, seed=7)
+    plain = numbers(old) + numbers(new, seed=7)
     original = packed(plain[:old], checksum=checksum)
     expected = packed(plain, checksum=checksum)
     assert expected == appended(original, plain[old:])
@@ -90,14 +74,14 @@ def test_append_makes_the_file_that_packing_at_once_makes(old, new, checksum):
 
 @pytest.mark.parametrize("nthreads", [1, 2, 5, None])
 def test_append_on_any_number_of_threads(nthreads):
-    plain = content(30_000)
+    plain = numbers(30_000)
     assert packed(plain) == appended(
         packed(plain[:2500]), plain[2500:], nthreads=nthreads
     )
 
 
 def test_append_again_and_again():
-    plain = content(20_000)
+    plain = numbers(20_000)
     file_bytes = packed(plain[:1500])
     for start in range(1500, 20_000, 370):
         file_bytes = appended(file_bytes, plain[start : start + 370])
@@ -116,9 +100,9 @@ def test_append_again_and_again():
     ],
 )
 def test_small_file_grows_as_if_packed_at_once(old, new):
-    plain = content(old + new)
-    expected = packed(plain, MEBIBYTE, room=11)
-    original = packed(plain[:old], MEBIBYTE, room=11)
+    plain = numbers(old + new)
+    expected = packed(plain, chunk_size=MEBIBYTE, entries=11)
+    original = packed(plain[:old], chunk_size=MEBIBYTE, entries=11)
     assert expected == appended(original, plain[old:])
 
 
@@ -131,31 +115,31 @@ def test_many_small_appends_to_an_empty_file():
 
 
 def test_append_nothing_changes_nothing():
-    for plain in (b"", content(400), content(2500), content(3000)):
+    for plain in (b"", numbers(400), numbers(2500), numbers(3000)):
         original = packed(plain)
         assert original == appended(original, b"")
 
 
 def test_append_returns_the_number_of_new_chunks():
     for new, expected in ((0, 0), (500, 0), (501, 1), (5500, 5)):
-        fp = io.BytesIO(packed(content(2500)))
-        assert expected == append_fp(fp, io.BytesIO(content(new)), new)
+        fp = io.BytesIO(packed(numbers(2500)))
+        assert expected == append_fp(fp, io.BytesIO(numbers(new)), new)
 
 
 def test_append_takes_new_size_bytes_and_no_more():
-    new = io.BytesIO(b"skipped" + content(600) + b"rest")
+    new = io.BytesIO(b"skipped" + numbers(600) + b"rest")
     new.seek(7)
-    fp = io.BytesIO(packed(content(2500)))
+    fp = io.BytesIO(packed(numbers(2500)))
     append_fp(fp, new, 600)
-    assert content(2500) + content(600) == unpacked(fp.getvalue())
+    assert numbers(2500) + numbers(600) == unpacked(fp.getvalue())
     assert b"rest" == new.read()
 
 
 def test_append_works_from_the_beginning_of_the_file_object():
-    fp = io.BytesIO(packed(content(2500)))
+    fp = io.BytesIO(packed(numbers(2500)))
     fp.seek(1234)
     append_fp(fp, io.BytesIO(b"new"), 3)
-    assert content(2500) + b"new" == unpacked(fp.getvalue())
+    assert numbers(2500) + b"new" == unpacked(fp.getvalue())
 
 
 def test_append_reads_a_source_that_gives_little_at_a_time():
@@ -163,16 +147,16 @@ def test_append_reads_a_source_that_gives_little_at_a_time():
         def read(self, size=-1):
             return super().read(min(size, 7))
 
-    fp = io.BytesIO(packed(content(2500)))
-    append_fp(fp, Slow(content(2000)), 2000)
-    assert content(2500) + content(2000) == unpacked(fp.getvalue())
+    fp = io.BytesIO(packed(numbers(2500)))
+    append_fp(fp, Slow(numbers(2000)), 2000)
+    assert numbers(2500) + numbers(2000) == unpacked(fp.getvalue())
 
 
 def test_chunks_may_differ_in_their_settings():
-    original = packed(content(2500), blosc_args=BloscArgs(8, 9, True, "zlib"))
+    original = packed(numbers(2500), blosc_args=BloscArgs(8, 9, True, "zlib"))
     args = BloscArgs(4, 1, False, "lz4")
-    file_bytes = appended(original, content(2000), args)
-    assert content(2500) + content(2000) == unpacked(file_bytes)
+    file_bytes = appended(original, numbers(2000), args)
+    assert numbers(2500) + numbers(2000) == unpacked(file_bytes)
     header = decode_header(file_bytes[:32])
     assert (8, 5) == (header.typesize, header.nchunks)
     assert BloscArgs(4, 1, False, "lz4") == args
@@ -188,8 +172,8 @@ def test_chunks_may_differ_in_their_settings():
     ],
 )
 def test_typesize_of_the_new_chunks(of_file, blosc_args, expected):
-    original = packed(content(2500), blosc_args=BloscArgs(typesize=of_file))
-    file_bytes = appended(original, content(600), blosc_args)
+    original = packed(numbers(2500), blosc_args=BloscArgs(typesize=of_file))
+    file_bytes = appended(original, numbers(600), blosc_args)
     offsets = struct.unpack_from("<4q", file_bytes, BLOSCPACK_HEADER_LENGTH)
     sizes = [file_bytes[offset + 3] for offset in offsets]
     assert [of_file, of_file, expected, expected] == sizes
@@ -197,10 +181,10 @@ def test_typesize_of_the_new_chunks(of_file, blosc_args, expected):
 
 
 def test_typesize_of_a_file_that_tells_none():
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     original[7] = 0
-    file_bytes = appended(bytes(original), content(10))
-    assert content(2500) + content(10) == unpacked(file_bytes)
+    file_bytes = appended(bytes(original), numbers(10))
+    assert numbers(2500) + numbers(10) == unpacked(file_bytes)
 
 
 def test_dead_bytes_are_cut_off():
@@ -216,28 +200,28 @@ BEHIND = [b"x", b"blp", b"something behind the end", bytes(2 * MEBIBYTE + 1)]
 
 @pytest.mark.parametrize("behind", BEHIND, ids=len)
 def test_bytes_that_belong_to_no_chunk_are_dropped(behind):
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     expected = "^dropping '%d' bytes behind the last chunk" % len(behind)
     with pytest.warns(RuntimeWarning, match=expected) as caught:
-        assert packed(content(3000)) == appended(
-            original + behind, content(3000)[2500:]
+        assert packed(numbers(3000)) == appended(
+            original + behind, numbers(3000)[2500:]
         )
     assert 1 == len(caught)
 
 
 def test_the_file_whose_bytes_are_dropped_is_named(tmp_path):
     path = tmp_path / "a.blp"
-    path.write_bytes(packed(content(2500)) + b"something")
+    path.write_bytes(packed(numbers(2500)) + b"something")
     (tmp_path / "new").write_bytes(b"new")
     expected = "'%s': dropping '9' bytes" % path
     with pytest.warns(RuntimeWarning, match=re.escape(expected)):
         append(path, tmp_path / "new")
     append(path, tmp_path / "new")  # no message any more
-    assert content(2500) + b"newnew" == unpacked(path.read_bytes())
+    assert numbers(2500) + b"newnew" == unpacked(path.read_bytes())
 
 
 def test_nothing_appended_drops_nothing():
-    original = packed(content(2500), metadata={"lines": 1}) + b"something"
+    original = packed(numbers(2500), metadata={"lines": 1}) + b"something"
     assert original == appended(original, b"")
     file_bytes = appended(original, b"", metadata={"lines": 2})
     assert b"something" == file_bytes[-9:]
@@ -245,7 +229,7 @@ def test_nothing_appended_drops_nothing():
 
 @pytest.mark.parametrize("nbytes", [-1, -3000])
 def test_fewer_than_no_bytes(nbytes):
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     fp = io.BytesIO(original)
     with pytest.raises(UsageError, match="can't be '%d'" % nbytes):
         append_fp(fp, io.BytesIO(b"abc"), nbytes)
@@ -254,7 +238,7 @@ def test_fewer_than_no_bytes(nbytes):
 
 def test_file_that_can_only_be_added_to(tmp_path):
     path = tmp_path / "a.blp"
-    original = packed(content(2500), metadata={"a": 1})
+    original = packed(numbers(2500), metadata={"a": 1})
     path.write_bytes(original)
     with path.open("a+b") as fp:
         with pytest.raises(UsageError, match="opened with 'a'"):
@@ -275,7 +259,7 @@ def test_many_bytes_behind_are_read_in_pieces(error):
             self.most = max(self.most, size)
             return super().read(size)
 
-    original = packed(content(2500)) + bytes(5 * MEBIBYTE)
+    original = packed(numbers(2500)) + bytes(5 * MEBIBYTE)
     fp = Watched(original)
     raised = pytest.raises(error) if error else contextlib.nullcontext()
     with pytest.warns(RuntimeWarning, match="dropping"), raised:
@@ -286,7 +270,7 @@ def test_many_bytes_behind_are_read_in_pieces(error):
 
 @pytest.mark.parametrize("end", [2500, 0])
 def test_another_file_behind_is_not_destroyed(tmp_path, end):
-    original, other = packed(content(end)), packed(b"other")
+    original, other = packed(numbers(end)), packed(b"other")
     message = "end of the file at byte '%d', found another bloscpack" % len(original)
     refused(original + other, b"new", NotEnoughSpace, message)
     path = tmp_path / "a.blp"
@@ -307,49 +291,49 @@ def test_renamed_right_after_the_append(tmp_path):
             super().remove(name)
             os.rename(tmp_path / "a.blp", tmp_path / "b.blp")
 
-    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
-    (tmp_path / "new").write_bytes(content(700))
+    (tmp_path / "a.blp").write_bytes(packed(numbers(2500)))
+    (tmp_path / "new").write_bytes(numbers(700))
     with replaced_disk(Renaming()):
         append(tmp_path / "a.blp", tmp_path / "new")
     assert ["b.blp", "new"] == sorted(os.listdir(tmp_path))
-    expected = content(2500) + content(700)
+    expected = numbers(2500) + numbers(700)
     assert expected == unpacked((tmp_path / "b.blp").read_bytes())
 
 
 def test_append_files(tmp_path):
-    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
-    (tmp_path / "new").write_bytes(content(700))
+    (tmp_path / "a.blp").write_bytes(packed(numbers(2500)))
+    (tmp_path / "new").write_bytes(numbers(700))
     append(tmp_path / "a.blp", str(tmp_path / "new"))
-    expected = appended(packed(content(2500)), content(700))
+    expected = appended(packed(numbers(2500)), numbers(700))
     assert expected == (tmp_path / "a.blp").read_bytes()
     assert {"a.blp", "new"} == {*os.listdir(tmp_path)}
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_append_from_a_pipe(tmp_path):
-    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    (tmp_path / "a.blp").write_bytes(packed(numbers(2500)))
     os.mkfifo(tmp_path / "new")
     writer = threading.Thread(
-        target=lambda: (tmp_path / "new").write_bytes(content(700))
+        target=lambda: (tmp_path / "new").write_bytes(numbers(700))
     )
     writer.start()
     append(tmp_path / "a.blp", tmp_path / "new")
     writer.join()
-    expected = content(2500) + content(700)
+    expected = numbers(2500) + numbers(700)
     assert expected == unpacked((tmp_path / "a.blp").read_bytes())
 
 
 def test_append_a_file_to_itself_is_refused(tmp_path):
-    (tmp_path / "a.blp").write_bytes(packed(content(2500)))
+    (tmp_path / "a.blp").write_bytes(packed(numbers(2500)))
     os.link(tmp_path / "a.blp", tmp_path / "b")
     for name in ("a.blp", "b"):
         with pytest.raises(UsageError, match="same file"):
             append(tmp_path / "a.blp", tmp_path / name)
-    assert packed(content(2500)) == (tmp_path / "a.blp").read_bytes()
+    assert packed(numbers(2500)) == (tmp_path / "a.blp").read_bytes()
 
 
 def test_append_needs_both_files(tmp_path):
-    (tmp_path / "a").write_bytes(packed(content(2500)))
+    (tmp_path / "a").write_bytes(packed(numbers(2500)))
     for names in (("a", "none"), ("none", "a")):
         with pytest.raises(FileNotFoundError):
             append(*(tmp_path / name for name in names))
@@ -361,19 +345,19 @@ def test_append_needs_both_files(tmp_path):
 
 def test_no_offsets():
     args = BloscpackArgs(offsets=False)
-    original = bloscpack.pack_bytes_to_bytes(content(2500), bloscpack_args=args)
+    original = bloscpack.pack_bytes_to_bytes(numbers(2500), bloscpack_args=args)
     refused(original, b"new", RuntimeError, "without offsets")
     refused(original, b"new", UsageError, "without offsets")
 
 
 def test_no_room():
-    error = refused(packed(content(2500), room=3), content(501), NotEnoughSpace)
+    error = refused(packed(numbers(2500), entries=3), numbers(501), NotEnoughSpace)
     assert isinstance(error, RuntimeError)
 
 
 @pytest.mark.parametrize("field", [8, 12])
 def test_unknown_sizes(field):
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     struct.pack_into("<i", original, field, -1)
     refused(bytes(original), b"new", UsageError, "number and size")
 
@@ -388,7 +372,7 @@ def test_unknown_sizes(field):
     ids=["0", "1", "2"],
 )
 def test_old_layouts(header):
-    chunk = packed(b"a" * 30, checksum="None", room=1)[40:]
+    chunk = packed(b"a" * 30, checksum="None", entries=1)[40:]
     original = header + chunk
     assert b"a" * 30 == unpacked(original)
     refused(original, b"new", FormatVersionMismatch, "not appended to")
@@ -402,48 +386,48 @@ def test_what_is_no_such_file(original):
 @pytest.mark.parametrize("i", [0, 1, 2])
 @pytest.mark.parametrize("wrong", [-1, 0, 32, 10**6, 2**62, None])
 def test_wrong_offsets(i, wrong):
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     where = BLOSCPACK_HEADER_LENGTH + 8 * i
     if wrong is None:  # the offset of the next chunk
         wrong = struct.unpack_from("<q", original, 32 + 8 * ((i + 1) % 3))[0]
     struct.pack_into("<q", original, where, wrong)
-    error = refused(bytes(original), content(100), FormatError)
+    error = refused(bytes(original), numbers(100), FormatError)
     assert ("offsets", i) == (error.section, error.chunk)
 
 
 def test_damaged_last_chunk():
-    good = packed(content(2500))
+    good = packed(numbers(2500))
     start = struct.unpack_from("<q", good, 32 + 16)[0]
     for where in (start + 20, len(good) - 5, len(good) - 1):
         original = bytearray(good)
         original[where] ^= 1
-        error = refused(bytes(original), content(100), ChecksumMismatch)
+        error = refused(bytes(original), numbers(100), ChecksumMismatch)
         assert (2, start) == (error.chunk, error.offset)
 
 
 def test_damaged_chunk_header():
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     start = struct.unpack_from("<q", original, 32 + 8)[0]
     original[start] = 9
-    assert 1 == refused(bytes(original), content(100), FormatError).chunk
+    assert 1 == refused(bytes(original), numbers(100), FormatError).chunk
 
 
 def test_truncated_file():
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     for size in (10, 40, 200, len(original) - 400, len(original) - 1):
-        refused(original[:size], content(100), FormatError)
+        refused(original[:size], numbers(100), FormatError)
 
 
 @pytest.mark.parametrize("field", ["nchunks", "chunk_size", "last_chunk"])
 def test_header_that_lies(field):
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     layout, where, wrong = {
         "nchunks": ("<q", 16, 2),
         "chunk_size": ("<i", 8, 1001),
         "last_chunk": ("<i", 12, 499),
     }[field]
     struct.pack_into(layout, original, where, wrong)
-    refused(bytes(original), content(100), FormatError)
+    refused(bytes(original), numbers(100), FormatError)
 
 
 @pytest.mark.parametrize(
@@ -458,7 +442,7 @@ def test_header_that_lies(field):
     ids=repr,
 )
 def test_settings_that_can_not_be(blosc_args):
-    refused(packed(content(2500)), b"new", ValueError, blosc_args=blosc_args)
+    refused(packed(numbers(2500)), b"new", ValueError, blosc_args=blosc_args)
 
 
 @pytest.mark.parametrize(
@@ -470,7 +454,7 @@ def test_settings_that_can_not_be(blosc_args):
     ],
 )
 def test_settings_as_a_dictionary(settings):
-    original, new = packed(content(2500)), content(2000)
+    original, new = packed(numbers(2500)), numbers(2000)
     args = BloscArgs(**{"typesize": None, **settings})
     before = dict(settings)
     assert appended(original, new, args) == appended(original, new, settings)
@@ -486,7 +470,7 @@ def test_settings_as_a_dictionary(settings):
     ],
 )
 def test_settings_that_are_none(settings, message):
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     refused(original, b"new", UsageTypeError, message, blosc_args=settings)
 
 
@@ -494,22 +478,22 @@ def test_settings_that_are_none(settings, message):
 
 
 def test_append_and_new_metadata():
-    original = packed(content(2500), metadata={"lines": 1})
-    file_bytes = appended(original, content(700), metadata={"lines": 2})
-    expected = (content(2500) + content(700), {"lines": 2})
+    original = packed(numbers(2500), metadata={"lines": 1})
+    file_bytes = appended(original, numbers(700), metadata={"lines": 2})
+    expected = (numbers(2500) + numbers(700), {"lines": 2})
     assert expected == bloscpack.unpack_bytes_from_bytes(file_bytes)
 
 
 def test_metadata_stay():
-    original = packed(content(2500), metadata={"lines": 1})
-    file_bytes = appended(original, content(700))
-    expected = (content(2500) + content(700), {"lines": 1})
+    original = packed(numbers(2500), metadata={"lines": 1})
+    file_bytes = appended(original, numbers(700))
+    expected = (numbers(2500) + numbers(700), {"lines": 1})
     assert expected == bloscpack.unpack_bytes_from_bytes(file_bytes)
 
 
 @pytest.mark.parametrize("value", [None, [], {}, 0, "", False, {"a": "é"}])
 def test_any_value_can_be_the_new_metadata(value):
-    original = packed(content(2500), metadata={"lines": 1})
+    original = packed(numbers(2500), metadata={"lines": 1})
     assert (
         value
         == bloscpack.unpack_bytes_from_bytes(appended(original, b"", metadata=value))[1]
@@ -519,18 +503,18 @@ def test_any_value_can_be_the_new_metadata(value):
 @pytest.mark.parametrize(
     ("original", "metadata", "error"),
     [
-        (packed(content(2500)), {"a": 1}, NoMetadataFound),
-        (packed(content(2500), metadata={"a": 1}), {"a": 1}, NoChangeInMetadata),
+        (packed(numbers(2500)), {"a": 1}, NoMetadataFound),
+        (packed(numbers(2500), metadata={"a": 1}), {"a": 1}, NoChangeInMetadata),
         (
-            packed(content(2500), metadata={"a": 1}),
+            packed(numbers(2500), metadata={"a": 1}),
             {"a": np.random.default_rng(1).bytes(200).hex()},
             MetadataSectionTooSmall,
         ),
-        (packed(content(2500), metadata={"a": 1}), {"a": {1}}, UsageError),
+        (packed(numbers(2500), metadata={"a": 1}), {"a": {1}}, UsageError),
     ],
 )
 def test_metadata_are_checked_before_anything_is_appended(original, metadata, error):
-    refused(original, content(700), error, metadata=metadata)
+    refused(original, numbers(700), error, metadata=metadata)
     fp = io.BytesIO(original)
     with pytest.raises(error):
         rewrite_metadata_fp(fp, metadata)
@@ -547,10 +531,6 @@ def test_rewritten_section_is_what_packing_would_write(checksum):
 
 
 # Arrays
-
-
-def array_file(array, **options):
-    return bloscpack.pack_ndarray_to_bytes(array, **options)
 
 
 @pytest.mark.parametrize(
@@ -570,9 +550,9 @@ def array_file(array, **options):
 def test_array_grows_along_its_first_axis(dtype, shape, rows):
     old = np.zeros(shape, dtype)
     new = np.frombuffer(
-        content(int(np.prod(shape[1:])) * old.itemsize * rows), old.dtype
+        numbers(int(np.prod(shape[1:])) * old.itemsize * rows), old.dtype
     ).reshape(rows, *shape[1:])
-    file_bytes = appended(array_file(old), new.tobytes())
+    file_bytes = appended(bloscpack.pack_ndarray_to_bytes(old), new.tobytes())
     found = bloscpack.unpack_ndarray_from_bytes(file_bytes)
     assert (shape[0] + rows, *shape[1:]) == found.shape
     assert old.dtype == found.dtype
@@ -580,14 +560,16 @@ def test_array_grows_along_its_first_axis(dtype, shape, rows):
 
 
 def test_array_chunks_stay_whole_items():
-    file_bytes = appended(array_file(np.zeros(3, "V12")), bytes(12 * 100_000))
+    file_bytes = appended(
+        bloscpack.pack_ndarray_to_bytes(np.zeros(3, "V12")), bytes(12 * 100_000)
+    )
     header = decode_header(file_bytes[:32])
     assert (0, 2) == (header.chunk_size % 12, header.nchunks)
 
 
 @pytest.mark.parametrize("nbytes", [1, 27, 29, 4])
 def test_part_of_a_row_is_refused(nbytes):
-    original = array_file(np.zeros((5, 7), "<i4"))
+    original = bloscpack.pack_ndarray_to_bytes(np.zeros((5, 7), "<i4"))
     refused(original, bytes(nbytes), UsageError, "rows have '28' bytes")
 
 
@@ -602,13 +584,13 @@ def test_part_of_a_row_is_refused(nbytes):
     ids=["F", "0-d", "no rows", "no bytes"],
 )
 def test_array_that_can_not_grow(array):
-    refused(array_file(array), bytes(48), UsageError)
+    refused(bloscpack.pack_ndarray_to_bytes(array), bytes(48), UsageError)
 
 
 def test_array_whose_metadata_have_no_room():
     args = MetadataArgs(meta_codec=None, max_meta_size=lambda size: size)
     array = np.zeros((9, 2), "<i4")
-    original = array_file(array, metadata_args=args)
+    original = bloscpack.pack_ndarray_to_bytes(array, metadata_args=args)
     refused(original, bytes(8), MetadataSectionTooSmall)
     assert (9, 2) == bloscpack.unpack_ndarray_from_bytes(original).shape
 
@@ -620,7 +602,7 @@ def test_array_whose_metadata_lie():
 
 
 def test_array_gets_the_shape_that_the_caller_wants():
-    original = array_file(np.zeros((2, 3), "<i4"))
+    original = bloscpack.pack_ndarray_to_bytes(np.zeros((2, 3), "<i4"))
     _, metadata = bloscpack.unpack_bytes_from_bytes(original)
     wanted = {**metadata, "shape": [4, 2]}
     file_bytes = appended(original, bytes(8), metadata=wanted)
@@ -646,11 +628,11 @@ class FailingFile(io.BytesIO):
 
 
 ORIGINALS = {
-    "one chunk": packed(content(400)),
+    "one chunk": packed(numbers(400)),
     "empty": packed(b""),
-    "many": packed(content(2500), metadata={"lines": 1}),
+    "many": packed(numbers(2500), metadata={"lines": 1}),
     "loose": packed(bytes(2900), blosc_args=BloscArgs(clevel=0), metadata=[1]),
-    "array": array_file(np.zeros((10, 25), "<f4")),
+    "array": bloscpack.pack_ndarray_to_bytes(np.zeros((10, 25), "<f4")),
 }
 
 
@@ -658,7 +640,7 @@ ORIGINALS = {
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
 def test_any_write_may_fail(original, part):
     options = {"metadata": {"lines": 2}} if b"lines" in original else {}
-    new = content(5000)
+    new = numbers(5000)
     expected = appended(original, new, **options)
     failures = 0
     for countdown in range(1, 100):
@@ -680,7 +662,7 @@ def test_any_write_may_fail(original, part):
 def test_source_that_ends_too_early(original, given):
     fp = io.BytesIO(original)
     with pytest.raises(StorageError, match="too early"):
-        append_fp(fp, io.BytesIO(content(given)), 5000)
+        append_fp(fp, io.BytesIO(numbers(given)), 5000)
     assert original == fp.getvalue()
 
 
@@ -695,10 +677,10 @@ def test_source_that_fails(good):
                 raise OSError(5, "Input/output error")
             return super().read(size)
 
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     fp = io.BytesIO(original)
     with pytest.raises(OSError, match="Input/output error"):
-        append_fp(fp, FailingSource(content(5000)), 5000)
+        append_fp(fp, FailingSource(numbers(5000)), 5000)
     assert original == fp.getvalue()
 
 
@@ -719,15 +701,15 @@ def test_interrupt_takes_everything_back():
                 raise KeyboardInterrupt
             return super().read(size)
 
-    original = packed(content(2500))
+    original = packed(numbers(2500))
     fp = io.BytesIO(original)
     with pytest.raises(KeyboardInterrupt):
-        append_fp(fp, Interrupted(content(5000)), 5000)
+        append_fp(fp, Interrupted(numbers(5000)), 5000)
     assert original == fp.getvalue()
 
 
 def test_failure_names_the_file(tmp_path):
-    original = bytearray(packed(content(2500)))
+    original = bytearray(packed(numbers(2500)))
     original[-1] ^= 1
     (tmp_path / "a.blp").write_bytes(original)
     (tmp_path / "new").write_bytes(b"new")

@@ -134,6 +134,7 @@ def environment(tmp_path):
     return support.environment(PATH=path, LC_ALL="C")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_of_page(page, tmp_path, monkeypatch, environment):
@@ -471,6 +472,7 @@ def test_every_bug_of_old_is_answered():
 # Building
 
 
+@pytest.mark.slow
 def test_sphinx_builds_without_warnings(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

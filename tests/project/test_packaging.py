@@ -221,7 +221,7 @@ def test_installed_modules_load_without_any_extra(installed, tmp_path):
         "    print(name, importlib.import_module(name).__file__)\n"
     )
     names = public_modules()
-    assert {"bloscpack", "bloscpack.cli", "bloscpack.dataset"} <= set(names)
+    assert {"bloscpack", "bloscpack.cli", "bloscpack.reader"} <= set(names)
     command = (programs(installed) / "python", "-W", "error", "-c", program)
     lines = run(*command, *names, cwd=tmp_path).splitlines()
     assert names == [line.split(" ", 1)[0] for line in lines]

@@ -33,6 +33,7 @@ def shell_lines():
     return [line.removeprefix(prompt) for line in lines if line.startswith(prompt)]
 
 
+@pytest.mark.slow
 def test_shell_examples(tmp_path):
     for name in ("data.dat", "more.dat", "floats.dat"):
         (tmp_path / name).write_bytes(bytes(range(256)) * 1000)
