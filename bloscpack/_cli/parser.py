@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 
 from ..constants import MAX_THREADS
 from ..defaults import available_cpus
@@ -59,7 +60,19 @@ class _DefaultNumber(int):
     """The default number of threads, told apart from the same number given with -n."""
 
 
-class _VerbParser(argparse.ArgumentParser):
+class _BaseParser(argparse.ArgumentParser):
+    """A parser whose messages may fail to be written, on every Python.
+
+    Up to Python 3.11 argparse raises what a closed or full stream raises, and the exit
+    code would become another one.
+    """
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        with suppress(AttributeError, OSError):  # None has no method `write`
+            super()._print_message(message, file)
+
+
+class _VerbParser(_BaseParser):
     """The parser of a verb; it is initialized at the first access to an attribute."""
 
     def __init__(
@@ -113,7 +126,7 @@ def module_of(verb: VerbRecord) -> Any:
     return import_module(".verbs." + verb.name, __package__)
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(_BaseParser):
     """The parser of the whole command line; it suggests a verb for a misspelt one."""
 
     def error(self, message: str) -> NoReturn:
