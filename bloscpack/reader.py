@@ -21,7 +21,7 @@ from ._storage.base import Storage, StorageFile
 from ._storage.cursor import Cursor
 from ._storage.local import whole_file
 from .abstract_io import effective_nthreads
-from .constants import BLOSC_HEADER_LENGTH
+from .constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from .exceptions import FormatError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -301,6 +301,8 @@ class Reader:
                 "front of it ends at byte %d"
                 % (number + 1, self._offsets[number + 1], offset + size),
                 section="offsets",
+                chunk=number + 1,
+                offset=self._entry_offset(number + 1),
             )
         if len(content) < size:
             raise FormatError(
@@ -309,6 +311,11 @@ class Reader:
                 section="chunks",
             )
         return content
+
+    def _entry_offset(self, number: int) -> int:
+        """Return the file position of an entry of the offset table."""
+        nentries = self.header.nchunks + self.header.max_app_chunks
+        return self._offsets[0] - OFFSET_LENGTH * (nentries - number)
 
     # Arrays
 

@@ -16,8 +16,7 @@ from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
-from ._storage.local import storage_of
-from ._storage.spool import seekable_with_size
+from ._storage.spool import positional
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
-    from ._storage.base import Path
+    from ._storage.base import Path, Storage
     from ._storage.protocols import Readable, Writable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
@@ -43,7 +42,7 @@ __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
 
 
 def recover_fp(
-    damaged_fp: Readable,
+    damaged_fp: Readable | Storage,
     out_fp: Writable,
     *,
     fill: int = 0,
@@ -59,8 +58,8 @@ def recover_fp(
     Parameters
     ----------
     damaged_fp
-        A file object open for reading. One that can't seek is copied to a temporary
-        file first.
+        A file object open for reading, or a `Storage` such as `Reader` takes. A file
+        object that can't seek is copied to a temporary file first.
     out_fp
         A file object open for writing.
     fill
@@ -85,8 +84,8 @@ def recover_fp(
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
-    with seekable_with_size(damaged_fp) as (copy, _), own_settings:
-        inspection = inspect(storage_of(copy), count, progress)
+    with positional(damaged_fp) as storage, own_settings:
+        inspection = inspect(storage, count, progress)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery

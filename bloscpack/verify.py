@@ -12,15 +12,14 @@ from ._damage.checks import report_on
 from ._damage.findings import Finding, Report
 from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
-from ._storage.local import storage_of
-from ._storage.spool import seekable_with_size
+from ._storage.spool import positional
 from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._storage.base import Path
+    from ._storage.base import Path, Storage
     from ._storage.protocols import Readable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
@@ -29,7 +28,10 @@ __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
 
 def verify_fp(
-    fp: Readable, *, nthreads: int | None = None, progress: Progress | None = None
+    fp: Readable | Storage,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Check a file of any layout from the position of a file object on.
 
@@ -40,7 +42,7 @@ def verify_fp(
     Parameters
     ----------
     fp
-        A file object open for reading.
+        A file object open for reading, or a `Storage` such as `Reader` takes.
     nthreads
         The number of threads, None for the default; see `bloscpack.abstract_io.pack`.
     progress
@@ -58,10 +60,8 @@ def verify_fp(
         The bytes are no Bloscpack file, or have an unknown layout.
     """
     count = effective_nthreads(nthreads, None)
-    with seekable_with_size(fp) as (copy, _), own_settings:
-        report = report_on(inspect(storage_of(copy), count, progress))
-        copy.seek(0, os.SEEK_END)
-    return report
+    with positional(fp) as storage, own_settings:
+        return report_on(inspect(storage, count, progress))
 
 
 def verify(

@@ -61,11 +61,16 @@ class _DefaultNumber(int):
 
 
 class _BaseParser(argparse.ArgumentParser):
-    """A parser whose messages may fail to be written, on every Python.
+    """A parser whose exit code does not depend on whether its messages are written.
 
-    Up to Python 3.11 argparse raises what a closed or full stream raises, and the exit
-    code would become another one.
+    Up to Python 3.11 argparse passes on the error of a closed or full stream. If
+    standard error is closed, argparse writes the usage to standard output instead.
     """
+
+    def print_usage(self, file: Any = None) -> None:
+        """Show the usage on standard error, if that is open."""
+        if file is not None or sys.stderr is not None:
+            super().print_usage(file)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(AttributeError, OSError):  # None has no method `write`
@@ -148,7 +153,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if args.subcommand is None:
         if rest:
             _refuse(parser, rest)
-        parser.print_help(sys.stderr)
+        if sys.stderr is not None:
+            parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.

@@ -140,6 +140,8 @@ class _Checker:
                 break
             self._report_damaged_chunk(first, chunk, end)
             first += 1
+            if chunk.stop is not None:  # the missing chunks begin behind it
+                start = max(start, min(chunk.stop, end))
         if first < stop:
             several = "chunks %d to %d are" % (first, stop - 1)
             one = "chunk %d is" % first

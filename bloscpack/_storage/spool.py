@@ -6,12 +6,15 @@ import os
 import stat
 from contextlib import contextmanager
 
-from .base import bytes_left
+from .base import Storage, bytes_left
+from .local import storage_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, BinaryIO
+
+    from .protocols import Readable
 
 
 def size_of(fp: BinaryIO) -> int | None:
@@ -47,3 +50,18 @@ def seekable_with_size(fp: Any) -> Iterator[tuple[Any, int]]:
         size = spool.tell()
         spool.seek(0)
         yield spool, size
+
+
+@contextmanager
+def positional(source: Readable | Storage) -> Iterator[Storage]:
+    """Yield a file object, from its current position on, or a storage, as a storage.
+
+    A pipe is first copied to a temporary file. Other file objects are left at their
+    end.
+    """
+    if isinstance(source, Storage):
+        yield source
+        return
+    with seekable_with_size(source) as (fp, _):
+        yield storage_of(fp)
+        fp.seek(0, os.SEEK_END)

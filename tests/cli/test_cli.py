@@ -852,6 +852,8 @@ def test_without_standard_error(
     assert before | {*created} == files(files_to_use)
     if line.startswith("verify") or line.endswith(" -"):
         assert blpk(files_to_use, *line.split()).stdout == answer.stdout
+    else:
+        assert b"" == answer.stdout
 
 
 @posix

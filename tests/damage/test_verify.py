@@ -18,6 +18,7 @@ import bloscpack as bp
 from bloscpack import headers
 from bloscpack._damage.findings import FINDINGS_KEPT, Findings
 from bloscpack._format import blosc_header
+from bloscpack._storage.base import MemoryStorage
 from bloscpack.exceptions import NotReadable, UsageError
 from bloscpack.verify import verify, verify_fp
 
@@ -424,6 +425,22 @@ def test_bytes_that_are_gone_are_noticed_by_those_behind():
     ]
     assert "start '10' bytes in front of" in report.findings[-1].message
     assert 3 == report.nintact
+
+
+def test_missing_chunks_begin_behind_a_cut_chunk():
+    data = packed(text(6000))
+    offsets = offsets_of(data, 6)
+    (missing,) = (
+        f for f in report_on(data[: offsets[2] + 100]).findings if f.kind == "missing"
+    )
+    assert (3, offsets[2] + 100) == (missing.chunk, missing.offset)
+
+
+def test_a_storage_is_checked_like_a_file():
+    data = packed(text(3000))
+    damaged = overwritten(data, offsets_of(data, 3)[1] + 20, b"?")
+    expected = report_on(damaged).as_dict()
+    assert expected == verify_fp(MemoryStorage(damaged)).as_dict()
 
 
 def test_chunks_that_are_gone_are_counted():

@@ -113,6 +113,18 @@ def test_table_that_lies():
     assert PLAIN[:300] == Reader(io.BytesIO(data)).read(0, 300)
 
 
+def test_error_about_an_entry_has_the_place_of_the_entry():
+    data = bytearray(packed(PLAIN, CHUNK_SIZE, metadata={"a": 1}))
+    reader = Reader(io.BytesIO(data))
+    entry = reader._entry_offset(2)
+    assert reader._offsets[2] == int.from_bytes(data[entry : entry + 8], "little")
+    data[entry] += 5
+    with pytest.raises(FormatError, match="chunk 2 starts at byte") as caught:
+        Reader(io.BytesIO(data)).read(0, None)
+    error = caught.value
+    assert ("offsets", 2, entry) == (error.section, error.chunk, error.offset)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
