@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ._format.chunks import Buffer
+    from ._storage.protocols import Buffer
     from .checksums import Hash
 
     # The `tasks` method of a plain source yields tasks, its `load` method takes them.

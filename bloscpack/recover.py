@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
-    from ._storage.base import Path
-    from ._storage.protocols import Readable, Writable
+    from ._storage.protocols import Path, Readable, Writable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 

@@ -20,8 +20,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._storage.base import Path
-    from ._storage.protocols import Readable
+    from ._storage.protocols import Path, Readable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 

@@ -17,9 +17,8 @@ from ..pretty import pretty_size, reverse_pretty
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    JsonObject = dict[str, Any]  # an object that JSON can represent
+    from ..serializers import Json, JsonObject
 
 UNKNOWN = "-"
 
@@ -51,7 +50,7 @@ def say_json(value: object) -> None:
     log.put(text + "\n")
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> Json:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

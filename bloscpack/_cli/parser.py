@@ -19,6 +19,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any, NoReturn
 
     from .verb_table import VerbRecord
@@ -80,7 +81,7 @@ class _VerbParser(argparse.ArgumentParser):
 class _Version(argparse.Action):
     """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *args: object) -> NoReturn:
         from .quick_answers import version
 
         version()
@@ -98,7 +99,7 @@ def _arguments_adder(
             return
         from .settings import as_arguments
 
-        found: dict[str, Any] = dict(as_arguments(verb.settings))
+        found: dict[str, object] = dict(as_arguments(verb.settings))
         if "nthreads" in found:
             found["default_nthreads"] = found.pop("nthreads")
         parser.set_defaults(**found)
@@ -106,7 +107,7 @@ def _arguments_adder(
     return add_arguments
 
 
-def module_of(verb: VerbRecord) -> Any:
+def module_of(verb: VerbRecord) -> ModuleType:
     """Return the module that implements a verb."""
     from importlib import import_module
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._storage.base import Storage
+    from ..serializers import Json
     from .findings import Pair
 
 # Maximum number of bytes before a chunk that are searched for an offset table: room for
@@ -79,7 +80,7 @@ class MetadataSection:
 
     __slots__ = ("header", "stored", "value")
 
-    def __init__(self, header: MetadataHeader, value: Any, stored: bytes) -> None:
+    def __init__(self, header: MetadataHeader, value: Json, stored: bytes) -> None:
         self.header = header
         self.value = value
         self.stored = stored

@@ -23,11 +23,11 @@ from ..stdio import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-    from typing import Any
 
+    from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import BinaryFile, Seekable
     from ...headers import BloscpackHeader
+    from ...serializers import Json
 
 EXAMPLES = """examples:
   %(prog)s data.bin.blp                 to data.bin
@@ -137,7 +137,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     remove_input(in_file, before, args)
 
 
-def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
+def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Json]:
     """Decompress to bytes; return their number from the header, and the metadata."""
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_unpacked, unpack_fp_to_fp
@@ -147,7 +147,7 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
     nbytes: int | None = None
 
-    def read(in_fp: BinaryFile, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(in_fp: BinaryFile, check: Check) -> Json:
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
             nbytes = header.nbytes
@@ -235,7 +235,7 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> tuple[Any, int]:
+    def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         for _ in skip_frames(cursor, beginning.header):

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from ..display import JsonObject
+    from ...serializers import JsonObject
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
 # Number of blocks in memory per thread: Blosc allocates three buffers to decompress a

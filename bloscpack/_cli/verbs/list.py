@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from ..display import JsonObject
+    from ...serializers import JsonObject
 
 TITLES = (
     "plain",
