@@ -38,7 +38,7 @@ def describe(path: Path, *, strict: bool = True) -> JsonObject:
     a walk the second is an upper bound. ``cbytes`` is the size of the file.
 
     Raises `FormatError`. If `strict` is False, a first chunk whose size differs from
-    that in the file header is accepted: old releases wrote such files.
+    the size in the file header is accepted: old releases wrote files like that.
     """
     read = partial(_describe, strict=strict)
     return {"file": os.fsdecode(path), **read_snapshot(path, read)}

@@ -41,8 +41,8 @@ class _Codecs:
 
 
 def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
-    """Add the options for Blosc; the default type size None means that of the file."""
-    shown = "that of the file" if typesize is None else typesize
+    """Add the options for Blosc; None as type size means the type size of the file."""
+    shown = "type size of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
     group.add_argument(
         "-t",

@@ -57,7 +57,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class _DefaultNumber(int):
-    """The default number of threads, told apart from the same number given with -n."""
+    """The default number of threads: a class of its own tells it from the value of -n."""
 
 
 class _VerbParser(argparse.ArgumentParser):
@@ -152,7 +152,7 @@ def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
     message = "unrecognized arguments: %s" % " ".join(rest)
     misplaced = [arg for arg in rest if arg in parser._option_string_actions]
     if misplaced:
-        message += " (%s must stand in front of the subcommand)" % misplaced[0]
+        message += " (%s must precede the subcommand)" % misplaced[0]
     parser.error(message)
 
 
@@ -244,7 +244,7 @@ def _add_levels(group: _ArgumentGroup) -> None:
 
 
 def _add_global_options(group: _ArgumentGroup) -> None:
-    """Add the options that stand before the verb."""
+    """Add the options that precede the verb."""
     group.add_argument(
         "-f",
         "--force",

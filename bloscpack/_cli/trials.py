@@ -54,7 +54,8 @@ CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 SURE = 0.02
 REPEATS = 3
-# Bytes that a chunk adds to the file beside itself: digest and offsets, free ones too.
+# Bytes in the file per chunk besides the chunk: its digest, its offset and the free
+# offsets that are reserved for it.
 OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
@@ -248,7 +249,7 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The trial of the lowest cost; among equal costs that of the highest ratio.
+        """The trial of the lowest cost; among equal costs, the trial of the highest ratio.
 
         Another chunk size than the default must reduce the cost by the factor CLEARLY.
         """

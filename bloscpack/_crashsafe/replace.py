@@ -47,7 +47,7 @@ def replacing(
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
 
-    If the block raises an error, the new file is removed and `path` stays as it was. A
+    If the block raises an error, the new file is removed and `path` is unchanged. A
     symbolic link is followed. The new file has the permission bits of the file that it
     replaces, or those of any new file. A target that is no regular file, like a pipe,
     is written directly.

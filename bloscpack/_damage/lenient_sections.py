@@ -1,4 +1,4 @@
-"""Read header, metadata and offset table of a damaged file as far as they are intact.
+"""Read the intact parts of header, metadata and offset table of a damaged file.
 
 `_format.sections` raises at the first error. Here each error becomes a finding, and
 reading goes on. After the scan, `relocate_sections` searches for an offset table or a

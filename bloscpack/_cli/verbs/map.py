@@ -274,7 +274,7 @@ def _legend(shades: str, coloured: bool, step: int, chunks: Chunks) -> Iterator[
         keys.append("%s damaged" % paint(DAMAGED, None, coloured))
     yield "ratio: %s" % "  ".join(keys)
     if step > 1:
-        yield "each character stands for %d chunks" % step
+        yield "each character shows %d chunks" % step
 
 
 def damage(chunks: Chunks) -> Iterator[str]:
