@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
 
+# The value of `shuffle` for the bit filter; False and True are 0 and 1.
 BITSHUFFLE = 2
 
 

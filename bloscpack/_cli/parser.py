@@ -57,7 +57,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class _DefaultNumber(int):
-    """The default number of threads: a class of its own tells it from the value of -n."""
+    """The default number of threads, of another class than a number given with -n."""
 
 
 class _VerbParser(argparse.ArgumentParser):

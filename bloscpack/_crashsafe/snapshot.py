@@ -107,7 +107,7 @@ class Snapshot:
         if saved is None:
             return
         saved.check_belongs_to(self._real_fp)
-        log.verbose("a change is under way: reading what was before")
+        log.verbose("a change is under way: reading the old content")
         self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
         # As long as the journal exists, changes of the file do not change the result.
         self._rolled_back = True

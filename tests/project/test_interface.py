@@ -127,15 +127,17 @@ def test_value(module, name, expected):
 
         assert blosc.compressor_list() == value
     elif isinstance(expected, str):
-        assert ast.literal_eval(expected) == value
-        assert type(ast.literal_eval(expected)) is type(value) or isinstance(
-            value, dict
-        )
+        old = ast.literal_eval(expected)
+        # A list of names may have grown at its end.
+        assert old == (value[: len(old)] if isinstance(value, list) else value)
+        assert type(old) is type(value) or isinstance(value, dict)
     elif "keys" in expected:
-        assert ast.literal_eval(expected["keys"]) == list(value)
+        old = ast.literal_eval(expected["keys"])
+        assert old == list(value)[: len(old)]
         assert list(value) == [entry.name for entry in value.values()]
     elif "names" in expected:
-        assert ast.literal_eval(expected["names"]) == [entry.name for entry in value]
+        old = ast.literal_eval(expected["names"])
+        assert old == [entry.name for entry in value][: len(old)]
     else:
         for key, default in ast.literal_eval(expected["text"]).items():
             if default == "10 * x":

@@ -6,7 +6,7 @@ import os
 
 from ... import log
 from ...constants import NPY_MAGIC
-from .. import file_jobs as jobs
+from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     add_blosc_options,
@@ -61,7 +61,7 @@ def run(args: Namespace) -> None:
 def process_append_args(args: Namespace) -> tuple[str, str]:
     """Return the names of the original file and the new file."""
     if not args.no_check_extension:
-        jobs.check_extension("original file", args.original_file)
+        file_jobs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
 
 

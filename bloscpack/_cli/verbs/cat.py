@@ -72,7 +72,7 @@ def run(args: Namespace) -> None:
     def read(fp: Seekable, check: Check) -> None:
         if not fp.seekable():
             raise Refusal(
-                "'%s' is a pipe, which can't be read here and there" % args.file_,
+                "'%s' is a pipe, which can't be read at any position" % args.file_,
                 EXIT_USAGE,
             )
         reader = Reader(fp)
