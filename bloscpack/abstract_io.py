@@ -27,7 +27,7 @@ from ._format.chunks import (
 )
 from ._format.sections import Frame
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
-from .constants import MAX_THREADS
+from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import FormatError, StorageError
 from .headers import BloscpackHeader, check_range
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ._format.chunks import Buffer
+    from ._storage.protocols import Buffer
     from .checksums import Hash
 
     # The `tasks` method of a plain source yields tasks, its `load` method takes them.
@@ -425,7 +425,10 @@ class _ChunkCheck:
         self.count = 0
 
     def check(self, compressed: Buffer) -> int:
-        """Return the number of this chunk; raise `StorageError` if it differs."""
+        """Return the number of the next chunk.
+
+        Raise `StorageError` if the header has fewer chunks, or another chunk size.
+        """
         i, self.count = self.count, self.count + 1
         nbytes = plain_size(compressed)
         if self._header.nchunks != -1:
@@ -660,7 +663,7 @@ def _log_chunk(
 ) -> None:
     from .headers import decode_blosc_header
 
-    header = decode_blosc_header(bytes(compressed[:16]))
+    header = decode_blosc_header(bytes(compressed[:BLOSC_HEADER_LENGTH]))
     log.debug("blosc_header: OrderedDict(%r)" % list(header.items()))
     log.debug("decompressing chunk '%d'%s" % (i, " (last)" if i + 1 == nchunks else ""))
     if checksum is not None and checksum.size:

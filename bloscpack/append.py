@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from ._crashsafe.in_place import Change, FileObjectTarget
     from ._format.append_plan import Plan
     from ._format.sections import Beginning
-    from ._storage.base import Path
-    from ._storage.protocols import BinaryFile, Readable
+    from ._storage.protocols import BinaryFile, Path, Readable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
+    from .serializers import Json
 
     # 0.16 took a dictionary of the fields, in this module alone.
     AnyBloscArgs = BloscArgs | dict[str, Any]
@@ -347,7 +347,7 @@ def rewrite_metadata(path: Path, metadata: object, *, sync: bool = True) -> None
 
 
 def change_metadata(
-    path: Path, change: Callable[[Any], object], *, sync: bool = True
+    path: Path, change: Callable[[Json], object], *, sync: bool = True
 ) -> None:
     """Replace the metadata of a file by the result of a function.
 

@@ -118,7 +118,7 @@ class BloscArgs(MutableMappingObject):
 
         if self.cname not in CNAME_AVAIL:
             raise NoSuchCodec(
-                "codec '%s' is not among those of this Blosc: %s"
+                "codec '%s' is not supported by the installed Blosc, only: %s"
                 % (self.cname, ", ".join(CNAME_AVAIL))
             )
 

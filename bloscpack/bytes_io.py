@@ -22,9 +22,9 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._format.chunks import Buffer
     from ._format.sections import Frame
     from ._storage.cursor import Cursor
+    from ._storage.protocols import Buffer
     from .args import Limits
 
 # Number of plain bytes from which `BytesWriter` is faster than `io.BytesIO`.

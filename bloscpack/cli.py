@@ -173,7 +173,7 @@ def main(argv: list[str] | None = None) -> None:
     Parameters
     ----------
     argv
-        The arguments after the program name; by default those of the process.
+        The arguments after the program name; by default ``sys.argv[1:]``.
 
     Raises
     ------

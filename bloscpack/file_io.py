@@ -55,19 +55,15 @@ from .pretty import double_pretty_size, pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
+    from typing import BinaryIO
 
-    from ._format.chunks import Buffer
+    from ._crashsafe.snapshot import Check
     from ._format.sections import Frame
-    from ._storage.base import Path
-    from ._storage.protocols import BinaryFile, Seekable, Writable
+    from ._storage.protocols import BinaryFile, Buffer, Path, Seekable, Writable
     from .abstract_io import PlainTask, Progress
     from .args import Limits
     from .headers import BloscpackHeader, MetadataHeader
-
-    # Called with the header of a file that another process may change meanwhile. Raises
-    # if the bytes read so far may come from two states of the file.
-    Check = Callable[[BloscpackHeader], object]
+    from .serializers import Json
 
 
 # Number of bytes of disk space that a sink reserves at a time.
@@ -547,7 +543,7 @@ def unpack_file_from_file(
     sync: bool | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> Any:
+) -> Json:
     """Decompress a file into another file and return its metadata.
 
     The result is None if there is no metadata.
@@ -575,7 +571,7 @@ def unpack_file_from_file(
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
 
-    def read(in_fp: Seekable, check: Check) -> Any:
+    def read(in_fp: Seekable, check: Check) -> Json:
         with replacing(out_file, sync) as out_fp:
             return unpack_fp_to_fp(
                 in_fp,
@@ -599,7 +595,7 @@ def unpack_fp_to_fp(
     nthreads: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> Any:
+) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
     Both may be pipes. `check` is called with the header when the sections in front of
@@ -756,7 +752,7 @@ def unpack_bytes_from_file(
     nthreads: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> tuple[bytes, Any]:
+) -> tuple[bytes, Json]:
     """Return the plain bytes of a file and its metadata.
 
     The metadata is None if there is none.
@@ -774,7 +770,7 @@ def unpack_bytes_from_file(
         The file is damaged or exceeds the limits.
     """
 
-    def read(fp: Seekable, check: Check) -> tuple[bytes, Any]:
+    def read(fp: Seekable, check: Check) -> tuple[bytes, Json]:
         source = CompressedFPSource(fp, limits=limits)
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads, progress)
@@ -788,7 +784,7 @@ def unpack_bytes_from_bytes(
     nthreads: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
-) -> tuple[bytes, Any]:
+) -> tuple[bytes, Json]:
     """Return the plain bytes and the metadata of a file in a buffer.
 
     The other parameters, the results and the errors are those of
@@ -800,7 +796,7 @@ def unpack_bytes_from_bytes(
 
 def _unpack_bytes(
     source: SectionsSource, nthreads: int | None, progress: Progress | None
-) -> tuple[bytes, Any]:
+) -> tuple[bytes, Json]:
     nbytes = source.bloscpack_header.nbytes
     sink: PlainBytesSink | PlainFPSink
     if nbytes is not None:
@@ -827,7 +823,7 @@ pack_bytes_file = deprecated_alias("pack_bytes_file", pack_bytes_to_file)
 unpack_bytes_file = deprecated_alias("unpack_bytes_file", unpack_bytes_from_file)
 
 
-def _read_metadata(fp: Seekable) -> tuple[Any, MetadataHeader]:
+def _read_metadata(fp: Seekable) -> tuple[Json, MetadataHeader]:
     return read_metadata(Cursor(fp))
 
 

@@ -14,11 +14,11 @@ from .abstract_io import CompressedSink, CompressedSource, PlainSink, PlainSourc
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
-    from ._format.chunks import Buffer
+    from ._storage.protocols import Buffer
     from .args import BloscArgs, MetadataArgs
     from .headers import BloscpackHeader
+    from .serializers import Json
 
 
 class PlainMemorySource(PlainSource):
@@ -59,7 +59,7 @@ class CompressedMemorySource(CompressedSource):
         self.checksums = compressed_memory_sink.checksums
 
     @property
-    def metadata(self) -> Any:
+    def metadata(self) -> Json:
         """The metadata, None if there is none."""
         return self.compressed_memory_sink.metadata
 
@@ -111,7 +111,7 @@ class CompressedMemorySink(CompressedSink):
         # `put` replaces every None.
         self.chunks: list[bytes] = [None] * max(self.nchunks, 0)  # type: ignore[list-item]
         self.checksums: list[bytes] = [None] * max(self.nchunks, 0)  # type: ignore[list-item]
-        self.metadata: Any = None
+        self.metadata: Json = None
         self.metadata_args: MetadataArgs | None = None
 
     def write_bloscpack_header(self) -> None:

@@ -45,13 +45,11 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from ._format.array_metadata import Array, DType
-    from ._format.chunks import Buffer
-    from ._storage.base import Path
-    from ._storage.protocols import Readable, Writable
+    from ._crashsafe.snapshot import Check
+    from ._format.dtypes import Array, DType
+    from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
     from .abstract_io import Progress
     from .args import BloscpackArgs, MetadataArgs
-    from .file_io import Check
 
 
 # For each version: the size in bytes of the length field, and the encoding of the text.
@@ -202,7 +200,7 @@ def _trailing_bytes(array: Array) -> NotReadable:
     )
 
 
-def _status_to_copy(fp: BinaryIO, preserve: bool) -> os.stat_result | None:
+def _status_to_copy(fp: BinaryFile, preserve: bool) -> os.stat_result | None:
     """Return the status whose times and permissions the output gets; None for none."""
     status = os.fstat(fp.fileno())
     return status if preserve and stat.S_ISREG(status.st_mode) else None
@@ -364,7 +362,7 @@ def unpack_npy_from_file(
     check_distinct(in_file, npy_file)
     in_size = os.path.getsize(in_file)
 
-    def read(in_fp: BinaryIO, check: Check) -> None:
+    def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp)
         check(source.bloscpack_header)
         description = Description(source.metadata)

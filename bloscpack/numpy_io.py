@@ -42,12 +42,11 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._format.array_metadata import Array, DType
-    from ._storage.base import Path
-    from ._storage.protocols import Buffer, Seekable
+    from ._crashsafe.snapshot import Check
+    from ._format.dtypes import Array, DType
+    from ._storage.protocols import Buffer, Path, Seekable
     from .abstract_io import CompressedSink, CompressedSource, Progress
     from .args import Limits
-    from .file_io import Check
 
 
 def _address(ndarray: Array) -> int:

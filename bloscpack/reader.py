@@ -28,7 +28,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ._format.array_metadata import Array, Description
+    from ._format.array_metadata import Description
+    from ._format.dtypes import Array
     from ._storage.protocols import Seekable
 
     # The number of a chunk, and the bytes of the chunk and its digest if the thread of

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
-    from ._storage.base import Path, Storage
-    from ._storage.protocols import Readable, Writable
+    from ._storage.base import Storage
+    from ._storage.protocols import Path, Readable, Writable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeGuard
 
+    Json = Any  # a value that JSON can represent
+    JsonObject = dict[str, Json]
+
 # Value of the key 'container' in the metadata of an array.
 CONTAINER = "numpy"
 
 
-def is_array(metadata: object) -> TypeGuard[dict[str, Any]]:
+def is_array(metadata: object) -> TypeGuard[JsonObject]:
     """Return whether these are the metadata of an array (docs/format.rst, Arrays)."""
     return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
 
@@ -36,7 +39,7 @@ class Serializer:
         self,
         name: bytes,
         dumps: Callable[[object], str],
-        loads: Callable[[bytes | str], Any],
+        loads: Callable[[bytes | str], Json],
     ) -> None:
         self.name = name
         self._dumps = dumps
@@ -57,7 +60,7 @@ class Serializer:
         """
         return self._dumps(dict_)
 
-    def loads(self, data: bytes | str) -> Any:
+    def loads(self, data: bytes | str) -> Json:
         """Return the value that a text stores.
 
         Parameters
@@ -88,7 +91,7 @@ def _dump_json(value: object) -> str:
         raise UsageError("the metadata can't be written as JSON: %s" % error) from error
 
 
-def _load_json(data: bytes | str) -> Any:
+def _load_json(data: bytes | str) -> Json:
     import json
 
     try:

@@ -19,8 +19,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._storage.base import Path, Storage
-    from ._storage.protocols import Readable
+    from ._storage.base import Storage
+    from ._storage.protocols import Path, Readable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 

@@ -69,7 +69,7 @@ Errors and exit codes.
   $ blpk c -f numbers 2> usage
   [2]
   $ tail -n 1 usage
-  blpk: error: unrecognized arguments: -f (-f must stand in front of the subcommand)
+  blpk: error: unrecognized arguments: -f (-f must precede the subcommand)
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage

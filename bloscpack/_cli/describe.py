@@ -21,15 +21,12 @@ from ..serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
+    from .._crashsafe.snapshot import Check
     from .._format.blosc_header import BloscHeader
     from .._format.sections import Beginning
-    from .._storage.base import Path
-    from .._storage.protocols import Seekable
+    from .._storage.protocols import Path, Seekable
     from ..headers import BloscpackHeader, MetadataHeader
-    from .display import JsonObject
+    from ..serializers import JsonObject
 
 
 def describe(path: Path, *, strict: bool = True) -> JsonObject:
@@ -41,15 +38,13 @@ def describe(path: Path, *, strict: bool = True) -> JsonObject:
     a walk the second is an upper bound. ``cbytes`` is the size of the file.
 
     Raises `FormatError`. If `strict` is False, a first chunk whose size differs from
-    that in the file header is accepted: old releases wrote such files.
+    the size in the file header is accepted: old releases wrote files like that.
     """
     read = partial(_describe, strict=strict)
     return {"file": os.fsdecode(path), **read_snapshot(path, read)}
 
 
-def _describe(
-    fp: Seekable, check: Callable[[BloscpackHeader], None], strict: bool
-) -> JsonObject:
+def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
     cursor = Cursor(fp)
     cbytes = cursor.left()
     beginning = read_beginning(cursor)
@@ -161,7 +156,7 @@ def _describe_offsets(
     }
 
 
-def array_of(metadata: Any) -> JsonObject | None:
+def array_of(metadata: object) -> JsonObject | None:
     """Return shape, dtype and order from the metadata of an array.
 
     The values are for display: they are checked only as far as JSON needs it.

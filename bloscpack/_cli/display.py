@@ -1,7 +1,7 @@
 """Output of the command: lines, tables, JSON, and sizes in bytes.
 
-Text from a file, or the name of a file, can't move the cursor, and characters that the
-terminal's encoding lacks don't raise.
+Escape sequences replace unprintable characters in file names and in text from files,
+which could move the cursor, and characters that the encoding of the terminal lacks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from .. import log
 from ..constants import SUFFIXES
 from ..log import printable
 from ..pretty import pretty_size, reverse_pretty
+from .exit_codes import for_each_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from argparse import Namespace
+    from collections.abc import Callable, Sequence
 
-    JsonObject = dict[str, Any]  # an object that JSON can represent
+    from ..serializers import Json, JsonObject
 
 UNKNOWN = "-"
 
@@ -51,7 +52,7 @@ def say_json(value: object) -> None:
     log.put(text + "\n")
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> Json:
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -107,3 +108,29 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
         ]
         lines.append("  ".join([*cells, row[-1]]).rstrip())
     return lines
+
+
+def show_files(
+    args: Namespace,
+    read: Callable[[str], JsonObject],
+    titles: Sequence[str],
+    row: Callable[[JsonObject, bool], Sequence[str]],
+    total: Callable[[list[JsonObject], bool], Sequence[str]],
+    left: Sequence[int] = (),
+) -> int:
+    """Show a row for each of ``args.files``, or a list as JSON; return the exit code.
+
+    `read` returns the fields of a file; `row` and `total` return cells, with exact
+    sizes for ``--bytes``. See `options.add_table_options` and `table`.
+    """
+    found: list[JsonObject] = []
+    worst = for_each_file(args.files, lambda path: found.append(read(path)))
+    if args.json:
+        say_json(found)
+    elif found:
+        rows = [titles, *(row(fields, args.bytes) for fields in found)]
+        if len(args.files) > 1:
+            rows.append(total(found, args.bytes))
+        for line in table(rows, left):
+            say(line)
+    return worst

@@ -24,7 +24,6 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
     from collections.abc import Iterator
-    from typing import Any
 
     from .verb_table import VerbRecord
 
@@ -115,7 +114,7 @@ def _expanded(text: str | None, parser: ArgumentParser, action: Action | None) -
     """Return a text of the parser with its format specifiers expanded."""
     if text is None or (action is None and "%(prog)" not in text):
         return text or ""
-    values: dict[str, Any] = {"prog": parser.prog}
+    values: dict[str, object] = {"prog": parser.prog}
     if action is not None:
         values = {**vars(action), **values}
         values["default"] = DEFAULTS.get(action.dest, action.default)

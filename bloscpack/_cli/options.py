@@ -14,11 +14,11 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Iterator
-    from typing import Any
 
     from ..args import BloscArgs
-    from .display import JsonObject
+    from ..serializers import Json, JsonObject
 
+# The value of `shuffle` for the bit filter; False and True are 0 and 1.
 BITSHUFFLE = 2
 
 
@@ -42,8 +42,8 @@ class _Codecs:
 
 
 def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
-    """Add the options for Blosc; the default type size None means that of the file."""
-    shown = "that of the file" if typesize is None else typesize
+    """Add the options for Blosc; None as type size means the type size of the file."""
+    shown = "type size of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
     group.add_argument(
         "-t",
@@ -119,7 +119,7 @@ def add_metadata_option(group: _ActionsContainer) -> None:
     )
 
 
-def process_metadata_args(args: Namespace) -> Any:
+def process_metadata_args(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names, None without one."""
     if args.metadata is None:
         return None
@@ -132,7 +132,7 @@ def process_metadata_args(args: Namespace) -> Any:
     return metadata
 
 
-def wanted_metadata(args: Namespace) -> Any:
+def wanted_metadata(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names; ``--npy`` excludes ``-m``."""
     metadata = process_metadata_args(args)
     if args.npy and metadata is not None:
@@ -140,7 +140,7 @@ def wanted_metadata(args: Namespace) -> Any:
     return metadata
 
 
-def read_metadata(name: str) -> Any:
+def read_metadata(name: str) -> Json:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
     check_exists("metadata file", name)
     if name == STREAM:
@@ -158,7 +158,7 @@ def read_metadata(name: str) -> Any:
         ) from error
 
 
-def parse_json(text: str, what: str) -> Any:
+def parse_json(text: str, what: str) -> Json:
     """Return the value of JSON text; raises ValueError.
 
     As in 0.16, NaN and infinities are accepted, and the last value of a repeated key
@@ -170,7 +170,7 @@ def parse_json(text: str, what: str) -> Any:
 
     doubles = []
 
-    def without_doubles(pairs: list[tuple[str, Any]]) -> JsonObject:
+    def without_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
         found = dict(pairs)
         if len(found) < len(pairs):
             doubles.extend(sorted(key for key, _ in pairs))

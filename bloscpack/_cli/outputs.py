@@ -55,14 +55,21 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
     """Raise `Refusal` if compressed bytes would go to a terminal."""
     descriptor = descriptor_of(out_file)
     if descriptor is not None and os.isatty(descriptor) and not args.force:
-        raise Refusal("compressed bytes are not for a terminal; -f does it", EXIT_USAGE)
+        raise Refusal(
+            "compressed bytes are not written to a terminal; redirect them, or use "
+            "--force",
+            EXIT_USAGE,
+        )
 
 
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     """Raise unless the input exists and the output may be written."""
     check_exists("input file", in_file)
     if not out_file:
-        raise UsageError("the name '%s' leaves none for the output" % in_file)
+        raise UsageError(
+            "the name '%s' without its suffix is empty: give the output a name"
+            % in_file
+        )
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.exists(out_file):

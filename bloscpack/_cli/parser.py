@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any, NoReturn
 
     from .verb_table import VerbRecord
@@ -57,7 +58,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class _DefaultNumber(int):
-    """The default number of threads, told apart from the same number given with -n."""
+    """The default number of threads, of another class than a number given with -n."""
 
 
 class _BaseParser(argparse.ArgumentParser):
@@ -98,7 +99,7 @@ class _VerbParser(_BaseParser):
 class _Version(argparse.Action):
     """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *args: object) -> NoReturn:
         from .quick_answers import version
 
         version()
@@ -116,7 +117,7 @@ def _arguments_adder(
             return
         from .settings import as_arguments
 
-        found: dict[str, Any] = dict(as_arguments(verb.settings))
+        found: dict[str, object] = dict(as_arguments(verb.settings))
         if "nthreads" in found:
             found["default_nthreads"] = found.pop("nthreads")
         parser.set_defaults(**found)
@@ -124,7 +125,7 @@ def _arguments_adder(
     return add_arguments
 
 
-def module_of(verb: VerbRecord) -> Any:
+def module_of(verb: VerbRecord) -> ModuleType:
     """Return the module that implements a verb."""
     from importlib import import_module
 
@@ -170,7 +171,7 @@ def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
     message = "unrecognized arguments: %s" % " ".join(rest)
     misplaced = [arg for arg in rest if arg in parser._option_string_actions]
     if misplaced:
-        message += " (%s must stand in front of the subcommand)" % misplaced[0]
+        message += " (%s must precede the subcommand)" % misplaced[0]
     parser.error(message)
 
 
@@ -262,7 +263,7 @@ def _add_levels(group: _ArgumentGroup) -> None:
 
 
 def _add_global_options(group: _ArgumentGroup) -> None:
-    """Add the options that stand before the verb."""
+    """Add the options that precede the verb."""
     group.add_argument(
         "-f",
         "--force",

@@ -111,7 +111,7 @@ def _is_welcome() -> bool:
 
 @contextmanager
 def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | None]:
-    """Return a progress bar for the work of the block, or None for no bar.
+    """Yield a progress bar for the work of the block, or None for no bar.
 
     `total` counts plain bytes; None means unknown. `wanted` is True for ``--progress``,
     False for ``--no-progress``, and None for the default: a bar if standard error is a

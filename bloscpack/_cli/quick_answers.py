@@ -15,8 +15,9 @@ from .stdio import check_exists
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from .._crashsafe.snapshot import Check
     from .._format.sections import Beginning
     from .._storage.cursor import Cursor
     from .._storage.protocols import Seekable
@@ -118,9 +119,7 @@ def info(file_: str) -> None:
         _log_chunk_header(head)
 
 
-def _read_info(
-    fp: Seekable, check: Callable[[BloscpackHeader], None]
-) -> tuple[Beginning, bytes]:
+def _read_info(fp: Seekable, check: Check) -> tuple[Beginning, bytes]:
     """Return the sections in front of the chunks, and the header of the first chunk."""
     from .._format.sections import read_beginning
     from .._storage.cursor import Cursor

@@ -24,9 +24,10 @@ from .verb_table import ALL_SETTINGS
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
 
-    from .._storage.protocols import Seekable
+    from .._storage.protocols import Readable
+
+    Value = int | str
 
 PREFIX = "BLPK_"
 CONFIG_VARIABLE = "BLPK_CONFIG"
@@ -76,11 +77,11 @@ def _one_of(value: object, names: Iterable[str]) -> str:
     return str(value)
 
 
-def _chunk_size(value: Any) -> int | str:
+def _chunk_size(value: object) -> Value:
     """Return the size unchanged if it has a suffix, otherwise as a number."""
     try:
-        if isinstance(value, bool):
-            raise ValueError("it is no number")
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError("it is no whole number and no text")
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         _in_bytes(value)
@@ -88,10 +89,10 @@ def _chunk_size(value: Any) -> int | str:
         raise ValueError(
             "expected a chunk size, found %r: %s" % (value, error)
         ) from error
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-def _in_bytes(chunk_size: int | str) -> int:
+def _in_bytes(chunk_size: Value) -> int:
     from ..args import parse_chunk_size
     from .display import parse_size
 
@@ -100,7 +101,7 @@ def _in_bytes(chunk_size: int | str) -> int:
     return parse_chunk_size(chunk_size)
 
 
-CHECKS: dict[str, Callable[[Any], Any]] = dict(
+CHECKS: dict[str, Callable[[object], Value]] = dict(
     zip(ALL_SETTINGS, (_nthreads, _codec, _clevel, _chunk_size, _checksum), strict=True)
 )
 #: Settings whose attribute of the parsed arguments has another name.
@@ -134,7 +135,7 @@ def _folder() -> str:
     return os.path.join(home, FOLDER)
 
 
-def _read_file(name: str) -> dict[str, Any]:
+def _read_file(name: str) -> dict[str, object]:
     """Return the settings in the file, none if it does not exist; raises `Refusal`."""
     try:
         os.stat(name)
@@ -157,7 +158,7 @@ def _read_file(name: str) -> dict[str, Any]:
     return content
 
 
-def _parse(fp: Seekable, name: str) -> dict[str, Any]:
+def _parse(fp: Readable, name: str) -> dict[str, object]:
     from importlib import import_module
 
     try:
@@ -169,7 +170,7 @@ def _parse(fp: Seekable, name: str) -> dict[str, Any]:
             EXIT_COULD_NOT,
         ) from error
     try:
-        content: dict[str, Any] = toml.load(fp)
+        content: dict[str, object] = toml.load(fp)
     except (ValueError, RecursionError) as error:
         raise Refusal(
             "'%s' is no valid TOML: %s" % (name, error), EXIT_USAGE
@@ -192,14 +193,14 @@ class UserSetting:
     def __str__(self) -> str:
         return str(self._value)
 
-    def checked(self) -> Any:
+    def checked(self) -> Value:
         """Return the value; raises `Refusal` if it is invalid."""
         try:
             return CHECKS[self.name](self._value)
         except ValueError as error:
             raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
 
-    def as_argument(self) -> Any:
+    def as_argument(self) -> Value:
         """Return the value in the form that argparse returns; raises `Refusal`."""
         value = self.checked()
         return _in_bytes(value) if self.name == "chunk_size" else value
@@ -217,7 +218,7 @@ def _user_settings(names: Iterable[str]) -> Iterator[UserSetting]:
             yield UserSetting(name, content[name], name_of_file, place)
 
 
-def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
+def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Value, str]]:
     """Return value and source of the settings among `names` that the user has made.
 
     The source is the variable or the path of the file. Raises `Refusal` for an invalid
@@ -226,9 +227,9 @@ def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Any, str]]:
     return {made.name: (made.checked(), made.source) for made in _user_settings(names)}
 
 
-def in_force() -> dict[str, tuple[Any, str]]:
+def in_force() -> dict[str, tuple[Value, str]]:
     """Return value and source of all settings; the source may be DEFAULT."""
-    defaults = {
+    defaults: dict[str, Value] = {
         "nthreads": min(available_cpus(), MAX_THREADS),
         "codec": DEFAULT_CNAME,
         "clevel": DEFAULT_CLEVEL,

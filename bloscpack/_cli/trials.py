@@ -16,10 +16,16 @@ from time import perf_counter
 from .. import log
 from .._format.chunks import compress, decompress
 from ..args import BloscArgs
-from ..constants import MAGIC, NPY_MAGIC, OFFSET_LENGTH
-from ..defaults import DEFAULT_CNAME, DEFAULT_MAX_APP_CHUNKS
+from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC, OFFSET_LENGTH
+from ..defaults import (
+    DEFAULT_CLEVEL,
+    DEFAULT_CNAME,
+    DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_TYPESIZE,
+)
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
+from .options import BITSHUFFLE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ WORTH = 1.02
 # A cost below this share of another is lower; closer costs count as equal, because
 # measured speeds vary.
 CLEARLY = 0.95
-NONE, SHUFFLE, BITSHUFFLE = 0, 1, 2
+NONE, SHUFFLE = 0, 1
 FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
 FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -54,7 +60,8 @@ CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 SURE = 0.02
 REPEATS = 3
-# Bytes that a chunk adds to the file beside itself: digest and offsets, free ones too.
+# Bytes in the file per chunk besides the chunk: its digest, its offset and the free
+# offsets that are reserved for it.
 OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
@@ -114,7 +121,7 @@ class Setting:
         )
 
 
-DEFAULT = Setting(DEFAULT_CNAME, 7, SHUFFLE, 8, CHUNK_SIZE)
+DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
 
 
 class Trial:
@@ -248,7 +255,7 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The trial of the lowest cost; among equal costs that of the highest ratio.
+        """The trial of the lowest cost; among equal costs, the highest ratio decides.
 
         Another chunk size than the default must reduce the cost by the factor CLEARLY.
         """
@@ -307,7 +314,7 @@ class Search:
             self._try(trial.setting.but(clevel=level) for level in LEVELS)
         setting = self.best.setting
         for level in (setting.clevel - 1, setting.clevel + 1):
-            if 1 <= level <= 9:
+            if 1 <= level <= MAX_CLEVEL:
                 self._try([setting.but(clevel=level)])
 
     def _try_chunk_sizes(self) -> None:

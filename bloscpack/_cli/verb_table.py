@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-# What a verb writes.
+# Kinds of output of a verb.
 FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
@@ -25,7 +25,7 @@ ALL_SETTINGS = ("nthreads", "codec", "clevel", "chunk_size", "checksum")
 
 
 class VerbRecord:
-    """What the command knows about a verb before it imports the module of the verb.
+    """The properties of a verb that are needed before its module is imported.
 
     ``inputs`` are the arguments that name input files. The dispatcher replaces ``-`` in
     them by a path of standard input; compress, decompress and append read the stream

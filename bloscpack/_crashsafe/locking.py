@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .._storage.protocols import BinaryFile, Path
     from .journal import Extent
 
-# Errors of `flock` if another process has locked the file. With another error, like
-# that of a file system without locks, the file is changed without a lock.
+# Errors of `flock` if another process has locked the file. With another error,
+# such as ENOLCK of a file system without locks, the file is changed without a lock.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 
 
@@ -128,8 +128,8 @@ def open_locked(
         locked_file = LockedFile(path, fp, sync)
         if locked_file.roll_back():
             log.notice(
-                "'%s': a change was interrupted; the file has been put back to what it "
-                "was before" % os.fsdecode(path)
+                "'%s': a change was interrupted; the old content of the file has been "
+                "restored" % os.fsdecode(path)
             )
             fp.seek(0)
         try:

@@ -47,7 +47,7 @@ def replacing(
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
 
-    If the block raises an error, the new file is removed and `path` stays as it was. A
+    If the block raises an error, the new file is removed and `path` is unchanged. A
     symbolic link is followed. The new file has the permission bits of the file that it
     replaces, or those of any new file. A target that is no regular file, like a pipe,
     is written directly.
@@ -66,7 +66,7 @@ def replacing(
         return
     if journal.is_journal(os.path.realpath(name)):
         raise StorageError(
-            "'%s' is the journal of a file, which would be lost with it" % name
+            "'%s' is a journal, without which its file could not be restored" % name
         )
     status = os.stat(name)
     if not is_stream(name):
@@ -76,7 +76,7 @@ def replacing(
         if not readable and os.path.lexists(journal.name_for(name)):
             raise StorageError(
                 errno.EACCES,
-                "it has a journal, and can't be read to be put right",
+                "it has a journal, but no read permission, so it can't be restored",
                 name,
             )
         locked_file = open_locked(name, mode="rb") if readable else nullcontext()
@@ -109,8 +109,9 @@ def _check_no_journal(name: str) -> None:
     journal_name = journal.name_for(name)
     if journal.load(journal_name) is not None:
         raise StorageError(
-            "'%s' belongs to a file that had the name '%s': move it to where that is "
-            "now, or remove it if that is gone" % (journal_name, name)
+            "'%s' is the journal of a file that had the name '%s': move the journal to "
+            "the new place of that file, or remove it if that file is gone"
+            % (journal_name, name)
         )
 
 

@@ -23,12 +23,15 @@ from . import journal
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, BinaryIO, TypeVar
+    from typing import BinaryIO, TypeVar
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import BinaryFile, Path
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
+    # Called with the header of a file that another process may change meanwhile. Raises
+    # if the bytes read so far may come from two states of the file.
+    Check = Callable[[BloscpackHeader], object]
 
 # Maximum number of times that the chunks of a file are read while writers change it.
 ATTEMPTS = 10
@@ -104,7 +107,7 @@ class Snapshot:
         if saved is None:
             return
         saved.check_belongs_to(self._real_fp)
-        log.verbose("a change is under way: reading what was before")
+        log.verbose("a change is under way: reading the old content")
         self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
         # As long as the journal exists, changes of the file do not change the result.
         self._rolled_back = True
@@ -152,7 +155,7 @@ class Snapshot:
 
 def read_snapshot(
     path: Path,
-    read: Callable[[Any, Callable[[BloscpackHeader | None], None]], Result],
+    read: Callable[[BinaryFile, Callable[[BloscpackHeader | None], None]], Result],
     attempts: int = ATTEMPTS,
 ) -> Result:
     """Return the result of ``read(fp, check)`` for one state of a file.

@@ -362,7 +362,7 @@ class _Checker:
             )
             kind = "lossy-writer"
         if nbytes > described.nbytes:
-            message += ": appending with releases up to 0.16.0 left the shape as it was"
+            message += ": appending with releases up to 0.16.0 left the shape unchanged"
         self.findings.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from ..serializers import JsonObject
+
     # An extent, a span or a range of rows: (start, stop).
     Pair = tuple[int, int]
 
@@ -85,7 +87,7 @@ class Finding:
         self.span = span
         self.rows = rows
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
@@ -186,7 +188,7 @@ class Report:
         """Whether there are no errors; there may be notes."""
         return self.nerrors == 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
         fields = {**vars(self), "ok": self.ok}
         fields["findings"] = [finding.as_dict() for finding in self.findings]

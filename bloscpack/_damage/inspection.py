@@ -54,11 +54,11 @@ MAX_DAMAGED_EXAMINED = 1000
 class Inspection:
     """The results of all steps.
 
-    ``sections`` are the sections as far as they are intact, and ``announced_first`` is
+    ``sections`` are the intact parts of the sections, and ``announced_first`` is
     the offset of the first chunk by the header. ``checksum`` is the checksum of the
     digests found; ``numbering`` has the chains of intact chunks, and ``geometry`` the
     count and the sizes of all chunks. ``damaged`` are the first places where a chunk
-    should begin but no intact one does. ``findings`` are those of the sections.
+    should begin but no intact one does. ``findings`` are about the sections.
     ``missing_codec`` and ``skipped_at`` are those of `ChunkChecker` and `ChunkScan`.
     """
 
@@ -295,7 +295,7 @@ class _FileScanner:
         self._nthreads = nthreads
 
     def scan(self) -> ChunkScan:
-        """Return the scan whose chunks are those of the file."""
+        """Return the scan that used the checksum of the file."""
         header = self._header
         stated = None if header is None else self._run(header.checksum_impl)
         if stated is not None and self._is_confirmed(stated):

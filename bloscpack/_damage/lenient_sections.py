@@ -1,4 +1,4 @@
-"""Read header, metadata and offset table of a damaged file as far as they are intact.
+"""Read the intact parts of header, metadata and offset table of a damaged file.
 
 `_format.sections` raises at the first error. Here each error becomes a finding, and
 reading goes on. After the scan, `relocate_sections` searches for an offset table or a
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._storage.base import Storage
+    from ..serializers import Json
     from .findings import Pair
 
 # Maximum number of bytes before a chunk that are searched for an offset table: room for
@@ -79,7 +80,7 @@ class MetadataSection:
 
     __slots__ = ("header", "stored", "value")
 
-    def __init__(self, header: MetadataHeader, value: Any, stored: bytes) -> None:
+    def __init__(self, header: MetadataHeader, value: Json, stored: bytes) -> None:
         self.header = header
         self.value = value
         self.stored = stored

@@ -406,7 +406,7 @@ def _guess_lost_before(
     """Return the likely number of chunks lost before the first chunk found."""
     if evidence.first is not None:
         return max(0, round((chain.start - evidence.first) / mean))
-    # An offset table may lie in this space too.
+    # An offset table may be in this space too.
     space = chain.start - evidence.base - TABLE_NBYTES_PER_CHUNK * nfound
     return max(0, round(space / (mean + TABLE_NBYTES_PER_CHUNK)))
 

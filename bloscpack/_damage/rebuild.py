@@ -22,9 +22,9 @@ from .findings import ANOTHER, ERROR
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from .._format.array_metadata import Description
+    from ..serializers import Json, JsonObject
     from .findings import Pair, Report
     from .geometry import ChunkGeometry
     from .inspection import Inspection
@@ -119,7 +119,7 @@ class Recovery:
         alone = all(finding.kind != ANOTHER for finding in self.report.findings)
         return alone and self.certain and not self.nlost and self.metadata != "lost"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
         return {
             **vars(self),
@@ -396,7 +396,7 @@ def _new_shape(
     return [nbytes // row_nbytes, *shape[1:]]
 
 
-def _encode(value: Any, old: MetadataSection) -> bytes:
+def _encode(value: Json, old: MetadataSection) -> bytes:
     """Return a metadata section with a new value, and the settings of the old one."""
     header = old.header
     return metadata_section.encode(

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._format.chunks import Buffer
+    from .._storage.protocols import Buffer
 
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured
 # below.

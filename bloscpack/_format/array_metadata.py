@@ -18,12 +18,8 @@ from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-    DType = numpy.dtype[Any]
+    from ..serializers import Json, JsonObject
+    from .dtypes import Array
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -31,7 +27,7 @@ NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
 MAX_NBYTES = sys.maxsize
 
 
-def describe(ndarray: Array) -> dict[str, Any]:
+def describe(ndarray: Array) -> JsonObject:
     """Return the metadata of an array."""
     fortran = ndarray.flags.f_contiguous and not ndarray.flags.c_contiguous
     return {
@@ -121,8 +117,8 @@ class Description:
 
 
 def appended_metadata(
-    metadata: Any, nbytes: int, new_size: int, replacement: Any = None
-) -> Any:
+    metadata: Json, nbytes: int, new_size: int, replacement: Json = None
+) -> Json:
     """Return the metadata of an array of `nbytes` after appending `new_size` bytes.
 
     The array grows along its first axis. If the caller gives new metadata, these are

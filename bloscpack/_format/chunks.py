@@ -25,7 +25,7 @@ from .blosc_header import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .._storage.protocols import Buffer as Buffer
+    from .._storage.protocols import Buffer
     from ..args import BloscArgs
     from ..checksums import Hash
     from .blosc_header import BloscHeader

@@ -25,7 +25,7 @@ from ..serializers import SERIALIZERS_LOOKUP
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from ..serializers import Json
 
 
 def section_size(header: MetadataHeader) -> int:
@@ -138,7 +138,7 @@ def decode(
     stored: bytes,
     digest: bytes,
     limit: int | None = None,
-) -> Any:
+) -> Json:
     """Return the value of the text `stored`, after checking its digest.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the

@@ -22,11 +22,11 @@ from .blosc_header import decode_header as decode_chunk_header
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from .._storage.cursor import Cursor
     from .._storage.protocols import Buffer
     from ..args import Limits
+    from ..serializers import Json
     from .blosc_header import BloscHeader
 
 # Minimum size in bytes of a chunk: an empty chunk has only a header.
@@ -42,7 +42,7 @@ class Beginning:
 
     def __init__(self, header: BloscpackHeader) -> None:
         self.header = header
-        self.metadata: Any = None
+        self.metadata: Json = None
         self.metadata_header: MetadataHeader | None = None
         self.offsets: list[int] | None = None
 
@@ -87,7 +87,7 @@ def _check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None
 
 def read_metadata(
     cursor: Cursor, limits: Limits | None = None
-) -> tuple[Any, MetadataHeader]:
+) -> tuple[Json, MetadataHeader]:
     """Read the metadata section."""
     from . import metadata as metadata_section  # most files have none
 

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from typing import Any
 
-    from .protocols import Buffer as Buffer
-    from .protocols import Path as Path
-    from .protocols import Readable, Seekable, Writable
+    from .protocols import Buffer, Path, Readable, Seekable, Writable
 
 # Number of bytes read at a time where the size of the input is unknown, and where an
 # extent may be larger than memory.
@@ -178,7 +176,7 @@ class naming_errors:
 # File objects and buffers
 
 
-def bytes_left(fp: Any) -> int | None:
+def bytes_left(fp: Seekable) -> int | None:
     """Return the bytes between the position of `fp` and its end; None if unknown."""
     try:
         if not fp.seekable():

@@ -14,9 +14,7 @@ from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .protocols import Buffer
+    from .protocols import Buffer, Seekable
 
 
 class Cursor:
@@ -25,7 +23,7 @@ class Cursor:
     ``position`` counts the bytes read since the cursor was made.
     """
 
-    def __init__(self, fp: Any) -> None:
+    def __init__(self, fp: Seekable) -> None:
         self.fp = fp
         self.position = 0
         self._total = bytes_left(fp)

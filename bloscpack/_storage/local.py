@@ -93,8 +93,9 @@ class FileRange:
     def reserve(self, offset: int, size: int) -> None:
         """Allocate an extent of the file on disk, which makes writing twice as fast.
 
-        The file grows to the end of the extent. Where the system has no such call,
-        or no room, this does nothing: the write that needs the room will fail.
+        The file grows to the end of the extent. If the system has no call to
+        allocate an extent, or no room, this does nothing: the write that needs the room
+        will fail.
         """
         import ctypes
 

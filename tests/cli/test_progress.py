@@ -128,7 +128,7 @@ def test_bar_that_can_not_be_written(folder, place, unbuffered):
 def test_compressed_bytes_are_not_for_a_terminal(folder):
     code, said = blpk(folder, "compress", "plain", "-", stdout="terminal")
     assert 2 == code
-    assert "blpk: error: compressed bytes are not for a terminal" in said
+    assert "blpk: error: compressed bytes are not written to a terminal" in said
 
 
 def test_plain_bytes_are(folder):

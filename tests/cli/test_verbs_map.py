@@ -210,7 +210,7 @@ def test_picture_fits(monkeypatch, columns, nchunks):
     cells = lines[2 : lines.index("", 2)]
     assert len(cells) <= 16
     assert max(map(len, cells)) <= max(columns, 20)
-    per_cell = [line for line in lines if line.startswith("each character stands for")]
+    per_cell = [line for line in lines if line.startswith("each character shows")]
     assert bool(per_cell) == (nchunks > 16 * max(8, columns - len(str(nchunks)) - 3))
 
 

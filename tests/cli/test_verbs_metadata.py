@@ -158,7 +158,11 @@ def test_no_change_is_no_failure(packed, tmp_path):
 USAGE = [
     # (arguments, exit code, message)
     (["--update", "a"], EXIT_USAGE, "--update: expected KEY=JSON, found 'a'"),
-    (["--update", "a=metre"], EXIT_USAGE, "inside those of the shell: 'a=\"metre\"'"),
+    (
+        ["--update", "a=metre"],
+        EXIT_USAGE,
+        "inside the quotes of the shell: 'a=\"metre\"'",
+    ),
     (["--update", "a='metre'"], EXIT_USAGE, "--update a: ''metre'' is no valid"),
     (["--update", "a="], EXIT_USAGE, "no valid JSON: Expecting value"),
     (["--update", "a=" + "[" * 101 + "]" * 101], EXIT_USAGE, "levels deep"),

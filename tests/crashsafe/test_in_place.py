@@ -334,7 +334,7 @@ def interrupt(path, then=None):
 def test_the_next_writer_restores_the_file_and_says_so(path):
     interrupt(path)
     with (
-        pytest.warns(RuntimeWarning, match="put back") as caught,
+        pytest.warns(RuntimeWarning, match="restored") as caught,
         open_locked(path) as locked_file,
     ):
         assert (OLD, [TARGET]) == (locked_file.fp.read(), names_in(path.parent))
@@ -347,7 +347,7 @@ def test_the_next_writer_restores_the_file_and_says_so(path):
 
 def test_so_does_replacing(path):
     interrupt(path)
-    with pytest.warns(RuntimeWarning, match="put back"), replacing(path) as fp:
+    with pytest.warns(RuntimeWarning, match="restored"), replacing(path) as fp:
         fp.write(path.read_bytes() + b" and new")
     assert OLD + b" and new" == path.read_bytes()
     assert [TARGET] == names_in(path.parent)
@@ -366,7 +366,7 @@ def test_a_failure_to_put_back_keeps_the_journal(path, monkeypatch):
         assert [TARGET, JOURNAL] == names_in(path.parent)
     monkeypatch.undo()
     with (
-        pytest.warns(RuntimeWarning, match="put back"),
+        pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path) as locked_file,
     ):
         assert OLD == locked_file.fp.read()
@@ -411,7 +411,7 @@ def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
 
     monkeypatch.setattr(locking, "_lock", late_lock)
     with (
-        pytest.warns(RuntimeWarning, match="put back"),
+        pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path, mode=mode) as locked_file,
     ):
         assert OLD == locked_file.fp.read()
@@ -525,7 +525,7 @@ def test_lock_of_another_process(path):
         holder.kill()
     # The lock ended with the process; the next writer restores the old bytes.
     with (
-        pytest.warns(RuntimeWarning, match="put back"),
+        pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path) as locked_file,
     ):
         assert OLD == locked_file.fp.read()

@@ -576,7 +576,7 @@ def test_file_that_was_moved_without_its_journal(tmp_path):
     checker = half_done(tmp_path)
     path, journal_path = checker.folder / TARGET, checker.folder / JOURNAL
     path.rename(checker.folder / "moved")
-    with pytest.raises(StorageError, match="belongs to a file that had the name"):
+    with pytest.raises(StorageError, match="of a file that had the name"):
         bloscpack.pack_bytes_to_file(b"new", path)
     assert ["moved", JOURNAL] == sorted(os.listdir(checker.folder), key=len)
     (checker.folder / "moved").rename(path)
@@ -586,7 +586,7 @@ def test_file_that_was_moved_without_its_journal(tmp_path):
 
 def test_journal_is_no_output(tmp_path):
     checker = half_done(tmp_path)
-    with pytest.raises(StorageError, match="is the journal of a file"):
+    with pytest.raises(StorageError, match="is a journal, without which"):
         bloscpack.pack_bytes_to_file(b"new", checker.folder / JOURNAL)
     assert checker.old == checker.operation.see(checker.folder)
 
@@ -595,7 +595,7 @@ def test_journal_is_no_output(tmp_path):
 def test_file_with_a_journal_that_can_not_be_read(tmp_path):
     checker = half_done(tmp_path)
     os.chmod(checker.folder / TARGET, 0o200)
-    with pytest.raises(StorageError, match="can't be read to be put right"):
+    with pytest.raises(StorageError, match="it can't be restored"):
         bloscpack.pack_bytes_to_file(b"new", checker.folder / TARGET)
     os.chmod(checker.folder / TARGET, 0o600)
     assert checker.old == checker.operation.see(checker.folder)

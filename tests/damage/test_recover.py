@@ -781,7 +781,7 @@ def test_command_refuses_a_terminal(tmp_path):
         os.close(terminal)
         os.close(leader)
     assert 2 == done.returncode
-    assert b"not for a terminal" in done.stderr
+    assert b"not written to a terminal" in done.stderr
 
 
 def test_command_has_nothing_to_save(run, tmp_path):

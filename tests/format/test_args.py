@@ -207,7 +207,11 @@ def test_blosc_args(record):
         (UsageTypeError, "'clevel' must be of type", BloscArgs(clevel=1.0)),
         (UsageError, "'shuffle' must be .*, not 3", BloscArgs(shuffle=3)),
         (UsageError, "'shuffle' must be .*, not 'bit'", BloscArgs(shuffle="bit")),
-        (NoSuchCodec, "codec 'lzma' is not among .*: blosclz", BloscArgs(cname="lzma")),
+        (
+            NoSuchCodec,
+            "codec 'lzma' is not supported by .*: blosclz",
+            BloscArgs(cname="lzma"),
+        ),
     ],
 )
 def test_blosc_args_refuse(error, message, record):

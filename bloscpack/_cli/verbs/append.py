@@ -6,7 +6,7 @@ import os
 
 from ... import log
 from ...constants import NPY_MAGIC
-from .. import file_jobs as jobs
+from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     add_blosc_options,
@@ -20,11 +20,11 @@ from ..stdio import STREAM, check_exists, name_of_input, standard_input
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
     from typing import Any
 
+    from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import Seekable
-    from ...headers import BloscpackHeader
+    from ...serializers import Json
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def run(args: Namespace) -> None:
 def process_append_args(args: Namespace) -> tuple[str, str]:
     """Return the names of the original file and the new file."""
     if not args.no_check_extension:
-        jobs.check_extension("original file", args.original_file)
+        file_jobs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
 
 
@@ -107,7 +107,7 @@ def _check_no_npy(original_file: str, new_file: str) -> None:
     from ..._storage.cursor import Cursor
     from ...serializers import is_array
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(fp: Seekable, check: Check) -> Json:
         return read_beginning(Cursor(fp)).metadata
 
     if is_array(read_snapshot(original_file, read)):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
+    from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import Seekable
-    from ...headers import BloscpackHeader
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -69,10 +69,10 @@ def run(args: Namespace) -> None:
         except OSError as error:
             raise log.lost(error) from error
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> None:
+    def read(fp: Seekable, check: Check) -> None:
         if not fp.seekable():
             raise Refusal(
-                "'%s' is a pipe, which can't be read here and there" % args.file_,
+                "'%s' is a pipe, which can't be read at any position" % args.file_,
                 EXIT_USAGE,
             )
         reader = Reader(fp)

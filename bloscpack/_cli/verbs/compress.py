@@ -13,7 +13,7 @@ from ...defaults import (
     DEFAULT_TYPESIZE,
 )
 from ...exceptions import UsageError
-from .. import file_jobs as jobs
+from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     add_blosc_options,
@@ -144,7 +144,7 @@ def _chunk_size(text: str) -> int:
 
 def direct_messages(args: Namespace) -> None:
     """Write messages to standard error if the data go to standard output."""
-    if jobs.output_is_data(args):
+    if file_jobs.output_is_data(args):
         log.need_output()
         log.keep_out_of_output()
 
@@ -152,25 +152,27 @@ def direct_messages(args: Namespace) -> None:
 def run(args: Namespace) -> int:
     """Compress the files."""
     log.verbose("getting ready for compression")
-    if jobs.is_classic(args):
+    if file_jobs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)
         todo = [(in_file, out_file)]
     else:
         settings = blosc_args(args)
-        todo = jobs.plan(args, lambda name: jobs.compressed_name(name, args.suffix))
+        todo = file_jobs.plan(
+            args, lambda name: file_jobs.compressed_name(name, args.suffix)
+        )
     metadata = wanted_metadata(args)
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return jobs.run(todo, act)
+    return file_jobs.run(todo, act)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     """Return input file, output file and blosc arguments of compress."""
     out_file = args.out_file
     if out_file is None:
-        out_file = jobs.compressed_name(args.in_file, args.suffix)
+        out_file = file_jobs.compressed_name(args.in_file, args.suffix)
     return args.in_file, out_file, blosc_args(args)
 
 

@@ -7,7 +7,7 @@ import os
 from ... import log
 from ...constants import MAGIC
 from ...exceptions import UsageError
-from .. import file_jobs as jobs
+from .. import file_jobs
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import add_files, add_npy_option
 from ..quick_answers import log_metadata
@@ -23,11 +23,11 @@ from ..stdio import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-    from typing import Any
 
+    from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import BinaryFile, Seekable
     from ...headers import BloscpackHeader
+    from ...serializers import Json
 
 EXAMPLES = """examples:
   %(prog)s data.bin.blp                 to data.bin
@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def direct_messages(args: Namespace) -> None:
     """Write messages to standard error if data or metadata go to standard output."""
-    if jobs.output_is_data(args):
+    if file_jobs.output_is_data(args):
         log.need_output()
         log.keep_out_of_output()
     elif args.metadata_to is not None and descriptor_of(args.metadata_to) == 1:
@@ -74,12 +74,12 @@ def direct_messages(args: Namespace) -> None:
 def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
-    if jobs.is_classic(args):
+    if file_jobs.is_classic(args):
         todo = [process_decompression_args(args)]
     else:
-        todo = jobs.plan(args, lambda name: _plain_name(name, args))
+        todo = file_jobs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
-            jobs.check_extension("input file", todo[0][0], args.suffix)
+            file_jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise Refusal("--metadata-to is for one input", EXIT_USAGE)
     if args.npy and args.metadata_to is not None:
@@ -88,7 +88,7 @@ def run(args: Namespace) -> int:
             "can't be given",
             EXIT_USAGE,
         )
-    return jobs.run(todo, lambda *files: decompress(args, *files))
+    return file_jobs.run(todo, lambda *files: decompress(args, *files))
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:
@@ -97,16 +97,16 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
-    jobs.check_extension("input file", args.in_file, args.suffix)
+    file_jobs.check_extension("input file", args.in_file, args.suffix)
     if args.out_file is not None:
         return args.in_file, args.out_file
-    return args.in_file, jobs.plain_name(args.in_file, args.suffix)
+    return args.in_file, file_jobs.plain_name(args.in_file, args.suffix)
 
 
 def _plain_name(name: str, args: Namespace) -> str:
     """Return the name of the plain file for one of several inputs."""
     if not args.no_check_extension or name.endswith(args.suffix):
-        return jobs.plain_name(name, args.suffix)
+        return file_jobs.plain_name(name, args.suffix)
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "
@@ -137,7 +137,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     remove_input(in_file, before, args)
 
 
-def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Any]:
+def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Json]:
     """Decompress to bytes; return their number from the header, and the metadata."""
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_unpacked, unpack_fp_to_fp
@@ -147,12 +147,11 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
     nbytes: int | None = None
 
-    def read(in_fp: BinaryFile, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(in_fp: BinaryFile, check: Check) -> Json:
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
             nbytes = header.nbytes
             check(header)
-
             if bar is not None:
                 bar.expect(nbytes)
 
@@ -235,7 +234,7 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> tuple[Any, int]:
+    def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         for _ in skip_frames(cursor, beginning.header):

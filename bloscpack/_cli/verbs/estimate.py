@@ -10,15 +10,14 @@ from ..._engine.threads import WINDOW
 from ...abstract_io import effective_nthreads
 from ...log import printable
 from ..describe import describe
-from ..display import say, say_json, size_text, table
-from ..exit_codes import for_each_file
+from ..display import show_files, size_text
 from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from ..display import JsonObject
+    from ...serializers import JsonObject
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")
 # Number of blocks in memory per thread: Blosc allocates three buffers to decompress a
@@ -44,20 +43,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Show the estimates for the files."""
-    found: list[JsonObject] = []
-    worst = for_each_file(
-        args.files,
-        lambda path: found.append(estimate(describe(path), args.nthreads)),
-    )
-    if args.json:
-        say_json(found)
-    elif found:
-        rows = [TITLES, *(_row(values, args.bytes) for values in found)]
-        if len(args.files) > 1:
-            rows.append(_total(found, args.bytes))
-        for line in table(rows):
-            say(line)
-    return worst
+
+    def read(path: str) -> JsonObject:
+        return estimate(describe(path), args.nthreads)
+
+    return show_files(args, read, TITLES, _row, _total)
 
 
 def estimate(description: JsonObject, nthreads: int) -> JsonObject:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from ...log import printable
 from ..describe import describe, ratio_of
-from ..display import UNKNOWN, array_text, say, say_json, size_text, table
-from ..exit_codes import for_each_file
+from ..display import UNKNOWN, array_text, show_files, size_text
 from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from ..display import JsonObject
+    from ...serializers import JsonObject
 
 TITLES = (
     "plain",
@@ -25,7 +24,7 @@ TITLES = (
     "name",
 )
 SET_LEFT = (3, 5, 6)
-# Fields that `--json` leaves out: their size is not limited.
+# Fields that are not shown: their size is not limited, or they serve `estimate` alone.
 LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
 
 
@@ -45,21 +44,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """List the files."""
-    found: list[JsonObject] = []
-    worst = for_each_file(args.files, lambda path: found.append(describe(path)))
-    if args.json:
-        say_json([_without(description) for description in found])
-    elif found:
-        rows = [TITLES, *(_row(description, args.bytes) for description in found)]
-        if len(args.files) > 1:
-            rows.append(_total(found, args.bytes))
-        for line in table(rows, SET_LEFT):
-            say(line)
-    return worst
+    return show_files(args, _read, TITLES, _row, _total, SET_LEFT)
 
 
-def _without(description: JsonObject) -> JsonObject:
-    return {k: v for k, v in description.items() if k not in LEFT_OUT}
+def _read(path: str) -> JsonObject:
+    """Return the fields of a file whose size is limited."""
+    return {k: v for k, v in describe(path).items() if k not in LEFT_OUT}
 
 
 def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:

@@ -18,12 +18,15 @@ from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+
+    from ..._crashsafe.snapshot import Check
     from ..._damage.inspection import Inspection
+    from ..._format.dtypes import Array
     from ..._storage.protocols import Seekable
-    from ...headers import BloscpackHeader
 
 # Upper limits of the ratio for each shade but the last.
 RATIOS = (1.1, 1.5, 2, 4, 8, 16, 64)
@@ -126,7 +129,7 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._storage.spool import seekable_with_size
     from ...abstract_io import effective_nthreads
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Chunks:
+    def read(fp: Seekable, check: Check) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with seekable_with_size(fp) as (copy, _):
             inspection = inspect(storage_of(copy), nthreads)
@@ -167,9 +170,7 @@ def survey_quickly(path: str) -> Chunks:
     from ..._storage.cursor import Cursor
     from ..._storage.spool import seekable_with_size
 
-    def read(
-        fp: Seekable, check: Callable[[BloscpackHeader], None]
-    ) -> list[tuple[int, int]]:
+    def read(fp: Seekable, check: Check) -> list[tuple[int, int]]:
         with seekable_with_size(fp) as (copy, _):
             cursor = Cursor(copy)
             header = read_beginning(cursor).header
@@ -273,7 +274,7 @@ def _legend(shades: str, coloured: bool, step: int, chunks: Chunks) -> Iterator[
         keys.append("%s damaged" % paint(DAMAGED, None, coloured))
     yield "ratio: %s" % "  ".join(keys)
     if step > 1:
-        yield "each character stands for %d chunks" % step
+        yield "each character shows %d chunks" % step
 
 
 def damage(chunks: Chunks) -> Iterator[str]:
@@ -337,7 +338,7 @@ def _can_show(text: str) -> bool:
 # As an image
 
 
-def _new_figure() -> Any:
+def _new_figure() -> Figure:
     """Return an empty figure; raises `Refusal` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
@@ -349,7 +350,7 @@ def _new_figure() -> Any:
     return Figure(figsize=(9, 3.6), layout="constrained")
 
 
-def draw_png(chunks: Chunks, path: str, figure: Any, out_file: str) -> None:
+def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     """Draw the cells into a new PNG file."""
     from ..._crashsafe.replace import replacing
 
@@ -377,7 +378,7 @@ def draw_png(chunks: Chunks, path: str, figure: Any, out_file: str) -> None:
         figure.savefig(fp, format="png", dpi=120)
 
 
-def _pixels(cells: Sequence[Cell], width: int) -> Any:
+def _pixels(cells: Sequence[Cell], width: int) -> Array:
     """Return the pixels: the shade of each cell, -1 for damage, NaN after the last."""
     import numpy
 
@@ -389,7 +390,7 @@ def _pixels(cells: Sequence[Cell], width: int) -> Any:
     return pixels.reshape(height, width)
 
 
-def _colours() -> Any:
+def _colours() -> ListedColormap:
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

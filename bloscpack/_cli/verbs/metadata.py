@@ -18,10 +18,12 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-    from typing import Any
 
+    from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import Seekable
-    from ...headers import BloscpackHeader
+    from ...serializers import Json
+
+    Change = Callable[[Json], Json]
 
 INDENT = 2
 
@@ -90,7 +92,7 @@ def run(args: Namespace) -> None:
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
 
-    def changed(old: object) -> Any:
+    def changed(old: Json) -> Json:
         new = change(old)
         # Compared as text, because 1 and true are not the same in JSON.
         if _as_text(new, compact=True) == _as_text(old, compact=True):
@@ -101,12 +103,12 @@ def run(args: Namespace) -> None:
     change_metadata(args.file_, changed, sync=args.sync is not False)
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> Json:
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning
     from ..._storage.cursor import Cursor
 
-    def read(fp: Seekable, check: Callable[[BloscpackHeader], None]) -> Any:
+    def read(fp: Seekable, check: Check) -> Json:
         beginning = read_beginning(Cursor(fp))
         check(beginning.header)
         if beginning.metadata_header is None:
@@ -136,7 +138,7 @@ def _as_text(value: object, compact: bool) -> str:
     return text
 
 
-def _replacement(name: str) -> Callable[[Any], Any]:
+def _replacement(name: str) -> Change:
     """Return a function that replaces any metadata by those in a file."""
     new = read_metadata(name)
     if new is None:
@@ -147,11 +149,11 @@ def _replacement(name: str) -> Callable[[Any], Any]:
     return lambda old: new
 
 
-def _update(args: Namespace) -> Callable[[Any], Any]:
+def _update(args: Namespace) -> Change:
     """Return a function that removes keys and then sets keys."""
     values = dict(map(_parse_update, args.update))
 
-    def change(old: object) -> Any:
+    def change(old: Json) -> Json:
         if not isinstance(old, dict):
             raise Refusal(
                 "'%s': the metadata are no JSON object, so they have no keys"
@@ -171,11 +173,11 @@ def _update(args: Namespace) -> Callable[[Any], Any]:
     return change
 
 
-def _parse_update(argument: str) -> tuple[str, Any]:
+def _parse_update(argument: str) -> tuple[str, Json]:
     key, equals, text = argument.partition("=")
     if not equals:
         raise Refusal("--update: expected KEY=JSON, found '%s'" % argument, EXIT_USAGE)
-    hint = "\ntext needs quotes of its own inside those of the shell: '%s=\"%s\"'" % (
+    hint = "\ntext needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'" % (
         key,
         text.strip("\"'"),
     )

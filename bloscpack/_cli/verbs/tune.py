@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
-    from ..display import JsonObject
+    from ...serializers import JsonObject
     from ..trials import Trial
 
 # Speed of the assumed disk in bytes per second.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from ..._damage.findings import Report
-    from ..display import JsonObject
+    from ...serializers import JsonObject
 
 
 def add_arguments(parser: ArgumentParser) -> None:
