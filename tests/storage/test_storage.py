@@ -5,6 +5,7 @@ the content, and gives a function that makes the storage.
 """
 
 import io
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -157,21 +158,22 @@ def test_byte_by_byte_from_the_end(storage):
     assert DATA == b"".join(reversed(found))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40])
-def test_read_at_is_a_slice(storage, offset, size):
-    assert DATA[offset : offset + size] == storage.read_at(offset, size)
+OFFSETS = (0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40)
 
 
-@pytest.mark.parametrize("size", SIZES[:-1])
-@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000])
-def test_read_into_fills_the_view(storage, offset, size):
-    room = bytearray(b"-" * (size + 2))
-    count = storage.read_into(memoryview(room)[1:-1], offset)
-    expected = DATA[offset : offset + size]
-    assert len(expected) == count
-    assert expected == room[1 : 1 + count]
-    assert b"--" == room[:1] + room[-1:]
+def test_read_at_is_a_slice(storage):
+    for offset, size in itertools.product(OFFSETS, SIZES):
+        assert DATA[offset : offset + size] == storage.read_at(offset, size)
+
+
+def test_read_into_fills_the_view(storage):
+    for offset, size in itertools.product(OFFSETS[:-1], SIZES[:-1]):
+        room = bytearray(b"-" * (size + 2))
+        count = storage.read_into(memoryview(room)[1:-1], offset)
+        expected = DATA[offset : offset + size]
+        assert len(expected) == count
+        assert expected == room[1 : 1 + count]
+        assert b"--" == room[:1] + room[-1:]
 
 
 @pytest.mark.parametrize("span", [(0, 1024), (3, 1000), (5, 5), (1000, 3000)])
