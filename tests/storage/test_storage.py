@@ -7,6 +7,7 @@ the content, and gives a function that makes the storage.
 import io
 import itertools
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from bloscpack._storage.local import (
     concurrent_storage,
     storage_of,
     whole_file,
+    writes_at_end,
 )
 from bloscpack.reader import Reader
 
@@ -304,3 +306,16 @@ def test_the_contract_alone():
     with pytest.raises(NotImplementedError):
         Storage().read_into(memoryview(bytearray(1)), 0)
     assert b"" == Storage().read_at(0, 100)
+
+
+def test_methods_that_every_storage_defines():
+    with pytest.raises(NotImplementedError):
+        Storage().read_into(memoryview(bytearray(1)), 0)
+
+
+@pytest.mark.parametrize("mode", ["ab", "r+b"])
+def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
+    with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
+        assert (mode == "ab") == writes_at_end(fp)
+        monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
+        assert (mode == "ab") == writes_at_end(fp)
