@@ -1,15 +1,9 @@
 """Fixtures of all tests."""
 
 import pytest
-from support import reset_signals
+from support import reset_log, reset_signals
 
-from bloscpack import cli, log
-
-# The variables of `log` that a command sets.
-STATE = (
-    *("LEVEL", "PREFIX", "QUIET"),
-    *("OUTPUT_IS_DATA", "OUTPUT_IS_OPTIONAL", "LOST"),
-)
+from bloscpack import cli
 
 
 def pytest_configure():
@@ -17,17 +11,19 @@ def pytest_configure():
 
 
 @pytest.fixture(autouse=True)
-def _restored_log(monkeypatch):
-    """Restore the variables of `log` after each test."""
-    for name in STATE:
-        monkeypatch.setattr(log, name, getattr(log, name))
+def _fresh_log():
+    """Begin and end each test with the variables of `log` as a new process has them."""
+    reset_log()
+    yield
+    reset_log()
 
 
 @pytest.fixture
 def run(capsys):
-    """Run `blpk`; return exit code, output and errors."""
+    """Run `blpk` as a new process would; return exit code, output and errors."""
 
     def run(*arguments):
+        reset_log()
         code = 0
         try:
             cli.main([*map(str, arguments)])

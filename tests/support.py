@@ -13,6 +13,8 @@ from pathlib import Path
 
 from golden import content
 
+from bloscpack import log
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
@@ -86,6 +88,15 @@ class ShortReads(io.RawIOBase):
         buffer[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
+
+
+# The variables of `log` as a new process has them.
+_LOG = {name: value for name, value in vars(log).items() if name.isupper()}
+
+
+def reset_log() -> None:
+    """Give all variables of `log` the values that they have in a new process."""
+    vars(log).update(_LOG)
 
 
 def reset_signals() -> None:

@@ -109,7 +109,11 @@ def test_bar_where_it_is_asked_for(folder):
     assert b"plain" in done.stderr
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "unbuffered",
+    ["", pytest.param("1", marks=pytest.mark.slow)],
+    ids=["buffered", "unbuffered"],
+)
 @pytest.mark.parametrize("place", ["2>/dev/full", "2>&-", ">/dev/full"])
 def test_bar_that_can_not_be_written(folder, place, unbuffered):
     if "full" in place and not os.path.exists("/dev/full"):

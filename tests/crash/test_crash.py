@@ -29,9 +29,12 @@ from bloscpack.append import append
 PROCESSES = 3
 
 
+@pytest.mark.parametrize(
+    "subsets", [1, pytest.param(6, marks=pytest.mark.slow)], ids="{} subsets".format
+)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_state_is_old_or_new(tmp_path, name):
-    checker = check_operation(OPERATIONS[name], tmp_path, subsets=6)
+def test_every_state_is_old_or_new(tmp_path, name, subsets):
+    checker = check_operation(OPERATIONS[name], tmp_path, subsets)
     print(name, checker.tried, checker.different)
     assert checker.different >= 8
 

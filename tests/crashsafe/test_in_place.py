@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -653,3 +654,46 @@ def test_names_of_files_that_are_not_there(tmp_path):
         with pytest.raises(OSError, match=name[:7]) as raised:
             open_locked(tmp_path / name).__enter__()
         assert str(tmp_path / name) == os.fspath(raised.value.filename)
+
+
+# Systems and file systems that lack something
+
+
+def test_system_without_locks(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with open_locked(path), open_locked(path):
+        pass
+
+
+def test_file_system_without_locks(path, monkeypatch):
+    import fcntl
+
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with open_locked(path), open_locked(path):
+        pass
+
+
+def test_system_without_owners(path, tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "chown", raising=False)
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    path.chmod(0o640)
+    ownership.copy_ownership(str(other), path.stat())
+    assert 0o640 == stat.S_IMODE(other.stat().st_mode)
+
+
+def test_no_copy_replaces_a_file_that_lost_its_name(path):
+    with open_locked(path) as locked_file:
+        assert locked_file._may_be_copied()
+        path.unlink()
+        assert not locked_file._may_be_copied()
+
+
+def test_methods_that_every_change_defines():
+    change = in_place.Change(io.BytesIO(OLD), EVERYWHERE)
+    for method in (change.restore, change._save_old_bytes, change._commit):
+        with pytest.raises(NotImplementedError):
+            method()

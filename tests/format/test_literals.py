@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloscpack._format.literals import parse_literal
@@ -169,6 +169,7 @@ literals = st.recursive(
 
 
 @given(literals)
+@settings(max_examples=30)
 def test_every_repr_is_read(value):
     assert repr(value) == repr(parse_literal(repr(value)))
 

@@ -254,7 +254,8 @@ def test_cut_anywhere_on_disk(tmp_path, name):
     data = FILES[name]
     path = tmp_path / "cut.blp"
     path.write_bytes(data)
-    for length in range(len(data) - 1, -1, -1):
+    # A prime step: test_cut_anywhere has every length.
+    for length in range(len(data) - 1, -1, -7):
         with path.open("r+b") as fp:
             fp.truncate(length)
         for read in (
@@ -585,12 +586,12 @@ def peak_of(function, *args):
 
 
 def test_zlib_bomb():
-    bomb = zlib.compress(b"[" + bytes(2**26) + b"]", 9)
-    data = with_metadata(metadata_section(bomb, meta_codec=1, meta_size=2**26 + 2))
+    bomb = zlib.compress(b"[" + bytes(2**24) + b"]", 9)
+    data = with_metadata(metadata_section(bomb, meta_codec=1, meta_size=2**24 + 2))
     error, peak = peak_of(error_of, read_bytes, data)
     assert "metadata" == error.section
     assert "decompress to more than" in str(error)
-    assert 2**26 > peak
+    assert 2**24 > peak
 
 
 # Arrays

@@ -109,7 +109,7 @@ all_settings = st.fixed_dictionaries(
 
 
 @given(plain_data, chunk_sizes, all_settings, thread_numbers)
-@examples(200)
+@examples(80)
 def test_bytes(plain, chunk_size, arguments, nthreads):
     packed = bp.pack_bytes_to_bytes(plain, chunk_size, **arguments, nthreads=nthreads)
     expected = plain, arguments.get("metadata")
@@ -119,7 +119,7 @@ def test_bytes(plain, chunk_size, arguments, nthreads):
 
 
 @given(plain_data, chunk_sizes, all_settings, thread_numbers)
-@examples(60)
+@examples(25)
 def test_files(plain, chunk_size, arguments, nthreads):
     with tempfile.TemporaryDirectory() as folder:
         source, packed, out = (Path(folder, name) for name in ("in", "a.blp", "out"))
@@ -135,7 +135,7 @@ def test_files(plain, chunk_size, arguments, nthreads):
 
 
 @given(plain_data, chunk_sizes, all_settings, thread_numbers)
-@examples(60)
+@examples(30)
 def test_streams_of_unknown_length(plain, chunk_size, arguments, nthreads):
     fp = io.BytesIO()
     pack(
@@ -160,7 +160,7 @@ def test_streams_of_unknown_length(plain, chunk_size, arguments, nthreads):
 
 
 @given(plain_data, blosc_args)
-@examples(100)
+@examples(60)
 def test_chunks(plain, args):
     into = bytearray(len(plain))
     with own_settings:
@@ -222,7 +222,7 @@ def assert_same_array(expected, found):
 
 
 @given(arrays(), st.integers(1, 20), blosc_args, bloscpack_args, thread_numbers)
-@examples(200)
+@examples(80)
 def test_arrays(array, items, args, file_args, nthreads):
     chunk_size = max(1, items * array.dtype.itemsize)
     packed = bp.pack_ndarray_to_bytes(
@@ -236,7 +236,7 @@ def test_arrays(array, items, args, file_args, nthreads):
 
 
 @given(arrays())
-@examples(40)
+@examples(20)
 def test_arrays_in_files(array):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.blp")
@@ -255,7 +255,7 @@ def test_arrays_in_files(array):
     json_values,
     thread_numbers,
 )
-@examples(100)
+@examples(40)
 def test_pieces_are_like_the_whole(pieces, chunk_size, args, checksum, value, nthreads):
     fp = io.BytesIO(
         bp.pack_bytes_to_bytes(
@@ -282,7 +282,7 @@ def test_pieces_are_like_the_whole(pieces, chunk_size, args, checksum, value, nt
 
 
 @given(json_values.filter(lambda value: value is not None), json_values)
-@examples(60)
+@examples(30)
 def test_metadata_are_replaced(old, new):
     room = 2 * len(json.dumps(new)) + 2 * len(json.dumps(old)) + 20
     fp = io.BytesIO(
@@ -391,7 +391,7 @@ def test_offsets(numbers):
 
 
 @given(json_values, metadata_args)
-@examples(100)
+@examples(50)
 def test_metadata(value, args):
     section = metadata_section.encode(value, args)
     header = MetadataHeader.decode(section[:32])
@@ -405,7 +405,7 @@ def test_metadata(value, args):
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"blpk", b"blpk\1", b"blpk\3"]))
-@examples(300)
+@examples(150)
 def test_any_bytes_give_a_result_or_a_format_error(data, start):
     for function in (bp.unpack_bytes_from_bytes, bp.unpack_ndarray_from_bytes):
         assert result_or_section(function, start + data) is not None
@@ -424,7 +424,7 @@ SMALL = bp.pack_ndarray_to_bytes(
     ),
     st.integers(0, len(SMALL)),
 )
-@examples(300)
+@examples(150)
 def test_any_damage_gives_the_data_or_a_format_error(changes, length):
     data = bytearray(SMALL)
     for position, value in changes:
@@ -494,7 +494,7 @@ def test_changed_files_give_a_result_or_a_format_error(file, changes, data):
 
 
 @given(files(), st.integers(0, 2**20), st.integers(0, 64))
-@examples(100)
+@examples(30)
 def test_cut_files_are_errors(file, position, missing):
     data, plain, metadata = file
     cut = data[: position % len(data)] if missing > 32 else data[: -1 - missing]

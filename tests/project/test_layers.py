@@ -7,6 +7,7 @@ compared with that list and with the folders. The other rules read the source.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -31,7 +32,9 @@ def module_name(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-each_source = pytest.mark.parametrize("path", sources(), ids=module_name)
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text("utf-8"))
 
 
 def running_nodes(tree):
@@ -50,9 +53,11 @@ def running_nodes(tree):
             todo.extend(ast.iter_child_nodes(node))
 
 
+@functools.cache
 def calls(path):
-    """Yield (line, dotted name) for every call of a plain or dotted name."""
-    for node in running_nodes(ast.parse(path.read_text("utf-8"))):
+    """Return (line, dotted name) of every call of a plain or dotted name."""
+    found = []
+    for node in running_nodes(parsed(path)):
         if isinstance(node, ast.Call):
             parts = []
             function = node.func
@@ -61,7 +66,8 @@ def calls(path):
                 function = function.value
             if isinstance(function, ast.Name):
                 parts.append(function.id)
-            yield node.lineno, ".".join(reversed(parts))
+            found.append((node.lineno, ".".join(reversed(parts))))
+    return found
 
 
 # The layers and the tree
@@ -141,28 +147,30 @@ def test_public_modules_are_listed():
 # Who may do what
 
 
-@each_source
-def test_only_chunks_calls_blosc(path):
-    # Whoever holds the module: `self.blosc.compress` is one too.
-    called = [(line, "." + name) for line, name in calls(path)]
-    if module_name(path) == "_format.chunks":
-        assert any(".blosc.compress" in name for _, name in called)
-        assert any(".blosc.decompress" in name for _, name in called)
-        return
-    assert [] == [
-        (line, name)
-        for line, name in called
+def test_only_chunks_calls_blosc():
+    called = {
+        (module_name(path), line, "." + name)
+        for path in sources()
+        for line, name in calls(path)
+    }
+    # Whichever name holds the module: `self.blosc.compress` is a call of Blosc, too.
+    working = {
+        (module, line, name)
+        for module, line, name in called
         if re.search(r"[.]blosc[.](compress|decompress|pack)", name)
         and not name.endswith(".blosc.compressor_list")
-    ]
+    }
+    assert {"_format.chunks"} == {module for module, _, _ in working}
+    for name in (".blosc.compress", ".blosc.decompress"):
+        assert any(name in found for _, _, found in working)
 
 
-@each_source
-def test_blosc_is_imported_whole(path):
+def test_blosc_is_imported_whole():
     # Otherwise a call of it would go by another name.
     assert [] == [
-        node.lineno
-        for node in running_nodes(ast.parse(path.read_text("utf-8")))
+        (module_name(path), node.lineno)
+        for path in sources()
+        for node in running_nodes(parsed(path))
         if (isinstance(node, ast.ImportFrom) and node.module == "blosc")
         or (
             isinstance(node, ast.Import)
@@ -171,34 +179,32 @@ def test_blosc_is_imported_whole(path):
     ]
 
 
-@each_source
-def test_only_the_command_and_log_print_or_exit(path):
+def test_only_the_command_and_log_print_or_exit():
     forbidden = ("print", "exit", "quit", "sys.exit", "os._exit", "os.abort")
     streams = ("sys.stdout", "sys.stderr")
-    wrong = [
-        (line, name)
-        for line, name in calls(path)
-        if name in forbidden or name.startswith(streams)
-    ]
-    name = module_name(path)
-    if name not in ("cli", "log") and not name.startswith("_cli."):
-        assert [] == wrong
-
-
-@each_source
-def test_nothing_is_evaluated_or_unpickled(path):
-    names = {"eval", "exec", "compile", "pickle.loads", "pickle.load", "marshal.loads"}
-    assert [] == [(line, name) for line, name in calls(path) if name in names]
     assert [] == [
-        (line, name)
+        (module_name(path), line, name)
+        for path in sources()
         for line, name in calls(path)
-        if name == "numpy.load" or name.startswith("pickle.")
+        if (name in forbidden or name.startswith(streams))
+        and module_name(path) not in ("cli", "log")
+        and not module_name(path).startswith("_cli.")
     ]
 
 
-@each_source
-def test_the_first_line_describes_the_module(path):
-    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
-    assert docstring
-    assert docstring.split("\n")[0].endswith(".")
-    assert path.read_text("utf-8").startswith('"""')
+def test_nothing_is_evaluated_or_unpickled():
+    names = {"eval", "exec", "compile", "marshal.loads", "numpy.load"}
+    assert [] == [
+        (module_name(path), line, name)
+        for path in sources()
+        for line, name in calls(path)
+        if name in names or name.startswith("pickle.")
+    ]
+
+
+def test_the_first_line_describes_the_module():
+    for path in sources():
+        docstring = ast.get_docstring(parsed(path))
+        assert docstring, path
+        assert docstring.split("\n")[0].endswith("."), path
+        assert path.read_text("utf-8").startswith('"""'), path

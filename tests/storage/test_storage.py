@@ -5,7 +5,9 @@ the content, and gives a function that makes the storage.
 """
 
 import io
+import itertools
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ from bloscpack._storage.local import (
     concurrent_storage,
     storage_of,
     whole_file,
+    writes_at_end,
 )
 from bloscpack.reader import Reader
 
@@ -157,21 +160,22 @@ def test_byte_by_byte_from_the_end(storage):
     assert DATA == b"".join(reversed(found))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40])
-def test_read_at_is_a_slice(storage, offset, size):
-    assert DATA[offset : offset + size] == storage.read_at(offset, size)
+OFFSETS = (0, 1, 500, len(DATA) - 1, len(DATA), 2000, 2**40)
 
 
-@pytest.mark.parametrize("size", SIZES[:-1])
-@pytest.mark.parametrize("offset", [0, 1, 500, len(DATA) - 1, len(DATA), 2000])
-def test_read_into_fills_the_view(storage, offset, size):
-    room = bytearray(b"-" * (size + 2))
-    count = storage.read_into(memoryview(room)[1:-1], offset)
-    expected = DATA[offset : offset + size]
-    assert len(expected) == count
-    assert expected == room[1 : 1 + count]
-    assert b"--" == room[:1] + room[-1:]
+def test_read_at_is_a_slice(storage):
+    for offset, size in itertools.product(OFFSETS, SIZES):
+        assert DATA[offset : offset + size] == storage.read_at(offset, size)
+
+
+def test_read_into_fills_the_view(storage):
+    for offset, size in itertools.product(OFFSETS[:-1], SIZES[:-1]):
+        room = bytearray(b"-" * (size + 2))
+        count = storage.read_into(memoryview(room)[1:-1], offset)
+        expected = DATA[offset : offset + size]
+        assert len(expected) == count
+        assert expected == room[1 : 1 + count]
+        assert b"--" == room[:1] + room[-1:]
 
 
 @pytest.mark.parametrize("span", [(0, 1024), (3, 1000), (5, 5), (1000, 3000)])
@@ -302,3 +306,16 @@ def test_the_contract_alone():
     with pytest.raises(NotImplementedError):
         Storage().read_into(memoryview(bytearray(1)), 0)
     assert b"" == Storage().read_at(0, 100)
+
+
+def test_methods_that_every_storage_defines():
+    with pytest.raises(NotImplementedError):
+        Storage().read_into(memoryview(bytearray(1)), 0)
+
+
+@pytest.mark.parametrize("mode", ["ab", "r+b"])
+def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
+    with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
+        assert (mode == "ab") == writes_at_end(fp)
+        monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
+        assert (mode == "ab") == writes_at_end(fp)

@@ -1,0 +1,66 @@
+"""The loop names the chunk in errors of sources and sinks that a user has written."""
+
+import io
+
+import pytest
+
+import bloscpack as bp
+from bloscpack.abstract_io import CompressedSource, PlainSink, unpack
+from bloscpack.append import append_fp
+from bloscpack.bytes_io import PlainBytesSink
+from bloscpack.exceptions import FormatError, UsageError
+from bloscpack.file_io import CompressedBytesSource
+
+
+class Chunks(CompressedSource):
+    """A source as for Bloscpack 0.16, which defines nothing but ``__iter__``."""
+
+    def __init__(self, *chunks):
+        self.chunks = chunks
+
+    def __iter__(self):
+        return ((chunk, b"") for chunk in self.chunks)
+
+
+class FailingSink(PlainSink):
+    def __init__(self, error):
+        self.error = error
+
+    def put(self, chunk):
+        raise self.error
+
+
+def packed(**options):
+    return bp.pack_bytes_to_bytes(bytes(300), 100, **options)
+
+
+def test_source_of_bytes_that_are_no_chunk():
+    chunk = next(iter(CompressedBytesSource(packed())))[0]
+    sink = io.BytesIO()
+    with pytest.raises(FormatError) as raised:
+        unpack(Chunks(bytes(chunk), b"no chunk"), bp.file_io.PlainFPSink(sink))
+    assert ("chunks", 1) == (raised.value.section, raised.value.chunk)
+
+
+@pytest.mark.parametrize("nthreads", [1, 2])
+@pytest.mark.parametrize(
+    "error", [FormatError("bad", section="chunks"), MemoryError()], ids=repr
+)
+def test_sink_that_fails(error, nthreads):
+    with pytest.raises(FormatError) as raised:
+        unpack(CompressedBytesSource(packed()), FailingSink(error), nthreads=nthreads)
+    assert ("chunks", 0) == (raised.value.section, raised.value.chunk)
+
+
+def test_no_memory_for_the_plain_bytes(monkeypatch):
+    def fail(*args):
+        raise MemoryError
+
+    monkeypatch.setattr("bloscpack.abstract_io.decompress_into", fail)
+    with pytest.raises(FormatError, match="no memory for the '100' plain bytes"):
+        unpack(CompressedBytesSource(packed()), PlainBytesSink(300))
+
+
+def test_append_a_number_of_bytes_that_is_no_number():
+    with pytest.raises(UsageError, match="expected a number of bytes"):
+        append_fp(io.BytesIO(packed()), io.BytesIO(b"new"), "3")
