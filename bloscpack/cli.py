@@ -180,9 +180,9 @@ def main(argv: list[str] | None = None) -> None:
     SystemExit
         With the exit code, unless it is 0.
     """
-    log.set_prefix(log.COMMAND)
     code = EXIT_OK
     alone = argv is None
+    log.begin_command(owns_streams=alone)
     if alone and os.name == "posix":
         sys.unraisablehook = _resend_signal
     try:

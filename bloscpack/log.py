@@ -35,6 +35,8 @@ PREFIX = "bloscpack.py"
 OUTPUT_IS_OPTIONAL = False
 # The first failure of standard output. Later output is dropped.
 LOST: Exception | None = None
+# True if the command is all that this process does: its streams are ours to close.
+OWNS_STREAMS = False
 # The prefix of the command. With it, warnings go to standard error.
 COMMAND = "blpk"
 
@@ -68,6 +70,21 @@ def set_prefix(prefix: str) -> None:
     """Begin every line with `prefix`."""
     global PREFIX
     PREFIX = prefix
+
+
+def begin_command(owns_streams: bool) -> None:
+    """Start a command: forget what an earlier one in this process has set.
+
+    Parameters
+    ----------
+    owns_streams
+        Whether a failed standard stream may be connected to the null device, because
+        nothing else in this process writes to it.
+    """
+    global LEVEL, LOST, OUTPUT_IS_DATA, OUTPUT_IS_OPTIONAL, OWNS_STREAMS, PREFIX, QUIET
+    LEVEL, PREFIX, LOST = NORMAL, COMMAND, None
+    QUIET = OUTPUT_IS_DATA = OUTPUT_IS_OPTIONAL = False
+    OWNS_STREAMS = owns_streams
 
 
 def keep_out_of_output() -> None:
@@ -119,6 +136,8 @@ def lost(error: OSError) -> Exception:
 
 def _give_up(stream: TextIO) -> None:
     """Connect a failed stream to the null device, which takes its buffered text."""
+    if not OWNS_STREAMS:
+        return
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

@@ -7,7 +7,9 @@ every second case at one place, and ``-m slow`` runs the rest.
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
 import os
 import re
 import signal
@@ -888,3 +890,22 @@ def test_no_messages_in_data(folder: Path, unbuffered: str) -> None:
     env = environment(PYTHONUNBUFFERED=unbuffered)
     answer = blpk(folder, "-d", "d", "packed.blp", "-", env=env)
     assert (0, PLAIN) == (answer.returncode, answer.stdout)
+
+
+def test_commands_in_one_process_are_independent(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = str(folder / "packed.blp")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Full())
+        with pytest.raises(SystemExit, match="1"):
+            cli.main(["info", path])
+    cli.main(["-q", "list", "--json", path])
+    assert path in capsys.readouterr().out
+    cli.main(["-v", "info", path])
+    output, errors = capsys.readouterr()
+    assert ("", True) == (errors, output.endswith("blpk: done\n"))
