@@ -1,4 +1,4 @@
-"""Base class of records whose fields are both attributes and items of a mapping."""
+"""Base classes of records: immutable ones, and those whose fields are also items."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     Base = MutableMapping[str, Any]
 else:
     Base = MutableMapping
+
+
+class ImmutableObject:
+    """A record whose attributes are set once, by its ``__init__``.
+
+    Subclasses list their attributes in ``__slots__``.
+    """
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, name):
+            raise AttributeError(
+                "'%s' of %s can't be changed" % (name, type(self).__name__)
+            )
+        object.__setattr__(self, name, value)
 
 
 class MutableMappingObject(Base):

@@ -38,7 +38,8 @@ MAX_NDIM = 64
 # Maximum depth of nested objects and lists in the metadata. Python could parse deeper
 # values, but neither show nor compare them without exhausting its stack.
 MAX_METADATA_NESTING = 100
-# Maximum number of open brackets in the text of a dtype: the limit of Python's parser.
+# Maximum number of open brackets in the text of a dtype. Each level of a nested dtype
+# takes two, and releases up to 0.16 could write as many as Python's parser reads.
 MAX_LITERAL_NESTING = 200
 
 # Maximum number of threads: that of Blosc 1.

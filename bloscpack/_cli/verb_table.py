@@ -9,10 +9,11 @@ whether messages have to stay out of standard output.
 
 from __future__ import annotations
 
+from ..abstract_objects import ImmutableObject
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import NoReturn
 
 # Kinds of output of a verb.
 FILES = "files"  # files; if standard output fails, they are still written
@@ -24,7 +25,7 @@ DATA = "data"  # data for a program on standard output, without any messages
 ALL_SETTINGS = ("nthreads", "codec", "clevel", "chunk_size", "checksum")
 
 
-class VerbRecord:
+class VerbRecord(ImmutableObject):
     """The properties of a verb that are needed before its module is imported.
 
     ``inputs`` are the arguments that name input files. The dispatcher replaces ``-`` in
@@ -63,10 +64,7 @@ class VerbRecord:
     ) -> None:
         fields = name, letter, help_, inputs, writes, settings, many_files, other_names
         for field, value in zip(self.__slots__, fields, strict=True):
-            object.__setattr__(self, field, value)
-
-    def __setattr__(self, field: str, value: object) -> NoReturn:
-        raise AttributeError("the record of a verb can't be changed")
+            setattr(self, field, value)
 
 
 # In the order of the help text.

@@ -145,7 +145,8 @@ class _OpenFileStorage(Storage):
         return self._storage.read_into(view, offset)
 
     def __del__(self) -> None:
-        self._fp.close()
+        if hasattr(self, "_fp"):  # unless `dup` failed
+            self._fp.close()
 
 
 class Journal:

@@ -88,7 +88,7 @@ class _Checker:
                 offset=16 if header.format_version >= 2 else 8,
             )
         if header is not None and header.format_version >= 2 and chains:
-            typesize = inspection.storage.read_at(chains[0].start, 4)[3]
+            typesize = inspection.first_typesize()
             if typesize != header.typesize:
                 self.findings.note(
                     "header",

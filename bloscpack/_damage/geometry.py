@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from ..abstract_objects import ImmutableObject
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     Sizes = tuple[int | None, int | None]
 
 
-class ChunkGeometry:
+class ChunkGeometry(ImmutableObject):
     """The number of chunks, and the plain bytes and rows that each one holds.
 
     ``chunk_size`` is the plain size of all chunks but the last, ``last_chunk`` of the
@@ -46,15 +48,10 @@ class ChunkGeometry:
         self.chunk_size = chunk_size
         self.last_chunk = last_chunk
         self.array = array
-        self.nbytes = nbytes
         if nbytes is None:
-            self.nbytes = nbytes_of(nchunks, chunk_size, last_chunk)
-        # 0 if rows are not contiguous.
-        self.row_nbytes = 0
-        if array is not None and array.shape:
-            in_c_order = array.order == "C" or len(array.shape) == 1
-            nrows = max(array.shape[0], 1)
-            self.row_nbytes = array.nbytes // nrows if in_c_order else 0
+            nbytes = nbytes_of(nchunks, chunk_size, last_chunk)
+        self.nbytes = nbytes
+        self.row_nbytes = 0 if array is None else _row_nbytes(array)
 
     def with_last_chunk(self, size: int) -> ChunkGeometry:
         """Return the same geometry with another size of the last chunk."""
@@ -80,6 +77,13 @@ class ChunkGeometry:
         nrows = self.array.shape[0]
         first, last = start // self.row_nbytes, -(-stop // self.row_nbytes)
         return min(first, nrows), min(last, nrows)
+
+
+def _row_nbytes(array: Description) -> int:
+    """Return the bytes of a row of an array, 0 if its rows are not contiguous."""
+    if not array.shape or (array.order == "F" and len(array.shape) > 1):
+        return 0
+    return array.nbytes // max(array.shape[0], 1)
 
 
 def nbytes_of(

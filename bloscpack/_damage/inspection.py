@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from .._format.blosc_header import unpack_header
 from .._format.offsets import FREE
+from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS
-from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
+from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..serializers import is_array
 from .evidence import Evidence
@@ -51,7 +53,7 @@ MAX_CHAINS_TRIED = 16
 MAX_DAMAGED_EXAMINED = 1000
 
 
-class Inspection:
+class Inspection(ImmutableObject):
     """The results of all steps.
 
     ``sections`` are the intact parts of the sections, and ``announced_first`` is
@@ -99,6 +101,11 @@ class Inspection:
         self.findings = tuple(findings)
         self.missing_codec: NotReadable | None = scan.checker.missing_codec
         self.skipped_at: int | None = scan.skipped_at
+
+    def first_typesize(self) -> int:
+        """Return the type size in the header of the first intact chunk."""
+        start = self.numbering.chains[0].start
+        return unpack_header(self.storage.read_at(start, BLOSC_HEADER_LENGTH)).typesize
 
 
 def inspect(

@@ -15,6 +15,7 @@ from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
 from .._format.offsets import FREE
 from .._storage.base import READ_SIZE
+from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -53,7 +54,7 @@ MAX_TABLES_TRIED = 64
 LARGEST_EXTENT = 2**31 + 2**10
 
 
-class OffsetTable:
+class OffsetTable(ImmutableObject):
     """An offset table at byte ``start`` of the file.
 
     ``entries`` are the offsets in use and ``nfree`` is the number of free entries, None
@@ -75,7 +76,7 @@ class OffsetTable:
         return self.start + OFFSET_LENGTH * len(self.entries)
 
 
-class MetadataSection:
+class MetadataSection(ImmutableObject):
     """A metadata section: its header, the decoded value and the bytes as stored."""
 
     __slots__ = ("header", "stored", "value")
@@ -86,7 +87,7 @@ class MetadataSection:
         self.stored = stored
 
 
-class Sections:
+class Sections(ImmutableObject):
     """The sections before the chunks.
 
     ``header`` is None if it is damaged. ``unreadable`` is then the error to raise if no

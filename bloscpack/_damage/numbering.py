@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import islice
 
+from ..abstract_objects import ImmutableObject
 from .evidence import NCOMPARED
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -29,7 +30,7 @@ TABLE_NBYTES_PER_CHUNK = 88
 CONTRADICTED = -1
 
 
-class Numbering:
+class Numbering(ImmutableObject):
     """The chains of the file, with the number of each chain's first chunk.
 
     ``nchunks`` is the number of chunks that the file should have. ``certain`` is False

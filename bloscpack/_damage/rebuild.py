@@ -427,7 +427,7 @@ def _plan_header(
         nfree = DEFAULT_MAX_APP_CHUNKS(nchunks)
     typesize = old.typesize if old is not None else 0
     if not typesize and chains:
-        typesize = inspection.storage.read_at(chains[0].start, 4)[3]
+        typesize = inspection.first_typesize()
     return BloscpackHeader(
         offsets=offsets,
         metadata=metadata,

@@ -68,8 +68,10 @@ class Storage:
         """Return `nbytes` bytes from `offset` on, fewer where the content ends.
 
         Memory is allocated only for bytes that exist, so `nbytes` may be a count from a
-        file that has not been checked.
+        file that has not been checked. Raises `ValueError` for a negative offset.
         """
+        if offset < 0:
+            raise ValueError("the offset %d is negative" % offset)
         nbytes = min(nbytes, self.size - offset)
         if nbytes <= 0:
             return b""

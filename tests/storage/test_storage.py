@@ -206,6 +206,16 @@ def test_many_threads(storage):
             assert DATA[offset : offset + size] == found
 
 
+def test_negative_offset(storage):
+    with pytest.raises(ValueError, match="-3"):
+        storage.read_at(-3, 2)
+
+
+def test_only_local_files_have_an_identity(kind, tmp_path):
+    with kind(tmp_path, DATA) as storage:
+        assert (storage.identity is not None) == isinstance(storage, LocalStorage)
+
+
 def test_other_content_has_another_identity(kind, tmp_path):
     found = []
     for content in (DATA, DATA[::-1], DATA[:-1]):
