@@ -1,4 +1,4 @@
-"""Recover damaged files: write a sound file from all intact chunks.
+"""Recover damaged files: write an intact file from all intact chunks.
 
 `inspect` finds the chunks and `plan_recovery` plans the new file. Then the chunks are
 copied without recompressing them, and each digest is checked again. The damaged file is
@@ -50,7 +50,7 @@ def recover_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Recovery:
-    """Write a sound file from all intact chunks of a damaged one.
+    """Write an intact file from all intact chunks of a damaged one.
 
     Both file objects are used from their current positions on. Chunks are copied
     without recompressing them.
@@ -166,7 +166,7 @@ def recover(
     sync: bool | None = None,
     progress: Progress | None = None,
 ) -> Recovery:
-    """Write the sound file `out_file` from all intact chunks of the file `damaged`.
+    """Write the intact file `out_file` from all intact chunks of the file `damaged`.
 
     `out_file` appears under its name only when it is complete. The settings `fill`,
     `drop`, `nthreads` and `progress` are those of `recover_fp`.

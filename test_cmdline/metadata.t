@@ -96,7 +96,7 @@ A file that is missing or not JSON.
   [1]
   $ echo '{' > value
   $ blpk c -m value numbers
-  blpk: error: metadata file 'value' is no valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
+  blpk: error: metadata file 'value' is not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
   [1]
   $ blpk c -m . numbers
   blpk: error: '.': Is a directory

@@ -16,7 +16,7 @@ Damage is named, and the exit code is 3.
   $ blpk verify short.blp
   short.blp: damaged (1 of 4 chunks, 3.8K good)
     error: the file ends too early: * (section 'chunks', chunk 1, byte 1428, plain bytes 1024 to 2048) (glob)
-    error: chunks 2 to 3 are not there (section 'chunks', chunk 2, *, plain bytes 2048 to 3893) (glob)
+    error: chunks 2 to 3 are missing (section 'chunks', chunk 2, *, plain bytes 2048 to 3893) (glob)
   [3]
 
 Several files are checked whatever is found; -q shows only those that are not sound.

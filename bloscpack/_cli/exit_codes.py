@@ -57,7 +57,7 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return "'%s': %s" % (error.filename, error.strerror)
     if isinstance(error, MemoryError):
-        return "there is no memory for it"
+        return "not enough memory"
     text = str(error) or type(error).__name__
     if (
         isinstance(error, FormatError)

@@ -154,7 +154,7 @@ def read_metadata(name: str) -> Json:
         return parse_json(raw.decode("utf-8-sig"), what)
     except ValueError as error:
         raise Refusal(
-            "%s is no valid JSON: %s" % (what, error), EXIT_COULD_NOT
+            "%s is not valid JSON: %s" % (what, error), EXIT_COULD_NOT
         ) from error
 
 

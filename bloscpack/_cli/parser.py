@@ -257,9 +257,7 @@ def _add_levels(group: _ArgumentGroup) -> None:
     group.add_argument(
         "-d", "--debug", action="store_true", help="print debugging output too"
     )
-    group.add_argument(
-        "-q", "--quiet", action="store_true", help="say nothing but errors"
-    )
+    group.add_argument("-q", "--quiet", action="store_true", help="show only errors")
 
 
 def _add_global_options(group: _ArgumentGroup) -> None:
@@ -290,7 +288,7 @@ def _add_global_options(group: _ArgumentGroup) -> None:
         "--no-sync",
         action="store_false",
         dest="sync",
-        help="leave it to the system when the output gets to the disk",
+        help="do not wait until the output is on the disk",
     )
     progress = group.add_mutually_exclusive_group()
     progress.add_argument(
@@ -300,7 +298,10 @@ def _add_global_options(group: _ArgumentGroup) -> None:
         help="show a progress bar (default: on a terminal, after a second)",
     )
     progress.add_argument(
-        "--no-progress", action="store_false", dest="progress", help="show none"
+        "--no-progress",
+        action="store_false",
+        dest="progress",
+        help="show no progress bar",
     )
 
 

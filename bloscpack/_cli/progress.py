@@ -100,7 +100,7 @@ class Bar:
             self._bar.close()
 
 
-def _is_welcome() -> bool:
+def _should_show() -> bool:
     """Return whether standard error is a terminal without any other output on it."""
     if log.QUIET or log.enabled(log.VERBOSE):
         return False
@@ -117,7 +117,7 @@ def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | N
     False for ``--no-progress``, and None for the default: a bar if standard error is a
     terminal without other messages.
     """
-    if sys.stderr is None or not (_is_welcome() if wanted is None else wanted):
+    if sys.stderr is None or not (_should_show() if wanted is None else wanted):
         yield None
         return
     bar = Bar(os.path.basename(name), total, bool(wanted))

@@ -173,7 +173,7 @@ def _parse(fp: Readable, name: str) -> dict[str, object]:
         content: dict[str, object] = toml.load(fp)
     except (ValueError, RecursionError) as error:
         raise Refusal(
-            "'%s' is no valid TOML: %s" % (name, error), EXIT_USAGE
+            "'%s' is not valid TOML: %s" % (name, error), EXIT_USAGE
         ) from error
     return content
 
@@ -222,7 +222,7 @@ def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Value, str]]:
     """Return value and source of the settings among `names` that the user has made.
 
     The source is the variable or the path of the file. Raises `Refusal` for an invalid
-    value, an unknown setting, or a file that is no valid TOML.
+    value, an unknown setting, or a file that is not valid TOML.
     """
     return {made.name: (made.checked(), made.source) for made in _user_settings(names)}
 

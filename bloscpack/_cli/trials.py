@@ -58,7 +58,7 @@ CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
-SURE = 0.02
+MIN_MEASURED_SECONDS = 0.02
 REPEATS = 3
 # Bytes in the file per chunk besides the chunk: its digest, its offset and the free
 # offsets that are reserved for it.
@@ -383,7 +383,7 @@ def timed(act: Callable[[], Result]) -> tuple[Result, float]:
         took = perf_counter() - start
         best = took if i == 0 else min(best, took)
         total += took
-        if total > SURE:
+        if total > MIN_MEASURED_SECONDS:
             break
     return result, max(best, 1e-9)
 

@@ -178,7 +178,7 @@ class Journal:
             or start < 0
             or not 0 <= unchanged <= self.length - start
         ):
-            raise StorageError("'%s' is no valid journal" % name)
+            raise StorageError("'%s' is not a valid journal" % name)
         self._content: Storage
         # Windows can't remove a file that is open.
         if storage.size > MAX_IN_MEMORY and os.name != "nt":

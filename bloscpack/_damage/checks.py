@@ -148,7 +148,7 @@ class _Checker:
             self.findings.add(
                 "chunks",
                 "missing",
-                "%s not there" % (several if stop - first > 1 else one),
+                "%s missing" % (several if stop - first > 1 else one),
                 offset=start,
                 extent=(start, max(start, end)),
                 **self._place_of(first, stop),

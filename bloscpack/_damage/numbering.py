@@ -2,7 +2,7 @@
 
 Four sources give numbers, from strong to weak: the offset table, the headers of damaged
 chunks between two chains, the end of the file, and the number of bytes between chains.
-A number is certain if a sound table gives it, or if two independent sources agree.
+A number is certain if an intact table gives it, or if two independent sources agree.
 Nothing here reads the file.
 """
 
@@ -238,7 +238,7 @@ def _split_at_cut(chains: list[Chain], exact: Numbers, evidence: Evidence) -> No
         exact[moved] = None
         before = exact[moved - 1] if moved else None
         if before is not None and chains[moved - 1].stop == chains[moved].start:
-            # Any chunk as long as the one before the cut may have been cut out instead.
+            # If several chunks have this extent, any of them may be the missing chunk.
             extent = chains[moved - 1].stop - chains[moved - 1].offsets[-1]
             unique = len(evidence.numbers_of_extent(extent)) == 1
             before.proof.certain = unique

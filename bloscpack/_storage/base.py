@@ -215,7 +215,9 @@ def read_up_to(fp: Readable, size: int) -> bytes:
     while missing:
         data: bytes | None = read(missing)
         if data is None:
-            raise StorageError("the input gives no data now: it must wait for them")
+            raise StorageError(
+                "the input is non-blocking and has no data; expected a blocking file"
+            )
         if not data:
             break
         parts.append(data)
@@ -227,7 +229,9 @@ def write_all(fp: Writable, data: Buffer) -> None:
     """Write all of `data`: raw files and pipes may take only part of it at a time."""
     written = fp.write(data)
     if written is None and isinstance(fp, io.RawIOBase):
-        raise StorageError("the output takes no data now: it must wait for room")
+        raise StorageError(
+            "the output is non-blocking and is full; expected a blocking file"
+        )
     if written is None or written >= len(data):
         return
     rest = memoryview(data)

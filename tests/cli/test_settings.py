@@ -166,10 +166,10 @@ BAD_FILES = [
     ("chunk_size = true", ": chunk_size: expected a chunk size, found True"),
     ("typesize = 4", ": unknown setting 'typesize', expected one of nthreads, codec"),
     ("[compress]\nclevel = 1", ": unknown setting 'compress'"),
-    ("clevel = ", " is no valid TOML: "),
-    ("clevel = 1\nclevel = 2", " is no valid TOML: "),
-    (b"codec = '\xff'", " is no valid TOML: "),
-    ("x = " + "[" * 100000, " is no valid TOML: "),
+    ("clevel = ", " is not valid TOML: "),
+    ("clevel = 1\nclevel = 2", " is not valid TOML: "),
+    (b"codec = '\xff'", " is not valid TOML: "),
+    ("x = " + "[" * 100000, " is not valid TOML: "),
 ]
 
 

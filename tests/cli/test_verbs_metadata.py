@@ -163,8 +163,8 @@ USAGE = [
         EXIT_USAGE,
         "inside the quotes of the shell: 'a=\"metre\"'",
     ),
-    (["--update", "a='metre'"], EXIT_USAGE, "--update a: ''metre'' is no valid"),
-    (["--update", "a="], EXIT_USAGE, "no valid JSON: Expecting value"),
+    (["--update", "a='metre'"], EXIT_USAGE, "--update a: ''metre'' is not valid"),
+    (["--update", "a="], EXIT_USAGE, "not valid JSON: Expecting value"),
     (["--update", "a=" + "[" * 101 + "]" * 101], EXIT_USAGE, "levels deep"),
     (["--set", "x", "--update", "a=1"], EXIT_USAGE, "--set replaces everything"),
     (["--set", "x", "--remove", "a"], EXIT_USAGE, "--set replaces everything"),
@@ -208,7 +208,7 @@ def test_files_that_hold_no_json(packed, tmp_path, text, message):
     (tmp_path / "new").write_bytes(text)
     with pytest.raises(Refusal) as caught:
         blpk("--set", tmp_path / "new", path)
-    shown = "metadata file '%s' is no valid JSON: " % (tmp_path / "new")
+    shown = "metadata file '%s' is not valid JSON: " % (tmp_path / "new")
     assert str(caught.value).startswith(shown)
     assert message in str(caught.value)
     assert EXIT_COULD_NOT == exit_code(caught.value)

@@ -380,7 +380,7 @@ def test_nonsense_with_the_right_digest(path, case):
     offset, form, *values = case
     content = bytearray(encoded(path))
     struct.pack_into(form, content, offset, *values)
-    with pytest.raises(StorageError, match="no valid journal"):
+    with pytest.raises(StorageError, match="not a valid journal"):
         loaded(path, with_digest(bytes(content)))
 
 

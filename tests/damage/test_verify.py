@@ -452,7 +452,7 @@ def test_chunks_that_are_gone_are_counted():
     assert (500, 600) == report.findings[0].span
     (missing,) = (f for f in report.findings if f.kind == "missing")
     assert (6, (600, 2000)) == (missing.chunk, missing.span)
-    assert "chunks 6 to 19 are not there" in missing.message
+    assert "chunks 6 to 19 are missing" in missing.message
 
 
 def test_bytes_behind_the_last_chunk_are_a_note():

@@ -525,7 +525,7 @@ def test_read_up_to_of_a_file_that_gives_nothing():
         def read(self, size):
             return None
 
-    with pytest.raises(StorageError, match="gives no data now"):
+    with pytest.raises(StorageError, match="is non-blocking"):
         read_up_to(Nothing(), 5)
 
 

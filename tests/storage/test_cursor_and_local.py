@@ -196,7 +196,7 @@ def test_non_blocking_file():
     os.set_blocking(reading, False)
     with open(reading, "rb", buffering=0) as fp, open(writing, "wb"):
         cursor = Cursor(fp)
-        with pytest.raises(StorageError, match="gives no data now"):
+        with pytest.raises(StorageError, match="is non-blocking"):
             cursor.read(1)
 
 

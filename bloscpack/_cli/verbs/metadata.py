@@ -185,6 +185,6 @@ def _parse_update(argument: str) -> tuple[str, Json]:
         return key, parse_json(text, "--update %s" % key)
     except ValueError as error:
         raise Refusal(
-            "--update %s: '%s' is no valid JSON: %s%s" % (key, text, error, hint),
+            "--update %s: '%s' is not valid JSON: %s%s" % (key, text, error, hint),
             EXIT_USAGE,
         ) from error
