@@ -16,7 +16,7 @@ pytest.importorskip("cram")
 
 TRANSCRIPTS = sorted(support.ROOT.glob("test_cmdline/*.t"))
 # What a change is most likely to break; the others start many more processes.
-QUICK = {"info", "verify"}
+QUICK = {"info"}
 CASES = [
     pytest.param(
         path, id=path.stem, marks=[pytest.mark.slow] * (path.stem not in QUICK)

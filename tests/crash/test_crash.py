@@ -154,6 +154,7 @@ def test_a_process_of_its_own_sees_the_same(tmp_path):
     assert all(found in (checker.old, checker.new) for found in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_writers_that_are_killed_beside_readers(tmp_path):
     """The short form of `soak`."""
