@@ -70,6 +70,24 @@ HEADER_LENGTHS = {
     3: HEADER_V2_V3.size,
 }
 
+# Position in bytes of each field of the file header, by layout.
+_FIELD_OFFSETS_V2_V3 = {
+    "format_version": 4,
+    "options": 5,
+    "checksum": 6,
+    "typesize": 7,
+    "chunk_size": 8,
+    "last_chunk": 12,
+    "nchunks": 16,
+    "max_app_chunks": 24,
+}
+FIELD_OFFSETS = {
+    0: {"nchunks": 4},
+    1: {"format_version": 4, "reserved": 5, "nchunks": 8},
+    2: _FIELD_OFFSETS_V2_V3,
+    3: _FIELD_OFFSETS_V2_V3,
+}
+
 # Bits of `options` in the file header.
 OPTION_OFFSETS = 1
 OPTION_METADATA = 2
@@ -129,7 +147,7 @@ def check_options_zero(options: str, indices: Iterable[int]) -> None:
                 "Element %d was non-zero when attempting to decode options: '%s'"
                 % (index, options),
                 section="header",
-                offset=5,
+                offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
             )
 
 
@@ -340,7 +358,13 @@ class BloscpackHeader(MutableMappingObject):
         check_magic(buffer_)
         _, version, options, checksum, typesize, *sizes = HEADER_V2_V3.unpack(buffer_)
         chunk_size, last_chunk, nchunks, max_app_chunks = sizes
-        _check_number("checksum", checksum, CHECKSUMS, "header", 6)
+        _check_number(
+            "checksum",
+            checksum,
+            CHECKSUMS,
+            "header",
+            FIELD_OFFSETS[FORMAT_VERSION]["checksum"],
+        )
         # In layout 2 the last eight bytes and the other option bits are reserved. Old
         # readers ignored them.
         reserved = version == 2
@@ -352,7 +376,7 @@ class BloscpackHeader(MutableMappingObject):
                 "a file without chunks can't have a last chunk of '%d' bytes"
                 % last_chunk,
                 section="header",
-                offset=16,
+                offset=FIELD_OFFSETS[FORMAT_VERSION]["nchunks"],
             )
         try:
             return BloscpackHeader(
@@ -460,7 +484,7 @@ def find_layout(prefix: bytes) -> int:
             "format version of file was not '%d' as expected, but '%d'"
             % (FORMAT_VERSION, layout),
             section="header",
-            offset=4,
+            offset=FIELD_OFFSETS[FORMAT_VERSION]["format_version"],
         )
     return layout
 
@@ -494,14 +518,14 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
                 "the reserved bytes of a layout 1 header must be zero, not %r; this "
                 "is a layout that no release of Bloscpack wrote" % reserved,
                 section="header",
-                offset=5,
+                offset=FIELD_OFFSETS[1]["reserved"],
             )
         if nchunks < -1:
             raise FormatError(
                 "'nchunks' must be in the range -1 <= n <= %d, not '%d'"
                 % (MAX_CHUNKS, nchunks),
                 section="header",
-                offset=8,
+                offset=FIELD_OFFSETS[1]["nchunks"],
             )
         return BloscpackHeader(format_version=1, nchunks=nchunks)
     return BloscpackHeader.decode(prefix[:BLOSCPACK_HEADER_LENGTH])

@@ -10,6 +10,7 @@ from array import array
 from .._format.offsets import FREE
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
+from ..headers import FIELD_OFFSETS
 from .findings import ANOTHER, Findings, Report
 from .lenient_sections import is_filled
 
@@ -85,7 +86,7 @@ class _Checker:
                 "nchunks",
                 "expected '%d' chunks, as in the offset table or in the file, found "
                 "'%d'" % (nchunks, header.nchunks),
-                offset=16 if header.format_version >= 2 else 8,
+                offset=FIELD_OFFSETS[header.format_version]["nchunks"],
             )
         if header is not None and header.format_version >= 2 and chains:
             typesize = inspection.first_typesize()
@@ -95,7 +96,7 @@ class _Checker:
                     "typesize",
                     "the first chunk has the type size '%d', but the header '%d'"
                     % (typesize, header.typesize),
-                    offset=7,
+                    offset=FIELD_OFFSETS[header.format_version]["typesize"],
                 )
         first, announced = inspection.sections.first, inspection.announced_first
         if first is not None and announced is not None and first != announced:

@@ -14,6 +14,7 @@ from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
+from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
 from .evidence import Evidence
 from .findings import ERROR, Findings
@@ -157,7 +158,8 @@ def inspect(
 
 def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -> None:
     stated = header.checksum_impl
-    offset = 6 if header.format_version >= 2 else 4
+    # The headers of layouts 0 and 1 do not state a checksum.
+    offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
     if found is not stated:
         why = "by the digests" if found.size else "as there are no digests"
         findings.add(

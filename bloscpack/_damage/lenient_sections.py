@@ -19,12 +19,14 @@ from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
+    FORMAT_VERSION,
     MAGIC,
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
 from ..exceptions import FormatError, FormatVersionMismatch, NotReadable
 from ..headers import (
+    FIELD_OFFSETS,
     HEADER_LENGTHS,
     HEADER_V2_V3,
     OPTION_OFFSETS,
@@ -197,7 +199,9 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
     chunk_follows = prefix.startswith(BLOSC_PREFIX, HEADER_LENGTHS[0])
     if header.format_version == 0 and not chunk_follows:
         raise FormatVersionMismatch(
-            "expected a layout from 1 to 3, found '0'", section="header", offset=4
+            "expected a layout from 1 to 3, found '0'",
+            section="header",
+            offset=len(MAGIC),
         )
     return header
 
@@ -216,7 +220,7 @@ def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) ->
             "header",
             "expected no free entries where there is no offset table, found '%d'"
             % header.max_app_chunks,
-            offset=24,
+            offset=FIELD_OFFSETS[layout]["max_app_chunks"],
         )
     if header.nchunks == 1 and header.chunk_size != header.last_chunk:
         findings.note(
@@ -224,7 +228,7 @@ def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) ->
             "size",
             "expected the size '%d' of the only chunk as chunk size, found '%d'"
             % (header.last_chunk, header.chunk_size),
-            offset=8,
+            offset=FIELD_OFFSETS[layout]["chunk_size"],
         )
 
 
@@ -429,7 +433,7 @@ def _find_metadata(
             "header",
             "options",
             "there are metadata, but the header does not announce them",
-            offset=5,
+            offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
         )
     return sections.replaced(
         metadata=metadata, base=end if confirmed else sections.base
