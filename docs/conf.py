@@ -23,11 +23,15 @@ highlight_language = "python"
 default_role = "code"
 
 autodoc_member_order = "bysource"
-# Annotations name types that only a type checker imports.
-autodoc_typehints = "none"
+# Types are shown as the source writes them: most are imported by type checkers only.
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
 # The base classes and types of the standard library are not linked to.
 nitpick_ignore_regex = [
     ("py:class", r"(abc|collections\.abc|typing)\..*"),
     ("py:class", r"[A-Z][a-z]+(Error)?|object|MutableMapping"),
     ("py:class", r"(OSError|ABC)"),
+    # Aliases and protocols for type checkers, and classes that have no page.
+    ("py:class", r"(JsonObject|PlainTask|BinaryFile|AnyBloscArgs)"),
+    ("py:class", r"bloscpack\.(headers|_damage)\..*"),
 ]
