@@ -254,12 +254,20 @@ class Search:
         return work + 2 / (trial.ratio * self._disk)
 
     @property
+    def _eligible(self) -> list[Trial]:
+        """The trials that may win: the default only if its type size is one to try."""
+        others = [t for t in self.trials.values() if t.setting.key != DEFAULT.key]
+        if not others or DEFAULT.typesize in self._typesizes:
+            return list(self.trials.values())
+        return others
+
+    @property
     def best(self) -> Trial:
         """The trial of the lowest cost; among equal costs, the highest ratio decides.
 
         Another chunk size than the default must reduce the cost by the factor CLEARLY.
         """
-        trials = self.trials.values()
+        trials = self._eligible
         usual = [t for t in trials if t.setting.chunk_size == CHUNK_SIZE]
         least = min(map(self.cost, usual))
         others = [t for t in trials if self.cost(t) < CLEARLY * least]
@@ -295,7 +303,7 @@ class Search:
         for probe in self._codecs[:NPROBES]:
             tried = [
                 trial
-                for trial in self.trials.values()
+                for trial in self._eligible
                 if (trial.setting.cname, trial.setting.clevel) == (probe, LEVEL)
             ]
             tried.sort(key=lambda trial: trial.ratio, reverse=True)
@@ -308,7 +316,7 @@ class Search:
 
     def _try_levels(self) -> None:
         best: dict[str, Trial] = {}
-        for trial in sorted(self.trials.values(), key=self.cost):
+        for trial in sorted(self._eligible, key=self.cost):
             best.setdefault(trial.setting.cname, trial)
         for trial in list(best.values())[:CODECS_KEPT]:
             self._try(trial.setting.but(clevel=level) for level in LEVELS)

@@ -59,7 +59,8 @@ def best_of(found):
 @pytest.mark.parametrize(
     ("goal", "typesizes"),
     [
-        ("balanced", {8}),
+        # On a busy machine the speeds of the two differ by less than their noise.
+        ("balanced", {8, 16}),
         pytest.param("speed", {4, 8, 16}, marks=pytest.mark.slow),
         pytest.param("ratio", {8, 16}, marks=pytest.mark.slow),
     ],
