@@ -125,14 +125,13 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._crashsafe.snapshot import read_snapshot
     from ..._damage.inspection import inspect
     from ..._engine.blosc_settings import own_settings
-    from ..._storage.local import storage_of
-    from ..._storage.spool import seekable_with_size
+    from ..._storage.spool import positional
     from ...abstract_io import effective_nthreads
 
     def read(fp: Seekable, check: Check) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
-        with seekable_with_size(fp) as (copy, _):
-            inspection = inspect(storage_of(copy), nthreads)
+        with positional(fp) as storage:
+            inspection = inspect(storage, nthreads)
             chunks = _chunks_of(inspection)
         if inspection.sections.header is not None:
             check(inspection.sections.header)
