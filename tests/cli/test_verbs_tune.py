@@ -60,7 +60,7 @@ def best_of(found):
 @pytest.mark.parametrize(
     ("goal", "typesizes"),
     [
-        ("balanced", {8}),
+        pytest.param("balanced", {8}, marks=pytest.mark.slow),
         pytest.param("speed", {4, 8, 16}, marks=pytest.mark.slow),
         pytest.param("ratio", {8, 16}, marks=pytest.mark.slow),
     ],
