@@ -34,6 +34,7 @@ import bloscpack
 COLUMNS = (
     *("files", "intact", "saved before", "saved after", "lost"),
     *("false before", "false after", "refused before", "refused after"),
+    *("problems before", "problems after"),
 )
 
 
@@ -72,12 +73,7 @@ def run(count, result, first, kind, jobs):
     with result.open("w") as fp, multiprocessing.Pool(jobs) as pool:
         for line in pool.imap(work, seeds, chunksize=50):
             fp.write(line + "\n")
-            problem = json.loads(line)
-            if (
-                "raised" in problem
-                or "seconds" in problem
-                or not problem.get("sound", True)
-            ):
+            if problems_of(json.loads(line)):
                 print(line, file=sys.stderr, flush=True)
     return 0
 
@@ -91,6 +87,12 @@ def line_of(seed, kind=None):
         "changes": repr(damaged.changes)[:300],
     }
     return json.dumps(outcome | judge(damaged))
+
+
+def problems_of(outcome):
+    """Return in a word each what should never happen, whatever the damage."""
+    found = [name for name in ("raised", "seconds") if name in outcome]
+    return found if outcome.get("sound", True) else [*found, "unsound"]
 
 
 # Compare
@@ -110,14 +112,15 @@ def compare(before, after, seeds):
                 count_pair(counts[kind], old, new)
             note_worse(worse[new["kind"]], old, new)
     width = max(map(len, KINDS))
-    print(" " * width, *("%14s" % name for name in COLUMNS))
+    print(" " * width, *("%15s" % name for name in COLUMNS))
     for kind, columns in counts.items():
-        print("%-*s" % (width, kind), *("%14d" % columns[name] for name in COLUMNS))
+        print("%-*s" % (width, kind), *("%15d" % columns[name] for name in COLUMNS))
     for kind, words in worse.items():
         for word, found in sorted(words.items()):
             listed = ", ".join(map(str, found[:seeds]))
             print("%s: %s: %d files, seeds %s" % (kind, word, len(found), listed))
-    return int(bool(counts["all"]["lost"] or counts["all"]["false after"]))
+    total = counts["all"]
+    return int(bool(total["lost"] or total["false after"] or total["problems after"]))
 
 
 def count_pair(columns, old, new):
@@ -129,6 +132,7 @@ def count_pair(columns, old, new):
         columns["saved " + name] += len(outcome["saved"])
         columns["false " + name] += bool(outcome["wrong"])
         columns["refused " + name] += "refused" in outcome
+        columns["problems " + name] += bool(problems_of(outcome))
 
 
 def note_worse(words, old, new):
@@ -142,9 +146,8 @@ def note_worse(words, old, new):
             words[key].append(new["seed"])
         if {*outcome["intact"]} - {*outcome["saved"]}:
             words["intact chunks not saved %s" % name].append(new["seed"])
-        for problem in ("raised", "seconds"):
-            if problem in outcome:
-                words["%s %s" % (problem, name)].append(new["seed"])
+        for problem in problems_of(outcome):
+            words["%s %s" % (problem, name)].append(new["seed"])
 
 
 # Show
@@ -174,7 +177,7 @@ def show(seed, kind):
         )
     for finding in findings:
         print(finding)
-    if "saved" in outcome and "refused" not in outcome:
+    if not {"refused", "raised"} & outcome.keys():
         _, _, recovery = recovered(damaged.data)
         print(recovery.losses, recovery.remarks)
     return 0
