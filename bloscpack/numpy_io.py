@@ -413,7 +413,7 @@ def unpack_ndarray_from_file(
     """
 
     def read(fp: Seekable, check: Check) -> Array:
-        source = CompressedFPSource(fp, limits=limits)
+        source = CompressedFPSource(fp, limits=limits, to_end=True)
         check(source.bloscpack_header)
         return unpack_ndarray(source, nthreads=nthreads, progress=progress)
 

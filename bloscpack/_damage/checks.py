@@ -6,8 +6,10 @@ Damage becomes findings and never raises. A report does not change the inspectio
 from __future__ import annotations
 
 from array import array
+from functools import partial
 
 from .._format.offsets import FREE
+from .._format.sections import starts_with_frame
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
 from ..headers import FIELD_OFFSETS
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .._format.array_metadata import Description
+    from ..headers import BloscpackHeader
     from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
@@ -198,6 +201,16 @@ class _Checker:
             if inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
                 why = ": another packed file begins there, and is not read"
+            elif header is not None and self._is_lost_chunk(end, header):
+                self.findings.add(
+                    "chunks",
+                    "trailing",
+                    "expected the end of the file behind '%d' chunks, found more"
+                    % nchunks,
+                    offset=end,
+                    extent=(end, size),
+                )
+                return
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
@@ -209,6 +222,11 @@ class _Checker:
                 offset=end,
                 extent=(end, size),
             )
+
+    def _is_lost_chunk(self, end: int, header: BloscpackHeader) -> bool:
+        """Return whether readers refuse the bytes from `end` on (rules C7 and H9)."""
+        read_at = partial(self.inspection.storage.read_at, end)
+        return header.nchunks == 0 or starts_with_frame(read_at, header)
 
     # Intact chunks
 
@@ -223,7 +241,8 @@ class _Checker:
             stop = len(chain) if last else min(len(chain), nchunks - 1 - first)
             start = max(0, nchunks - 1 - first) if last else 0
             sizes = chain.sizes[start:stop]
-            if expected == -1 and last and header.chunk_size != -1 and sizes:
+            unknown = header.nchunks == expected == -1
+            if unknown and last and header.chunk_size != -1 and sizes:
                 expected = min(header.chunk_size, sizes[0])
             if expected == -1 or sizes.count(expected) == len(sizes):
                 continue
@@ -311,7 +330,7 @@ class _Checker:
         inspection = self.inspection
         missing = inspection.missing_codec
         if missing is not None:
-            self.findings.note(
+            self.findings.add(
                 "chunks",
                 "codec",
                 missing.message + ": only digests were checked",
