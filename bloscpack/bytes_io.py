@@ -52,8 +52,8 @@ class SectionsSource(CompressedSource):
     concurrent = True
 
     def __init__(self, cursor: Cursor, limits: Limits | None) -> None:
-        check_settings(limits=limits)
         if limits is not None:
+            check_settings(limits=limits)
             limits.check()
         self.limits = limits
         self._cursor = cursor

@@ -9,7 +9,7 @@ chunks are read once, when the reader is made.
 from __future__ import annotations
 
 import io
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import pairwise
 
@@ -250,7 +250,7 @@ class Reader:
             If a chunk that holds some of the bytes is damaged; `deliver` has been
             called for all chunks before it.
         """
-        nthreads = effective_nthreads(nthreads, None)
+        nthreads = effective_nthreads(nthreads, self._count_chunks(selection))
 
         def work(task: Task) -> bytes:
             return self._load(task, selection)
@@ -282,6 +282,11 @@ class Reader:
                 concurrent = self._storage.concurrent
                 yield number, None if concurrent else self._read_chunk(number)
             number += 1
+
+    def _count_chunks(self, selection: Selection) -> int:
+        """Return the maximum number of chunks with selected bytes."""
+        first = bisect_right(self._starts, selection.start)
+        return bisect_left(self._starts, selection.stop) - first + 1
 
     def _span(self, number: int) -> tuple[int, int]:
         last = number + 1 == len(self._starts)

@@ -78,12 +78,15 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
 
 def read_header(cursor: Cursor) -> BloscpackHeader:
     """Read the header of a file of any layout."""
-    log.debug("reading bloscpack header")
     prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
-    log.debug("bloscpack_header_raw: %r", prefix)
+    debugging = log.enabled(log.DEBUG)  # asked once: small files are read often
+    if debugging:
+        log.debug("reading bloscpack header")
+        log.debug("bloscpack_header_raw: %r", prefix)
     header = decode_header(prefix)
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
-    log.debug("bloscpack header: %r", header)
+    if debugging:
+        log.debug("bloscpack header: %r", header)
     return header
 
 
@@ -146,10 +149,11 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     # Check that the chunks can exist before allocating memory for their offsets.
     _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
-    log.debug("Read raw offsets: %r", raw)
     cursor.skip(free, "the free entries of the offset table", "offsets")
     entries = offset_table.decode(raw)
-    log.debug("Offsets: %r", entries)
+    if log.enabled(log.DEBUG):
+        log.debug("Read raw offsets: %r", raw)
+        log.debug("Offsets: %r", entries)
     return entries
 
 
