@@ -6,10 +6,11 @@ Damage becomes findings and never raises. A report does not change the inspectio
 from __future__ import annotations
 
 from array import array
-from functools import partial
 
 from .._format.offsets import FREE
-from .._format.sections import starts_with_frame
+from .._format.sections import check_end, read_beginning
+from .._storage.base import StorageFile
+from .._storage.cursor import Cursor
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
 from ..headers import FIELD_OFFSETS
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .._format.array_metadata import Description
-    from ..headers import BloscpackHeader
     from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
@@ -75,6 +75,8 @@ class _Checker:
         self._check_end(number, end, damaged[nreported:])
         self._check_search()
         self._check_array()
+        if not self.findings.nerrors:
+            self._check_as_reader()
         return self.findings
 
     # Sections
@@ -201,16 +203,6 @@ class _Checker:
             if inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
                 why = ": another packed file begins there, and is not read"
-            elif header is not None and self._is_lost_chunk(end, header):
-                self.findings.add(
-                    "chunks",
-                    "trailing",
-                    "expected the end of the file behind '%d' chunks, found more"
-                    % nchunks,
-                    offset=end,
-                    extent=(end, size),
-                )
-                return
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
@@ -222,11 +214,6 @@ class _Checker:
                 offset=end,
                 extent=(end, size),
             )
-
-    def _is_lost_chunk(self, end: int, header: BloscpackHeader) -> bool:
-        """Return whether readers refuse the bytes from `end` on (rules C7 and H9)."""
-        read_at = partial(self.inspection.storage.read_at, end)
-        return header.nchunks == 0 or starts_with_frame(read_at, header)
 
     # Intact chunks
 
@@ -361,6 +348,33 @@ class _Checker:
             return {"offset": chains[-1].stop} if chains else {}
         number = numbering.numbers[i]
         return {"offset": chains[i].start, **self._place_of(number, number + 1)}
+
+    def _check_as_reader(self) -> None:
+        """Report why readers refuse the file, although all its chunks are intact.
+
+        They find the first chunk by the sizes in front of it alone, and check that the
+        last one is the last.
+        """
+        cursor, chains = Cursor(StorageFile(self.inspection.storage)), ()
+        try:
+            header = read_beginning(cursor).header
+            if header.nchunks:
+                chains = self.inspection.numbering.chains
+            if chains and chains[0].start != cursor.position:
+                raise FormatError(
+                    "the first chunk should start at byte %d, but it starts at byte %d"
+                    % (cursor.position, chains[0].start),
+                    section="header",
+                    offset=cursor.position,
+                )
+            if chains:
+                stop = chains[-1].stop
+                cursor.skip(stop - cursor.position, "chunks", "chunks")
+            if header.nchunks != -1:
+                check_end(cursor, header)
+        except FormatError as error:
+            section = error.section or "chunks"
+            self.findings.add(section, "reader", error.message, offset=error.offset)
 
     def _check_array(self) -> None:
         described, nbytes = self.geometry.array, self.geometry.nbytes

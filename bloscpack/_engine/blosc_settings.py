@@ -58,7 +58,9 @@ class _OwnSettings:
                 if blocksize:
                     functions.set_blocksize(0)
             elif self.disordered:
-                functions.set_nthreads(1)  # more are allowed only to a thread that is alone
+                functions.set_nthreads(
+                    1
+                )  # more are allowed only to a thread that is alone
             self._inside += 1
 
     def __exit__(self, *exc_info: object) -> None:
