@@ -20,7 +20,7 @@ from bloscpack._damage.findings import FINDINGS_KEPT, Findings
 from bloscpack._format import blosc_header
 from bloscpack._storage.base import MemoryStorage
 from bloscpack.constants import CNAME_AVAIL
-from bloscpack.exceptions import NotReadable, UsageError
+from bloscpack.exceptions import FormatError, NotReadable, UsageError
 from bloscpack.verify import verify, verify_fp
 
 packed = functools.partial(
@@ -476,6 +476,69 @@ def test_chunk_behind_the_last_one():
     data = packed(text(1000), offsets=False)
     one_less = overwritten(data, 16, b"\x03")
     assert "nchunks" in kinds(report_on(one_less))
+
+
+# Agreement with readers
+
+
+def reads(data):
+    """Return whether a file can be unpacked."""
+    try:
+        bp.unpack_bytes_from_bytes(data)
+    except FormatError:
+        return False
+    return True
+
+
+def rooms():
+    """Yield files whose metadata section states a wrong room, and has no digest."""
+    data = packed(
+        text(700),
+        metadata={"a": 1},
+        offsets=False,
+        meta_checksum="None",
+        metadata_room=200,
+    )
+    for room in (*range(190, 320), len(data), 2**31, 2**32 - 1):
+        yield data[:48] + struct.pack("<I", room) + data[52:]
+
+
+def unknown_sizes():
+    """Yield files of layouts 2 and 3 with unknown sizes, right and wrong ones."""
+    chunks = ([10, 20], [20, 10], [10, 10], [10, 20, 10], [10], [])
+    for version, nchunks, chunk_size, last_chunk, sizes in itertools.product(
+        (2, 3), (None, -1), (-1, 10, 20), (-1, 0, 10, 20), chunks
+    ):
+        yield builders.layout(
+            version,
+            [bytes(size) for size in sizes],
+            nchunks=nchunks,
+            chunk_size=chunk_size,
+            last_chunk=last_chunk,
+        )
+
+
+@pytest.mark.parametrize("files", [rooms, unknown_sizes])
+def test_readers_agree(files):
+    found = []
+    for data in files():
+        report = report_on(data)
+        readable = reads(data)
+        assert report.ok == readable, report.findings
+        found.append(readable)
+    assert {True, False} == {*found}
+
+
+def test_last_chunk_of_unknown_size_may_be_the_longer_one():
+    """Rules U3 to U5: where the number of chunks is known, the size is free."""
+    chunks = [b"a" * 10, b"b" * 20]
+    known = builders.layout(3, chunks, chunk_size=10)
+    assert (True, True) == (report_on(known).ok, reads(known))
+    unknown = builders.layout(3, chunks, nchunks=-1, chunk_size=10)
+    assert (False, False) == (report_on(unknown).ok, reads(unknown))
+    # In layout 2 the header may state it.
+    stated = builders.layout(2, chunks, nchunks=-1, chunk_size=10, last_chunk=20)
+    assert (True, True) == (report_on(stated).ok, reads(stated))
 
 
 def test_no_more_findings_are_kept_than_anyone_will_read():
