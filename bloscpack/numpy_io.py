@@ -106,6 +106,8 @@ class PlainNumpySink(PlainSink):
     ----------
     metadata
         The metadata of an array file: dtype, shape and order of the array.
+    description
+        The metadata in checked form, if they were checked before.
 
     Raises
     ------
@@ -118,9 +120,11 @@ class PlainNumpySink(PlainSink):
     concurrent = True
     random_access = True
 
-    def __init__(self, metadata: object) -> None:
+    def __init__(
+        self, metadata: object, *, description: Description | None = None
+    ) -> None:
         self.metadata = metadata
-        self._description = Description(metadata)
+        self._description = description or Description(metadata)
         self.ndarray = self._description.allocate()
         self.ptr = _address(self.ndarray)
         self._memory = memory_at(self.ptr, self._description.nbytes, self.ndarray)
@@ -372,13 +376,14 @@ def unpack_ndarray(
     """
     metadata = getattr(source, "metadata", None)
     header = getattr(source, "bloscpack_header", None)
+    description = Description(metadata)
     if header is not None and header.nbytes is not None:
         # Checked before the array is allocated: a wrong shape must not cost memory.
-        Description(metadata).check_nbytes(header.nbytes)
+        description.check_nbytes(header.nbytes)
     limits = getattr(source, "limits", None)
     if limits is not None:
-        limits.check_nbytes(Description(metadata).nbytes)
-    sink = PlainNumpySink(metadata)
+        limits.check_nbytes(description.nbytes)
+    sink = PlainNumpySink(metadata, description=description)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.ndarray
 

@@ -127,13 +127,16 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
     import json
 
     try:
-        text = data.encode("utf-8") if isinstance(data, str) else data
+        text = data
+        if isinstance(text, str):
+            text = text.encode("utf-8", "surrogatepass")
         if limit is not None and has_more_values(text, limit):
             raise FormatError(
                 "the metadata have more than '%d' values" % limit, section="metadata"
             )
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
-        if _is_too_deep(value):
+        nested = text.count(b"[") + text.count(b"{") > MAX_METADATA_NESTING
+        if nested and _is_too_deep(value):
             raise FormatError(
                 "the metadata are nested more than '%d' levels deep"
                 % MAX_METADATA_NESTING,

@@ -163,7 +163,6 @@ def decode(
             % (digest, expected),
             section="metadata",
         )
-    log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
@@ -172,8 +171,10 @@ def decode(
             % (len(text), header.meta_size),
             section="metadata",
         )
-    kind = "uncompressed" if header.meta_codec == "None" else "compressed"
-    log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
+    if log.enabled(log.VERBOSE):
+        log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
+        kind = "uncompressed" if header.meta_codec == "None" else "compressed"
+        log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
     if max_values is None:
         max_values = DEFAULT_METADATA_VALUES(len(stored))
     return SERIALIZERS_LOOKUP[header.magic_format].loads(text, max_values)
