@@ -106,8 +106,6 @@ class PlainNumpySink(PlainSink):
     ----------
     metadata
         The metadata of an array file: dtype, shape and order of the array.
-    description
-        The metadata in checked form, if they were checked before.
 
     Raises
     ------
@@ -120,11 +118,12 @@ class PlainNumpySink(PlainSink):
     concurrent = True
     random_access = True
 
-    def __init__(
-        self, metadata: object, *, description: Description | None = None
-    ) -> None:
-        self.metadata = metadata
-        self._description = description or Description(metadata)
+    def __init__(self, metadata: object) -> None:
+        # `unpack_ndarray` has checked the metadata, which takes time.
+        if not isinstance(metadata, Description):
+            metadata = Description(metadata)
+        self._description = metadata
+        self.metadata = metadata.metadata
         self.ndarray = self._description.allocate()
         self.ptr = _address(self.ndarray)
         self._memory = memory_at(self.ptr, self._description.nbytes, self.ndarray)
@@ -383,7 +382,7 @@ def unpack_ndarray(
     limits = getattr(source, "limits", None)
     if limits is not None:
         limits.check_nbytes(description.nbytes)
-    sink = PlainNumpySink(metadata, description=description)
+    sink = PlainNumpySink(description)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.ndarray
 

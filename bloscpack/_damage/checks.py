@@ -355,11 +355,10 @@ class _Checker:
         They find the first chunk by the sizes in front of it alone, and check that the
         last one is the last.
         """
-        cursor, chains = Cursor(StorageFile(self.inspection.storage)), ()
+        cursor = Cursor(StorageFile(self.inspection.storage))
         try:
             header = read_beginning(cursor).header
-            if header.nchunks:
-                chains = self.inspection.numbering.chains
+            chains = self.inspection.numbering.chains if header.nchunks else ()
             if chains and chains[0].start != cursor.position:
                 raise FormatError(
                     "the first chunk should start at byte %d, but it starts at byte %d"
