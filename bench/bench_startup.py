@@ -17,7 +17,12 @@ from pathlib import Path
 import contest
 
 HEAVY = ("numpy", "blosc", "argparse", "json")
-SMALL = ("pack_bytes_to_bytes", "unpack_bytes_from_bytes")
+SMALL = (
+    "pack_bytes_to_bytes",
+    "unpack_bytes_from_bytes",
+    "pack_ndarray_to_bytes",
+    "unpack_ndarray_from_bytes",
+)
 KIB = 2**10
 BARE = "python -c pass"
 
@@ -25,6 +30,11 @@ BARE = "python -c pass"
 def parse() -> argparse.Namespace:
     parser = contest.options(__doc__, "startup", rounds=21)
     contest.add_old(parser)
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="only pack and unpack one kilobyte; for results/small.json",
+    )
     return parser.parse_args()
 
 
@@ -137,9 +147,11 @@ def main() -> None:
     """Run the benchmark, print the table and write the results."""
     args = parse()
     pythons = {"new": sys.executable, "0.16.0": contest.old_python(args.old)}
-    with contest.scratch(args.folder) as folder:
-        processes = run_processes(pythons, folder, args.rounds)
-    print()
+    processes = []
+    if not args.small:
+        with contest.scratch(args.folder) as folder:
+            processes = run_processes(pythons, folder, args.rounds)
+        print()
     small = run_small(pythons, args.rounds)
     contest.write(args.json, processes=processes, small=small)
 

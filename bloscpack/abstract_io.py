@@ -578,7 +578,7 @@ def _decompress_function(
     It returns the chunk for `_deliver_function`, or None if it has stored the chunk.
     """
     checksum = source.checksum_impl
-    workspace = Workspace()
+    workspace = Workspace() if sink.random_access else None
     debugging = log.enabled(log.DEBUG)
 
     def work(frame: Frame) -> tuple[Frame, Buffer | None]:
@@ -597,6 +597,7 @@ def _decompress_function(
             if room is not None:
                 decompress_into(compressed, room, header)
                 return frame, None
+            assert workspace is not None
             plain = workspace.view(header.nbytes)
             decompress_into(compressed, plain, header)
         except FormatError as error:

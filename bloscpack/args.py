@@ -29,6 +29,7 @@ from .defaults import (
     DEFAULT_META_CODEC,
     DEFAULT_META_LEVEL,
     DEFAULT_METADATA_LIMIT,
+    DEFAULT_METADATA_VALUES,
     DEFAULT_OFFSETS,
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
@@ -52,7 +53,7 @@ METADATA_ARGS = (
     "meta_level",
     "max_meta_size",
 )
-LIMITS = ("metadata", "nbytes")
+LIMITS = ("metadata", "nbytes", "metadata_values")
 
 
 class BloscArgs(MutableMappingObject):
@@ -293,6 +294,10 @@ class Limits(MutableMappingObject):
     nbytes
         Maximum number of plain bytes in all chunks together, at least 0; None for no
         limit.
+    metadata_values
+        Maximum number of JSON values and keys in the metadata, at least 0. Or a
+        function that returns it for the size in bytes of the stored metadata. By
+        default the larger of one million and the stored size.
 
     Examples
     --------
@@ -306,13 +311,16 @@ class Limits(MutableMappingObject):
         self,
         metadata: int | Callable[[int], int] = DEFAULT_METADATA_LIMIT,
         nbytes: int | None = None,
+        metadata_values: int | Callable[[int], int] = DEFAULT_METADATA_VALUES,
     ) -> None:
         self.metadata = metadata
         self.nbytes = nbytes
+        self.metadata_values = metadata_values
 
     def check(self) -> None:
         """Raise `UsageError` if a limit is negative, or `UsageTypeError` if no int."""
         self.effective_metadata(0)
+        self.effective_metadata_values(0)
         if self.nbytes is not None:
             check_range("nbytes", self.nbytes, 0, MAX_CHUNKS)
 
@@ -326,6 +334,19 @@ class Limits(MutableMappingObject):
         """
         limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
         check_range("metadata", limit, 0, MAX_CHUNKS)
+        return limit
+
+    def effective_metadata_values(self, stored_size: int) -> int:
+        """Return the maximum number of JSON values and keys in the metadata.
+
+        Parameters
+        ----------
+        stored_size
+            Size in bytes of the stored metadata.
+        """
+        limit = self.metadata_values
+        limit = limit(stored_size) if callable(limit) else limit
+        check_range("metadata_values", limit, 0, MAX_CHUNKS)
         return limit
 
     def check_nbytes(self, nbytes: int) -> None:

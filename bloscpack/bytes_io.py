@@ -11,7 +11,7 @@ import io
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
-from ._format.chunks import decompress_into
+from ._format.chunks import decompress, decompress_into
 from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
@@ -52,8 +52,8 @@ class SectionsSource(CompressedSource):
     concurrent = True
 
     def __init__(self, cursor: Cursor, limits: Limits | None) -> None:
-        check_settings(limits=limits)
         if limits is not None:
+            check_settings(limits=limits)
             limits.check()
         self.limits = limits
         self._cursor = cursor
@@ -72,6 +72,12 @@ class SectionsSource(CompressedSource):
 
     def tasks(self) -> Iterator[Frame]:
         return read_frames(self._cursor, self.bloscpack_header, self.limits)
+
+    def peek_behind(self, size: int) -> bytes:
+        """Return up to `size` bytes behind the last chunk, after all were read."""
+        data = bytes(self._cursor.peek_behind(size))
+        self._cursor.restore()
+        return data
 
 
 class CompressedBytesSource(SectionsSource):
@@ -125,6 +131,32 @@ class PlainBytesSink(PlainSink):
     def getvalue(self) -> bytes:
         """Return the bytes; no other method may be called afterwards."""
         return self._bytes.finish()
+
+
+class JoinedBytesSink(PlainSink):
+    """Joins the plain chunks to a bytes object, which `getvalue` returns.
+
+    For few bytes: nothing is allocated in advance, and a single chunk is not copied.
+    """
+
+    concurrent = True
+
+    def __init__(self) -> None:
+        self._chunks: list[Buffer] = []
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress the next chunk; return its plain size in bytes."""
+        with own_settings:
+            plain = decompress(compressed)
+        self.store(plain)
+        return len(plain)
+
+    def store(self, plain: Buffer) -> None:
+        self._chunks.append(plain)
+
+    def getvalue(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(self._chunks)
 
 
 def bytes_writer(nbytes: int) -> io.BytesIO | BytesWriter:

@@ -28,11 +28,19 @@ METADATA_ALWAYS = 16 * 2**20
 METADATA_RATIO = 32
 # Maximum length of the text of a dtype and of the header of a .npy file, in bytes.
 DEFAULT_DTYPE_LIMIT = 2**20
+# Number of values that metadata may always have. As Python objects they take up to
+# 100 MB.
+METADATA_VALUES_ALWAYS = 10**6
 
 
 def DEFAULT_METADATA_LIMIT(x: int) -> int:
     """Return the maximum size in bytes of metadata that are stored in `x` bytes."""
     return max(METADATA_ALWAYS, METADATA_RATIO * x)
+
+
+def DEFAULT_METADATA_VALUES(x: int) -> int:
+    """Return the maximum number of values in metadata that are stored in `x` bytes."""
+    return max(METADATA_VALUES_ALWAYS, x)
 
 
 def DEFAULT_MAX_APP_CHUNKS(x: int) -> int:

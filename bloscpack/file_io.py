@@ -15,7 +15,7 @@ from ._compat import deprecated_alias, sibling_names
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._engine.blosc_settings import own_settings
-from ._engine.prealloc import BytesWriter
+from ._engine.prealloc import WORTH_NO_COPY, BytesWriter
 from ._engine.threads import Workspace
 from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
@@ -42,12 +42,13 @@ from .args import (
 )
 from .bytes_io import (
     CompressedBytesSource,
+    JoinedBytesSink,
     PlainBytesSink,
     PlainBytesSource,
     SectionsSource,
     bytes_writer,
 )
-from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
+from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageError
 from .pretty import double_pretty_size, pretty_size
@@ -93,6 +94,9 @@ class CompressedFPSource(SectionsSource):
         The compressed file, from the current position on.
     limits
         The sizes that the file must not exceed; see `Limits`.
+    to_end
+        Whether a pipe is to be read beyond the last chunk, where another chunk would be
+        an error. By default, another program can read on there.
 
     Attributes
     ----------
@@ -111,12 +115,18 @@ class CompressedFPSource(SectionsSource):
 
     concurrent = True
 
-    def __init__(self, input_fp: Seekable, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        input_fp: Seekable,
+        *,
+        limits: Limits | None = None,
+        to_end: bool = False,
+    ) -> None:
         self.input_fp = input_fp
         self._storage = concurrent_storage(input_fp)
         self.random_access = self._storage is not None
         self._workspace = Workspace()
-        super().__init__(Cursor(input_fp), limits)
+        super().__init__(Cursor(input_fp, to_end=to_end), limits)
 
     def tasks(self) -> Iterator[Frame]:
         if self._storage is None:
@@ -580,6 +590,7 @@ def unpack_file_from_file(
                 nthreads=nthreads,
                 limits=limits,
                 progress=progress,
+                behind=_ignore,
             )
 
     metadata = read_snapshot(in_file, read, attempts_for(out_file))
@@ -595,22 +606,30 @@ def unpack_fp_to_fp(
     nthreads: int | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
+    behind: Callable[[bytes], object] | None = None,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
     Both may be pipes. `check` is called with the header when the sections in front of
     the chunks have been read, and a second time at the end if the chunks have no
-    digests. The other parameters, the result and the errors are those of
-    `unpack_file_from_file`.
+    digests. `behind` is called with up to four bytes that lie behind the last chunk;
+    without it, nothing behind the last chunk is read from a pipe. The other parameters,
+    the result and the errors are those of `unpack_file_from_file`.
     """
-    source = CompressedFPSource(in_fp, limits=limits)
+    source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
     header = source.bloscpack_header
     if check is not None:
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
     sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
     unpack_checked(source, sink, check, nthreads, progress)
+    if behind is not None:
+        behind(source.peek_behind(len(MAGIC)))
     return source.metadata
+
+
+def _ignore(behind: bytes) -> None:
+    """Accept any bytes behind the last chunk."""
 
 
 def unpack_checked(
@@ -771,7 +790,7 @@ def unpack_bytes_from_file(
     """
 
     def read(fp: Seekable, check: Check) -> tuple[bytes, Json]:
-        source = CompressedFPSource(fp, limits=limits)
+        source = CompressedFPSource(fp, limits=limits, to_end=True)
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads, progress)
 
@@ -798,8 +817,14 @@ def _unpack_bytes(
     source: SectionsSource, nthreads: int | None, progress: Progress | None
 ) -> tuple[bytes, Json]:
     nbytes = source.bloscpack_header.nbytes
-    sink: PlainBytesSink | PlainFPSink
-    if nbytes is not None:
+    if nbytes is None:
+        with io.BytesIO() as out_fp:
+            unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
+            return out_fp.getvalue(), source.metadata
+    sink: PlainBytesSink | JoinedBytesSink
+    if nbytes < WORTH_NO_COPY:
+        sink = JoinedBytesSink()
+    else:
         try:
             sink = PlainBytesSink(nbytes)
         except MemoryError as error:
@@ -808,11 +833,8 @@ def _unpack_bytes(
                 % nbytes,
                 section="header",
             ) from error
-        unpack(source, sink, nthreads=nthreads, progress=progress)
-        return sink.getvalue(), source.metadata
-    with io.BytesIO() as out_fp:
-        unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
-        return out_fp.getvalue(), source.metadata
+    unpack(source, sink, nthreads=nthreads, progress=progress)
+    return sink.getvalue(), source.metadata
 
 
 # Names kept from 0.16

@@ -17,6 +17,7 @@ from ._format.blosc_header import (
     BLOSC_FLAG_MEMCPY,
     BLOSC_FLAG_SHUFFLE,
     BLOSC_FLAG_SPLIT,
+    BLOSC_HEADER,
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
     unpack_header,
@@ -264,11 +265,22 @@ class BloscpackHeader(MutableMappingObject):
         nchunks: int = -1,
         max_app_chunks: int = 0,
     ) -> None:
-        check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
-        check_valid_checksum(checksum)
-        check_range("typesize", typesize, 0, MAX_TYPESIZE)
-        _check_sizes(format_version, chunk_size, last_chunk)
-        _check_counts(nchunks, max_app_chunks)
+        # A single test for the usual values, because headers of small files are made
+        # often. It is true only if the checks accept the values.
+        if not (
+            type(typesize) is type(chunk_size) is type(last_chunk) is int
+            and type(nchunks) is type(max_app_chunks) is int
+            and format_version == FORMAT_VERSION
+            and checksum in CHECKSUMS_LOOKUP
+            and 0 <= typesize <= MAX_TYPESIZE
+            and 0 <= last_chunk <= chunk_size <= MAX_BUFFERSIZE
+            and 0 < nchunks <= MAX_CHUNKS - max_app_chunks <= MAX_CHUNKS
+        ):
+            check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
+            check_valid_checksum(checksum)
+            check_range("typesize", typesize, 0, MAX_TYPESIZE)
+            _check_sizes(format_version, chunk_size, last_chunk)
+            _check_counts(nchunks, max_app_chunks)
         self.format_version = format_version
         self.offsets = offsets
         self.metadata = metadata
@@ -356,21 +368,23 @@ class BloscpackHeader(MutableMappingObject):
                 section="header",
             )
         check_magic(buffer_)
-        _, version, options, checksum, typesize, *sizes = HEADER_V2_V3.unpack(buffer_)
-        chunk_size, last_chunk, nchunks, max_app_chunks = sizes
-        _check_number(
-            "checksum",
-            checksum,
-            CHECKSUMS,
-            "header",
-            FIELD_OFFSETS[FORMAT_VERSION]["checksum"],
-        )
-        # In layout 2 the last eight bytes and the other option bits are reserved. Old
-        # readers ignored them.
-        reserved = version == 2
-        flags = decode_options(
-            format(options & OPTION_OFFSETS if reserved else options, "08b")
-        )
+        return BloscpackHeader._decode(buffer_)
+
+    @staticmethod
+    def _decode(buffer_: bytes) -> BloscpackHeader:
+        """Return the header of layout 2 or 3 in 32 bytes that begin with the magic."""
+        _, version, options, checksum, *sizes = HEADER_V2_V3.unpack(buffer_)
+        typesize, chunk_size, last_chunk, nchunks, max_app_chunks = sizes
+        if checksum >= len(CHECKSUMS):
+            offset = FIELD_OFFSETS[FORMAT_VERSION]["checksum"]
+            _check_number("checksum", checksum, CHECKSUMS, "header", offset)
+        if version == 2:
+            # The last eight bytes and the other option bits are reserved. Old readers
+            # ignored them.
+            options &= OPTION_OFFSETS
+            max_app_chunks = 0
+        if options > OPTION_OFFSETS | OPTION_METADATA:
+            decode_options(format(options, "08b"))  # raises
         if nchunks == 0 and last_chunk > 0:
             raise FormatError(
                 "a file without chunks can't have a last chunk of '%d' bytes"
@@ -380,14 +394,15 @@ class BloscpackHeader(MutableMappingObject):
             )
         try:
             return BloscpackHeader(
-                format_version=version,
-                checksum=CHECKSUMS_AVAIL[checksum],
-                typesize=typesize,
-                chunk_size=chunk_size,
-                last_chunk=last_chunk,
-                nchunks=nchunks,
-                max_app_chunks=0 if reserved else max_app_chunks,
-                **flags,
+                version,
+                bool(options & OPTION_OFFSETS),
+                bool(options & OPTION_METADATA),
+                CHECKSUMS_AVAIL[checksum],
+                typesize,
+                chunk_size,
+                last_chunk,
+                nchunks,
+                max_app_chunks,
             )
         except UsageError as error:
             raise FormatError(str(error), section="header", offset=0) from error
@@ -458,16 +473,17 @@ def find_layout(prefix: bytes) -> int:
     if len(prefix) >= len(MAGIC):
         check_magic(prefix)
     if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
-        chunk = unpack_header(prefix[HEADER_V0.size :])
+        version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
+            prefix, HEADER_V0.size
+        )
         # At the position of ctbytes the other layouts store a part of nchunks, which
         # passes this test only for more chunks than any disk can hold.
-        largest = chunk.nbytes + BLOSC_HEADER_LENGTH
         if (
-            chunk.version == BLOSC_VERSION_FORMAT
-            and chunk.versionlz == BLOSC_VERSION_CODEC
-            and chunk.typesize != 0
-            and chunk.nbytes <= MAX_BUFFERSIZE
-            and BLOSC_HEADER_LENGTH <= chunk.ctbytes <= largest
+            version == BLOSC_VERSION_FORMAT
+            and versionlz == BLOSC_VERSION_CODEC
+            and typesize != 0
+            and nbytes <= MAX_BUFFERSIZE
+            and BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH
         ):
             return 0
     if len(prefix) < BLOSCPACK_HEADER_LENGTH:
@@ -528,7 +544,7 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
                 offset=FIELD_OFFSETS[1]["nchunks"],
             )
         return BloscpackHeader(format_version=1, nchunks=nchunks)
-    return BloscpackHeader.decode(prefix[:BLOSCPACK_HEADER_LENGTH])
+    return BloscpackHeader._decode(prefix[:BLOSCPACK_HEADER_LENGTH])
 
 
 # The metadata header

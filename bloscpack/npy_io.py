@@ -363,7 +363,7 @@ def unpack_npy_from_file(
     in_size = os.path.getsize(in_file)
 
     def read(in_fp: BinaryFile, check: Check) -> None:
-        source = CompressedFPSource(in_fp)
+        source = CompressedFPSource(in_fp, to_end=True)
         check(source.bloscpack_header)
         description = Description(source.metadata)
         nbytes = source.bloscpack_header.nbytes

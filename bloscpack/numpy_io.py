@@ -119,8 +119,11 @@ class PlainNumpySink(PlainSink):
     random_access = True
 
     def __init__(self, metadata: object) -> None:
-        self.metadata = metadata
-        self._description = Description(metadata)
+        # `unpack_ndarray` has checked the metadata, which takes time.
+        if not isinstance(metadata, Description):
+            metadata = Description(metadata)
+        self._description = metadata
+        self.metadata = metadata.metadata
         self.ndarray = self._description.allocate()
         self.ptr = _address(self.ndarray)
         self._memory = memory_at(self.ptr, self._description.nbytes, self.ndarray)
@@ -372,13 +375,14 @@ def unpack_ndarray(
     """
     metadata = getattr(source, "metadata", None)
     header = getattr(source, "bloscpack_header", None)
+    description = Description(metadata)
     if header is not None and header.nbytes is not None:
         # Checked before the array is allocated: a wrong shape must not cost memory.
-        Description(metadata).check_nbytes(header.nbytes)
+        description.check_nbytes(header.nbytes)
     limits = getattr(source, "limits", None)
     if limits is not None:
-        limits.check_nbytes(Description(metadata).nbytes)
-    sink = PlainNumpySink(metadata)
+        limits.check_nbytes(description.nbytes)
+    sink = PlainNumpySink(description)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.ndarray
 
@@ -413,7 +417,7 @@ def unpack_ndarray_from_file(
     """
 
     def read(fp: Seekable, check: Check) -> Array:
-        source = CompressedFPSource(fp, limits=limits)
+        source = CompressedFPSource(fp, limits=limits, to_end=True)
         check(source.bloscpack_header)
         return unpack_ndarray(source, nthreads=nthreads, progress=progress)
 

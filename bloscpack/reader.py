@@ -9,14 +9,21 @@ chunks are read once, when the reader is made.
 from __future__ import annotations
 
 import io
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from functools import partial
 from itertools import pairwise
 
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.blosc_header import decode_header
 from ._format.chunks import check_digest, decompress
-from ._format.sections import SMALLEST_CHUNK, read_beginning, skip_frames
+from ._format.sections import (
+    SMALLEST_CHUNK,
+    frame_behind,
+    read_beginning,
+    skip_frames,
+    starts_with_frame,
+)
 from ._storage.base import Storage, StorageFile
 from ._storage.cursor import Cursor
 from ._storage.local import whole_file
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ._format.array_metadata import Description
+    from ._format.blosc_header import BloscHeader
     from ._format.dtypes import Array
     from ._storage.protocols import Seekable
 
@@ -150,7 +158,9 @@ class Reader:
         self.header = beginning.header
         self.metadata = beginning.metadata
         offsets = beginning.offsets or []
-        if self._can_trust(offsets, cursor.position):
+        last = self._last_chunk(offsets, cursor.position)
+        if last is not None:
+            self._check_end(offsets[-1] + last.ctbytes)
             size = self.header.chunk_size
             self._offsets = offsets
             self._starts = [i * size for i in range(self.header.nchunks)]
@@ -161,11 +171,12 @@ class Reader:
             self._starts = [frame.start for frame in frames]
             self.nbytes = sum(frame.header.nbytes for frame in frames)
 
-    def _can_trust(self, offsets: list[int], first: int) -> bool:
-        """Return whether the offset table agrees with the header and the last chunk.
+    def _last_chunk(self, offsets: list[int], first: int) -> BloscHeader | None:
+        """Return the header of the last chunk if the offset table can be trusted.
 
-        `first` is the position behind the table. Each chunk that is read later is
-        compared with its offset and the next one.
+        It must agree with the file header and the last chunk; `first` is the position
+        behind it. Each chunk that is read later is compared with its offset and the
+        next one.
         """
         smallest = SMALLEST_CHUNK + self.header.checksum_impl.size
         if (
@@ -173,14 +184,25 @@ class Reader:
             or offsets[:1] != [first]
             or any(after - at < smallest for at, after in pairwise(offsets))
         ):
-            return False
+            return None
         try:
             last = decode_header(
                 self._storage.read_at(offsets[-1], BLOSC_HEADER_LENGTH)
             )
         except FormatError:
-            return False
-        return last.nbytes == self.header.last_chunk
+            return None
+        return last if last.nbytes == self.header.last_chunk else None
+
+    def _check_end(self, end: int) -> None:
+        """Raise `FormatError` if a frame lies behind the last chunk.
+
+        `end` is where this chunk ends, without its digest.
+        """
+        end += self.header.checksum_impl.size
+        if end < self._storage.size and starts_with_frame(
+            partial(self._storage.read_at, end), self.header
+        ):
+            raise frame_behind(self.header, end)
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`.
@@ -228,7 +250,7 @@ class Reader:
             If a chunk that holds some of the bytes is damaged; `deliver` has been
             called for all chunks before it.
         """
-        nthreads = effective_nthreads(nthreads, None)
+        nthreads = effective_nthreads(nthreads, self._count_chunks(selection))
 
         def work(task: Task) -> bytes:
             return self._load(task, selection)
@@ -260,6 +282,11 @@ class Reader:
                 concurrent = self._storage.concurrent
                 yield number, None if concurrent else self._read_chunk(number)
             number += 1
+
+    def _count_chunks(self, selection: Selection) -> int:
+        """Return the maximum number of chunks with selected bytes."""
+        first = bisect_right(self._starts, selection.start)
+        return bisect_left(self._starts, selection.stop) - first + 1
 
     def _span(self, number: int) -> tuple[int, int]:
         last = number + 1 == len(self._starts)

@@ -39,7 +39,7 @@ class Serializer:
         self,
         name: bytes,
         dumps: Callable[[object], str],
-        loads: Callable[[bytes | str], Json],
+        loads: Callable[[bytes | str, int | None], Json],
     ) -> None:
         self.name = name
         self._dumps = dumps
@@ -60,20 +60,24 @@ class Serializer:
         """
         return self._dumps(dict_)
 
-    def loads(self, data: bytes | str) -> Json:
+    def loads(self, data: bytes | str, limit: int | None = None) -> Json:
         """Return the value that a text stores.
 
         Parameters
         ----------
         data
             The text; bytes are decoded as UTF-8.
+        limit
+            Maximum number of values and keys; None for no maximum. It is checked before
+            memory is allocated for them.
 
         Raises
         ------
         FormatError
-            The text does not follow the format, or is nested too deeply.
+            The text does not follow the format, is nested too deeply, or has more than
+            `limit` values.
         """
-        return self._loads(data)
+        return self._loads(data, limit)
 
     def __repr__(self) -> str:
         return "<Serializer %s>" % self.name.decode("ascii")
@@ -91,12 +95,48 @@ def _dump_json(value: object) -> str:
         raise UsageError("the metadata can't be written as JSON: %s" % error) from error
 
 
-def _load_json(data: bytes | str) -> Json:
+def has_more_values(text: bytes, limit: int) -> bool:
+    """Return whether a JSON text has more than `limit` values and keys.
+
+    Each value or key but the first follows one of ``,:[{`` outside of strings. Text
+    that is no JSON may give any result, in a time that grows with its length.
+    """
+    if _count_separators(text) < limit:
+        return False  # commas inside of strings do not matter then
+    text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    count, end = 1, 0
+    while count <= limit:
+        start = text.find(b'"', end)
+        if start < 0:
+            return count + _count_separators(text[end:]) > limit
+        found = _count_separators(text[end:start])
+        if not found and end:
+            return False  # two strings without anything in between
+        count += found
+        end = text.find(b'"', start + 1) + 1
+        if not end:
+            return False
+    return True
+
+
+def _count_separators(text: bytes) -> int:
+    return sum(map(text.count, (b",", b":", b"[", b"{")))
+
+
+def _load_json(data: bytes | str, limit: int | None = None) -> Json:
     import json
 
     try:
+        text = data
+        if isinstance(text, str):
+            text = text.encode("utf-8", "surrogatepass")
+        if limit is not None and has_more_values(text, limit):
+            raise FormatError(
+                "the metadata have more than '%d' values" % limit, section="metadata"
+            )
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
-        if _is_too_deep(value):
+        nested = text.count(b"[") + text.count(b"{") > MAX_METADATA_NESTING
+        if nested and _is_too_deep(value):
             raise FormatError(
                 "the metadata are nested more than '%d' levels deep"
                 % MAX_METADATA_NESTING,

@@ -45,7 +45,7 @@ def describe(path: Path, *, strict: bool = True) -> JsonObject:
 
 
 def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
-    cursor = Cursor(fp)
+    cursor = Cursor(fp, to_end=True)
     cbytes = cursor.left()
     beginning = read_beginning(cursor)
     header, first_at = beginning.header, cursor.position

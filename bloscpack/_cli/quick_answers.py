@@ -124,7 +124,7 @@ def _read_info(fp: Seekable, check: Check) -> tuple[Beginning, bytes]:
     from .._format.sections import read_beginning
     from .._storage.cursor import Cursor
 
-    cursor = Cursor(fp)
+    cursor = Cursor(fp, to_end=True)
     beginning = read_beginning(cursor)
     head = _first_chunk_header(cursor, beginning.header)
     check(beginning.header)

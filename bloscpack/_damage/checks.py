@@ -8,6 +8,9 @@ from __future__ import annotations
 from array import array
 
 from .._format.offsets import FREE
+from .._format.sections import check_end, read_beginning
+from .._storage.base import StorageFile
+from .._storage.cursor import Cursor
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError, NotReadable
 from ..headers import FIELD_OFFSETS
@@ -72,6 +75,8 @@ class _Checker:
         self._check_end(number, end, damaged[nreported:])
         self._check_search()
         self._check_array()
+        if not self.findings.nerrors:
+            self._check_as_reader()
         return self.findings
 
     # Sections
@@ -223,7 +228,8 @@ class _Checker:
             stop = len(chain) if last else min(len(chain), nchunks - 1 - first)
             start = max(0, nchunks - 1 - first) if last else 0
             sizes = chain.sizes[start:stop]
-            if expected == -1 and last and header.chunk_size != -1 and sizes:
+            unknown = header.nchunks == expected == -1
+            if unknown and last and header.chunk_size != -1 and sizes:
                 expected = min(header.chunk_size, sizes[0])
             if expected == -1 or sizes.count(expected) == len(sizes):
                 continue
@@ -311,7 +317,7 @@ class _Checker:
         inspection = self.inspection
         missing = inspection.missing_codec
         if missing is not None:
-            self.findings.note(
+            self.findings.add(
                 "chunks",
                 "codec",
                 missing.message + ": only digests were checked",
@@ -342,6 +348,32 @@ class _Checker:
             return {"offset": chains[-1].stop} if chains else {}
         number = numbering.numbers[i]
         return {"offset": chains[i].start, **self._place_of(number, number + 1)}
+
+    def _check_as_reader(self) -> None:
+        """Report why readers refuse the file, although all its chunks are intact.
+
+        They find the first chunk by the sizes in front of it alone, and check that the
+        last one is the last.
+        """
+        cursor = Cursor(StorageFile(self.inspection.storage))
+        try:
+            header = read_beginning(cursor).header
+            chains = self.inspection.numbering.chains if header.nchunks else ()
+            if chains and chains[0].start != cursor.position:
+                raise FormatError(
+                    "the first chunk should start at byte %d, but it starts at byte %d"
+                    % (cursor.position, chains[0].start),
+                    section="header",
+                    offset=cursor.position,
+                )
+            if chains:
+                stop = chains[-1].stop
+                cursor.skip(stop - cursor.position, "chunks", "chunks")
+            if header.nchunks != -1:
+                check_end(cursor, header)
+        except FormatError as error:
+            section = error.section or "chunks"
+            self.findings.add(section, "reader", error.message, offset=error.offset)
 
     def _check_array(self) -> None:
         described, nbytes = self.geometry.array, self.geometry.nbytes

@@ -65,7 +65,9 @@ def for_each(
     """
     if nthreads <= 1:
         for item in items:
-            _call(deliver(work(item)))
+            deferred = deliver(work(item))
+            if deferred is not None:
+                deferred()
         return
     batches = _BatchSource(items, batch)
     if quick and _work_while_quick(batches, work, deliver):

@@ -39,7 +39,10 @@ def describe(ndarray: Array) -> JsonObject:
 
 
 class Description:
-    """The checked metadata of an array; ``nbytes`` is its size in bytes."""
+    """The checked metadata of an array, the attribute ``metadata``.
+
+    ``nbytes`` is the size of the array in bytes.
+    """
 
     def __init__(self, metadata: object) -> None:
         if not is_array(metadata):
@@ -53,6 +56,7 @@ class Description:
                 % shown(sorted(metadata)),
                 section="metadata",
             )
+        self.metadata = metadata
         self.dtype = decode_dtype(metadata["dtype"])
         self.shape = self._decode_shape(metadata["shape"])
         self.order = metadata.get("order", "C")

@@ -56,6 +56,25 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
         )
 
 
+def is_intact(content: Buffer, header: BloscHeader, checksum: Hash) -> bool:
+    """Return whether `content` is a chunk and its digest, without damage.
+
+    Without digests, a chunk counts as intact if Blosc decompresses it. `header` is the
+    decoded header of the chunk.
+    """
+    if len(content) != header.ctbytes + checksum.size:
+        return False
+    compressed, digest = content[: header.ctbytes], content[header.ctbytes :]
+    if checksum.size:
+        return checksum(compressed) == digest
+    try:
+        with own_settings:
+            decompress(compressed, header)
+    except FormatError:
+        return False
+    return True
+
+
 def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
     """Return `plain` compressed to one chunk. Enter `own_settings` first."""
     compressed: bytes = own_settings.blosc.compress(

@@ -11,7 +11,12 @@ from .. import log
 from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import METADATA_HEADER_LENGTH
-from ..defaults import DEFAULT_META_CODEC, DEFAULT_META_LEVEL, DEFAULT_METADATA_LIMIT
+from ..defaults import (
+    DEFAULT_META_CODEC,
+    DEFAULT_META_LEVEL,
+    DEFAULT_METADATA_LIMIT,
+    DEFAULT_METADATA_VALUES,
+)
 from ..exceptions import (
     ChecksumMismatch,
     FormatError,
@@ -21,7 +26,7 @@ from ..exceptions import (
 from ..headers import MetadataHeader
 from ..metacodecs import CODECS_LOOKUP
 from ..pretty import double_pretty_size
-from ..serializers import SERIALIZERS_LOOKUP
+from ..serializers import SERIALIZERS_LOOKUP, has_more_values
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -81,7 +86,9 @@ def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
     if not args.should_compress:
         return "None", text
     compressed = args.meta_codec_impl.compress(text, args.meta_level)
-    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)):
+    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)) or has_more_values(
+        text, DEFAULT_METADATA_VALUES(len(compressed))
+    ):
         log.debug("the metadata compress so well that readers would refuse them")
         return "None", text
     if len(compressed) > len(text):
@@ -138,11 +145,15 @@ def decode(
     stored: bytes,
     digest: bytes,
     limit: int | None = None,
+    max_values: int | None = None,
 ) -> Json:
     """Return the value of the text `stored`, after checking its digest.
 
+    `max_values` is the maximum number of values and keys, by default
+    `DEFAULT_METADATA_VALUES` of the stored size.
+
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
-    header, is no JSON, or exceeds `limit`, as in `check_header`.
+    header, is no JSON, has too many values, or exceeds `limit`, as in `check_header`.
     """
     check_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
@@ -152,7 +163,6 @@ def decode(
             % (digest, expected),
             section="metadata",
         )
-    log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
@@ -161,9 +171,13 @@ def decode(
             % (len(text), header.meta_size),
             section="metadata",
         )
-    kind = "uncompressed" if header.meta_codec == "None" else "compressed"
-    log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
-    return SERIALIZERS_LOOKUP[header.magic_format].loads(text)
+    if log.enabled(log.VERBOSE):
+        log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
+        kind = "uncompressed" if header.meta_codec == "None" else "compressed"
+        log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
+    if max_values is None:
+        max_values = DEFAULT_METADATA_VALUES(len(stored))
+    return SERIALIZERS_LOOKUP[header.magic_format].loads(text, max_values)
 
 
 def encode_again(

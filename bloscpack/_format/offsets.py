@@ -5,7 +5,7 @@ Bytes to numbers and back, no files (docs/format.rst, Offsets).
 
 from __future__ import annotations
 
-import sys
+import struct
 
 from ..constants import OFFSET_LENGTH
 from ..exceptions import FormatError
@@ -20,12 +20,8 @@ FREE = -1
 
 def encode(offsets: Iterable[int]) -> bytes:
     """Return the bytes of a table with these entries, eight bytes per entry."""
-    from array import array
-
-    entries = array("q", offsets)
-    if sys.byteorder == "big":
-        entries.byteswap()
-    return entries.tobytes()
+    entries = tuple(offsets)
+    return struct.pack("<%dq" % len(entries), *entries)
 
 
 def decode(table: bytes) -> list[int]:
@@ -36,13 +32,7 @@ def decode(table: bytes) -> list[int]:
             % (OFFSET_LENGTH, len(table)),
             section="offsets",
         )
-    from array import array
-
-    entries = array("q")
-    entries.frombytes(table)
-    if sys.byteorder == "big":
-        entries.byteswap()
-    return entries.tolist()
+    return list(struct.unpack("<%dq" % (len(table) // OFFSET_LENGTH), table))
 
 
 def free_entries(count: int) -> bytes:

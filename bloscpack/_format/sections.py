@@ -11,17 +11,24 @@ from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
+    MAGIC,
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
 from ..exceptions import FormatError
-from ..headers import HEADER_LENGTHS, BloscpackHeader, MetadataHeader, decode_header
+from ..headers import (
+    FIELD_OFFSETS,
+    HEADER_LENGTHS,
+    BloscpackHeader,
+    MetadataHeader,
+    decode_header,
+)
 from . import offsets as offset_table
 from .blosc_header import decode_header as decode_chunk_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .._storage.cursor import Cursor
     from .._storage.protocols import Buffer
@@ -62,18 +69,24 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
     # A file of unknown length has no offset table, whatever its options say.
     if header.offsets and header.nchunks != -1:
         beginning.offsets = _read_offsets(cursor, header)
-    _check_nchunks(cursor, header)
+    else:
+        _check_nchunks(cursor, header)
+    if header.nchunks == 0:
+        _check_empty(cursor, header)
     return beginning
 
 
 def read_header(cursor: Cursor) -> BloscpackHeader:
     """Read the header of a file of any layout."""
-    log.debug("reading bloscpack header")
     prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
-    log.debug("bloscpack_header_raw: %r", prefix)
+    debugging = log.enabled(log.DEBUG)  # asked once: small files are read often
+    if debugging:
+        log.debug("reading bloscpack header")
+        log.debug("bloscpack_header_raw: %r", prefix)
     header = decode_header(prefix)
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
-    log.debug("bloscpack header: %r", header)
+    if debugging:
+        log.debug("bloscpack header: %r", header)
     return header
 
 
@@ -100,9 +113,10 @@ def read_metadata(
         header = MetadataHeader.decode(raw)
         if log.enabled(log.DEBUG):
             log.debug(header.pformat())
-        limit = (
-            None if limits is None else limits.effective_metadata(header.meta_comp_size)
-        )
+        limit = max_values = None
+        if limits is not None:
+            limit = limits.effective_metadata(header.meta_comp_size)
+            max_values = limits.effective_metadata_values(header.meta_comp_size)
         metadata_section.check_header(header, limit)
         stored = bytes(
             cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
@@ -113,7 +127,8 @@ def read_metadata(
         digest = bytes(
             cursor.read_exactly(size, "the digest of the metadata", "metadata")
         )
-        return metadata_section.decode(header, stored, digest, limit), header
+        value = metadata_section.decode(header, stored, digest, limit, max_values)
+        return value, header
     except FormatError as error:
         error.section = "metadata"
         error.offset = start if error.offset is None else error.offset
@@ -134,10 +149,11 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     # Check that the chunks can exist before allocating memory for their offsets.
     _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
-    log.debug("Read raw offsets: %r", raw)
     cursor.skip(free, "the free entries of the offset table", "offsets")
     entries = offset_table.decode(raw)
-    log.debug("Offsets: %r", entries)
+    if log.enabled(log.DEBUG):
+        log.debug("Read raw offsets: %r", raw)
+        log.debug("Offsets: %r", entries)
     return entries
 
 
@@ -152,6 +168,23 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> N
             "bytes, found '%d'" % (header.nchunks, smallest, left),
             section="chunks",
             offset=cursor.position + ahead,
+        )
+
+
+def _check_empty(cursor: Cursor, header: BloscpackHeader) -> None:
+    """Raise `FormatError` if bytes follow the sections of a file without chunks.
+
+    Another packed file may follow, as it may follow the last chunk (rule H9).
+    """
+    if cursor.left() == 0:
+        return
+    behind = bytes(cursor.peek_behind(len(MAGIC)))
+    cursor.restore()
+    if behind not in (b"", MAGIC):
+        raise FormatError(
+            "expected the end of a file without chunks, found more bytes",
+            section="header",
+            offset=FIELD_OFFSETS[header.format_version]["nchunks"],
         )
 
 
@@ -181,24 +214,69 @@ def find_frames(
     """Yield all frames in order; the caller must move the cursor past each.
 
     Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
-    the `limits`.
+    the `limits`, and as `check_end` does.
     """
+    return _each_frame(cursor, header, limits, _stay)
+
+
+def skip_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames in order; only the headers of the chunks are read."""
+    return _each_frame(cursor, header, limits, _skip)
+
+
+def read_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames in order, with content; the digests are not checked."""
+    return _each_frame(cursor, header, limits, _read)
+
+
+def _each_frame(
+    cursor: Cursor,
+    header: BloscpackHeader,
+    limits: Limits | None,
+    move: Callable[[Cursor, Frame, int], None],
+) -> Iterator[Frame]:
+    """Yield all frames in order, after ``move(cursor, frame, digest_size)``."""
     number = start = 0
     nbytes = None
+    size = header.checksum_impl.size
     while number != header.nchunks:
         if header.nchunks == -1 and _ends(cursor, header, number, nbytes):
             return
+        offset = cursor.position
         try:
             chunk = _read_chunk_header(cursor, header, number)
             if limits is not None:
-                _check_limit(limits, start + chunk.nbytes, "chunks", cursor.position)
+                _check_limit(limits, start + chunk.nbytes, "chunks", offset)
+            frame = Frame(number, offset, start, chunk)
+            move(cursor, frame, size)
         except FormatError as error:
-            error.locate(number, cursor.position)
+            error.locate(number, offset)
             raise
-        yield Frame(number, cursor.position, start, chunk)
+        yield frame
         nbytes = chunk.nbytes
         number += 1
         start += nbytes
+    check_end(cursor, header)
+
+
+def _stay(cursor: Cursor, frame: Frame, digest_size: int) -> None:
+    """Leave the cursor in front of the chunk."""
+
+
+def _skip(cursor: Cursor, frame: Frame, digest_size: int) -> None:
+    cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
+    cursor.skip(digest_size, "a digest", "chunks")
+
+
+def _read(cursor: Cursor, frame: Frame, digest_size: int) -> None:
+    frame.content = (
+        cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks"),
+        cursor.read_exactly(digest_size, "a digest", "chunks"),
+    )
 
 
 def _ends(
@@ -221,35 +299,44 @@ def _ends(
     return False
 
 
-def skip_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order; only the headers of the chunks are read."""
-    size = header.checksum_impl.size
-    for frame in find_frames(cursor, header, limits):
-        try:
-            cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
-            cursor.skip(size, "a digest", "chunks")
-        except FormatError as error:
-            error.locate(frame.number, frame.offset)
-            raise
-        yield frame
+def check_end(cursor: Cursor, header: BloscpackHeader) -> None:
+    """Raise `FormatError` if a complete frame lies behind the last chunk (rule C7).
+
+    The number of chunks in the header is then wrong. The cursor has passed the last
+    chunk, and stays there.
+    """
+    if cursor.left() == 0:
+        return
+    try:
+        if starts_with_frame(cursor.peek_behind, header):
+            raise frame_behind(header, cursor.position)
+    finally:
+        cursor.restore()
 
 
-def read_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order, with content; the digests are not checked."""
-    size = header.checksum_impl.size
-    for frame in find_frames(cursor, header, limits):
-        try:
-            compressed = cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks")
-            digest = cursor.read_exactly(size, "a digest", "chunks")
-        except FormatError as error:
-            error.locate(frame.number, frame.offset)
-            raise
-        frame.content = compressed, digest
-        yield frame
+def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) -> bool:
+    """Return whether a complete chunk with the right digest begins at a position.
+
+    ``peek(size)`` returns `size` bytes from there on, fewer at the end of the file.
+    """
+    from .chunks import is_intact
+
+    try:
+        chunk = decode_chunk_header(peek(BLOSC_HEADER_LENGTH))
+        content = peek(chunk.ctbytes + header.checksum_impl.size)
+        return is_intact(content, chunk, header.checksum_impl)
+    except (FormatError, MemoryError):
+        return False
+
+
+def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
+    """Return the error for a complete frame at `offset`, behind the last chunk."""
+    return FormatError(
+        "expected '%d' chunks, found another one behind them" % header.nchunks,
+        section="chunks",
+        chunk=header.nchunks,
+        offset=offset,
+    )
 
 
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
@@ -292,7 +379,8 @@ def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
             % (header.last_chunk, found),
             section="chunks",
         )
-    if header.chunk_size != -1 and found > header.chunk_size:
+    # A last chunk of known size may be longer than the others in layout 2.
+    if header.last_chunk == -1 and -1 < header.chunk_size < found:
         raise FormatError(
             "expected a chunk of at most '%d' plain bytes, found '%d'"
             % (header.chunk_size, found),

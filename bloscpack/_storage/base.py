@@ -19,6 +19,7 @@ Its tests are one more entry in the table of ``tests/storage/test_storage.py``.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from _thread import allocate_lock
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from .protocols import Buffer, Path, Readable, Seekable, Writable
 
+# Errors of files that have no end to seek to: pipes, and files that the system
+# generates while they are read. `io.UnsupportedOperation` has no number.
+NO_SEEK = (errno.ESPIPE, errno.EINVAL, None)
 # Number of bytes read at a time where the size of the input is unknown, and where an
 # extent may be larger than memory.
 READ_SIZE = 2**20
@@ -179,16 +183,24 @@ class naming_errors:
 
 
 def bytes_left(fp: Seekable) -> int | None:
-    """Return the bytes between the position of `fp` and its end; None if unknown."""
+    """Return the bytes between the position of `fp` and its end; None if unknown.
+
+    The position does not change. Raises `OSError` if the file can seek, but the system
+    fails: `fp` might be at its end then, and would look like an empty pipe.
+    """
     try:
         if not fp.seekable():
             return None
         position: int = fp.tell()
         fp.seek(0, os.SEEK_END)
-        end: int = fp.tell()
-        fp.seek(position)
-    except (AttributeError, OSError):
+    except AttributeError:
         return None
+    except OSError as error:
+        if error.errno in NO_SEEK:
+            return None
+        raise
+    end: int = fp.tell()
+    fp.seek(position)
     return max(0, end - position)
 
 

@@ -21,10 +21,19 @@ class Cursor:
     """A position in a file object, and methods that read forward from there.
 
     ``position`` counts the bytes read since the cursor was made.
+
+    Parameters
+    ----------
+    fp
+        The file object.
+    to_end
+        Whether the bytes of a pipe up to its end belong to the file. Otherwise nothing
+        behind the last chunk is read from a pipe: another program may use it.
     """
 
-    def __init__(self, fp: Seekable) -> None:
+    def __init__(self, fp: Seekable, *, to_end: bool = False) -> None:
         self.fp = fp
+        self._to_end = to_end
         self.position = 0
         self._total = bytes_left(fp)
         self._peeked = b""
@@ -48,6 +57,23 @@ class Cursor:
         if len(self._peeked) < size:
             self._peeked += self._fetch(size - len(self._peeked))
         return self._peeked[:size]
+
+    def peek_behind(self, size: int) -> Buffer:
+        """Return up to `size` bytes behind the last section, without moving.
+
+        Return no bytes of a pipe, unless the file extends to its end. Call `restore`
+        afterwards.
+        """
+        left = self.left()
+        if left is None:
+            return self.peek(size) if self._to_end else b""
+        return self.peek(min(size, left))
+
+    def restore(self) -> None:
+        """Move a file object that can seek back to the position of the cursor."""
+        if self._total is not None and self._peeked:
+            self.fp.seek(-len(self._peeked), os.SEEK_CUR)
+            self._peeked = b""
 
     def read(self, size: int) -> Buffer:
         """Return the next `size` bytes, fewer at the end, and move behind them."""
@@ -124,6 +150,11 @@ class MemoryCursor(Cursor):
 
     def peek(self, size: int) -> Buffer:
         return self._view[self.position : self.position + size]
+
+    peek_behind = peek
+
+    def restore(self) -> None:
+        """Do nothing: a buffer has no position."""
 
     def read(self, size: int) -> Buffer:
         data = self.peek(size)

@@ -24,6 +24,7 @@ from bloscpack.file_io import (
     CompressedBytesSource,
     CompressedFPSink,
     CompressedFPSource,
+    JoinedBytesSink,
     PlainBytesSink,
     PlainBytesSource,
     PlainFPSink,
@@ -464,8 +465,8 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
     )
 
 
-def test_bytes_sink_filled_one_by_one():
-    sink = PlainBytesSink(2040)
+@pytest.mark.parametrize("sink", [PlainBytesSink(2040), JoinedBytesSink()])
+def test_bytes_sink_filled_one_by_one(sink):
     with own_settings:
         chunks = [compress(PLAIN[:1000], BloscArgs()), compress(b"x" * 40, BloscArgs())]
     assert [1000, 40, 1000] == [sink.put(chunks[i]) for i in (0, 1, 0)]

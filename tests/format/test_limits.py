@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy
@@ -14,6 +15,7 @@ import bloscpack as bp
 from bloscpack.append import append_fp
 from bloscpack.args import BloscpackArgs, Limits
 from bloscpack.exceptions import FormatError, NotEnoughSpace, NotReadable
+from bloscpack.headers import BloscpackHeader, MetadataHeader
 
 PLAIN = bytes(range(100))
 VALUE = {"text": "a" * 1000}
@@ -69,6 +71,75 @@ def test_plain_bytes(tmp_path, reader, data):
         reader(data, path, Limits(nbytes=99))
     expected = ("chunks", 3) if data is UNKNOWN else ("header", None)
     assert expected == (raised.value.section, raised.value.chunk)
+
+
+@pytest.mark.parametrize(("reader", "data"), ALL)
+def test_metadata_values(tmp_path, reader, data):
+    path = tmp_path / "a.blp"
+    count = 10 if data is ARRAY else 3
+    assert PLAIN == reader(data, path, Limits(metadata_values=count))
+    assert PLAIN == reader(data, path, Limits(metadata_values=lambda stored: stored))
+    with pytest.raises(FormatError, match="have more than '2' values") as raised:
+        reader(data, path, Limits(metadata_values=2))
+    assert "metadata" == raised.value.section
+
+
+# Sum of the sizes of all Python objects made from a file.
+MEASURED = """
+import sys, tracemalloc
+import bloscpack as bp, bloscpack.exceptions
+data = open(sys.argv[1], "rb").read()
+bp.unpack_bytes_from_bytes(bp.pack_bytes_to_bytes(b"", metadata={}))
+tracemalloc.start()
+try:
+    bp.unpack_bytes_from_bytes(data)
+except bloscpack.exceptions.FormatError as error:
+    print(error.message)
+else:
+    print("read")
+print(tracemalloc.get_traced_memory()[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("piece", "count", "expected"),
+    [
+        (b"[],", 2**24 // 3 - 1, "the metadata have more than '1000000' values"),
+        (b'{"":0},', 2**24 // 7 - 1, "the metadata have more than '1000000' values"),
+        (b"[],", 10**6 // 2 - 2, "read"),
+        (b'{"":0},', 10**6 // 3 - 2, "read"),
+    ],
+)
+def test_values_of_a_small_file(tmp_path, piece, count, expected):
+    text = b"[" + piece * count + b"0]"
+    path = tmp_path / "a.blp"
+    path.write_bytes(with_metadata(text))
+    assert 61_000 > path.stat().st_size
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(bp.__file__).parents[1],
+    )
+    message, peak = done.stdout.splitlines()
+    assert expected == message
+    assert 150 * 10**6 > int(peak)
+
+
+def with_metadata(text: bytes) -> bytes:
+    """Return a file with any text as its metadata, compressed."""
+    stored = zlib.compress(text)
+    header = BloscpackHeader(metadata=True, checksum="adler32", nchunks=0)
+    metadata_header = MetadataHeader(
+        magic_format=b"JSON",
+        meta_codec="zlib",
+        meta_size=len(text),
+        max_meta_size=len(stored),
+        meta_comp_size=len(stored),
+    )
+    return header.encode() + metadata_header.encode() + stored
 
 
 @pytest.mark.parametrize(("reader", "data"), ALL)

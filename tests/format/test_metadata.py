@@ -179,6 +179,18 @@ def test_what_can_be_written_can_be_read(codec):
     assert (b"plain", value) == bp.unpack_bytes_from_bytes(packed)
 
 
+@pytest.mark.parametrize("codec", ["None", "zlib"])
+def test_many_values_can_be_written_and_read(codec):
+    value = [0] * 10**6  # one more than readers accept where they are compressed
+    args = MetadataArgs(meta_codec=codec, max_meta_size=lambda size: size)
+    section = metadata_section.encode(value, args)
+    assert "None" == taken_apart(section)[0].meta_codec
+    assert value == decoded(section)
+    section = metadata_section.encode(value[1:], args)
+    assert codec == taken_apart(section)[0].meta_codec
+    assert value[1:] == decoded(section)
+
+
 # A valid header and text, of which the cases change one thing.
 BLANK = {
     "magic_format": b"JSON",

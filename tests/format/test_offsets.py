@@ -1,5 +1,7 @@
 """The offset table as bytes and as numbers."""
 
+import struct
+
 import pytest
 
 from bloscpack._format import offsets
@@ -22,14 +24,6 @@ def test_encode_and_decode(encoded, numbers):
     assert numbers == offsets.decode(bytes.fromhex(encoded))
 
 
-def test_the_other_byte_order(monkeypatch):
-    encoded, numbers = offsets.encode([1, -2]), offsets.decode(b"\1" + bytes(7))
-    other = "big" if offsets.sys.byteorder == "little" else "little"
-    monkeypatch.setattr(offsets.sys, "byteorder", other)
-    assert b"".join(encoded[i : i + 8][::-1] for i in (0, 8)) == offsets.encode([1, -2])
-    assert [number << 56 for number in numbers] == offsets.decode(b"\1" + bytes(7))
-
-
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_free_entries(count):
     assert [offsets.FREE] * count == offsets.decode(offsets.free_entries(count))
@@ -37,7 +31,7 @@ def test_free_entries(count):
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
 def test_numbers_that_do_not_fit(number):
-    with pytest.raises(OverflowError):
+    with pytest.raises(struct.error):
         offsets.encode([number])
 
 

@@ -101,3 +101,52 @@ def test_what_could_not_be_read_is_not_written():
     assert deep == json_format.loads(json_format.dumps(deep))
     with pytest.raises(UsageError, match="nested more than '100' levels deep"):
         json_format.dumps([deep])
+
+
+# The number of values
+
+
+# Text, and an upper bound of its values and keys: empty lists and objects count twice.
+COUNTED = [
+    ("0", 1),
+    ('"a,b:[{c"', 1),
+    ("[]", 2),
+    ("{}", 2),
+    ("[1,2,3]", 4),
+    ('{"a":1,"b":2}', 5),
+    ('{"a":{"b":[1,[],{}]}}', 10),
+    (r'["a\",b","\\",","]', 4),
+    (r'["\\\"",",,,,"]', 3),
+    ('[",,,",[",,,"]]', 4),
+    ('[ "a" , "b" ]', 3),
+]
+
+
+def number_of_values(value):
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(number_of_values, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(number_of_values, value))
+    return 1
+
+
+@pytest.mark.parametrize(("text", "count"), COUNTED)
+def test_number_of_values(text, count):
+    assert count >= number_of_values(JSON.loads(text))
+    assert JSON.loads(text) == JSON.loads(text, count)
+    assert JSON.loads(text) == JSON.loads(text.encode(), count)
+    with pytest.raises(FormatError, match="have more than '%d' values" % (count - 1)):
+        JSON.loads(text, count - 1)
+
+
+@pytest.mark.parametrize("text", ['"a,', '["a,b', '"a""b,c"', '[[["', '"\\'])
+def test_number_of_values_in_no_json(text):
+    for limit in range(10):
+        with pytest.raises(FormatError):
+            JSON.loads(text, limit)
+
+
+@pytest.mark.parametrize("text", [b'"' * 10**6, b'"",' * 10**6, b'\\"' * 10**6])
+def test_counting_ends_soon(text):
+    with pytest.raises(FormatError):
+        JSON.loads(text, 1000)

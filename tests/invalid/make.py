@@ -174,6 +174,13 @@ def no_table(parts: Parts) -> None:
     parts.offsets = []
 
 
+def one_less(parts: Parts) -> None:
+    """Leave the last chunk out of header, shape and table."""
+    parts.header.update(nchunks=1, last_chunk=CHUNK_SIZE, max_app_chunks=2)
+    describe(parts, shape=[8])
+    parts.offsets[1] = -1
+
+
 def full(parts: Parts) -> None:
     parts.header["max_app_chunks"] = 0
     del parts.offsets[-1]
@@ -248,6 +255,8 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "nchunks-minus-2": ("H6", header(nchunks=-2)),
     "free-minus-1": ("H6", header(max_app_chunks=-1)),
     "no-chunks-but-bytes": ("H8", header(nchunks=0)),
+    "no-chunks": ("H9", header(chunk_size=0, last_chunk=0, nchunks=0)),
+    "zeros": ("H9", SOUND[:5] + b"\1\1\4" + bytes(200)),
     # Metadata
     "meta-format": ("M1", meta(magic_format=b"BSON")),
     "meta-format-blanks": ("M1", meta(magic_format=b"JSON    ")),
@@ -318,6 +327,8 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "last-chunk-other": ("C4", header(last_chunk=LAST_CHUNK - 4)),
     "digest-wrong": ("C5 K1", digest),
     "checksum-other": ("C5", other_checksum),
+    "chunk-behind": ("C7", one_less),
+    "chunk-behind-no-digest": ("C7", both(header(checksum=0), one_less)),
     # Arrays
     "objects": ("A4", array(dtype="'|O'")),
     "objects-in-fields": ("A4", array(dtype="[('a', '|O')]")),

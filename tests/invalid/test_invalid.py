@@ -33,7 +33,6 @@ NOT_IN_A_FILE = {
     "M4": "the room may hold anything",
     "M8": "what writers do; readers bear with it",
     "C6": "what readers do",
-    "C7": "bytes that are ignored",
     "C8": "what writers do: C1, C2 and C4",
     "C9": "what writers may do",
     "C10": "what writers do",

@@ -238,3 +238,17 @@ def test_every_other_item_takes_no_memory_for_each():
 def test_number_of_threads_is_checked(nthreads):
     with pytest.raises(UsageError, match="nthreads"):
         Reader(io.BytesIO(packed(PLAIN, CHUNK_SIZE))).read(0, 1, nthreads=nthreads)
+
+
+def test_one_chunk_needs_no_other_thread(monkeypatch):
+    reader = Reader(io.BytesIO(packed(bytes(range(250)) * 10)))
+
+    def fail(self):
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr("threading.Thread.start", fail)
+    for start, stop in ((0, 1), (10, 1000), (1000, 2000), (2400, None), (5, 5)):
+        expected = (bytes(range(250)) * 10)[start:stop]
+        assert expected == reader.read(start, stop, nthreads=4)
+    with pytest.raises(AssertionError, match="a thread was started"):
+        reader.read(999, 1001, nthreads=4)

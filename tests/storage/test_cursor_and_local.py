@@ -1,15 +1,20 @@
 """Reading forward: positions, short reads, and counts that are not believed."""
 
 import array
+import errno
 import gzip
 import io
 import os
+from pathlib import Path
 
 import pytest
 
+import bloscpack
 from bloscpack._storage.base import READ_SIZE, as_bytes_view, bytes_left
 from bloscpack._storage.cursor import Cursor, MemoryCursor
 from bloscpack._storage.local import FileRange, open_file
+from bloscpack._storage.spool import seekable_with_size
+from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, StorageError
 
 DATA = bytes(range(100))
@@ -229,6 +234,72 @@ def test_bytes_left_where_seeking_fails():
             raise OSError("no seeking here")
 
     assert bytes_left(Liar(DATA)) is None
+
+
+class Failing(io.FileIO):
+    """A file of which one call of `seek` or `tell` fails."""
+
+    calls = 0
+
+    def __init__(self, path, failing: int, error: int) -> None:
+        super().__init__(path)
+        self.failing, self.error = failing, error
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls == self.failing:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def seek(self, *args):
+        self._count()
+        return super().seek(*args)
+
+    def tell(self):
+        self._count()
+        return super().tell()
+
+
+def read_all(fp):
+    with seekable_with_size(fp) as (new_fp, size):
+        content = new_fp.read()
+        assert size == len(content)
+        return content
+
+
+def append_all(fp):
+    packed = io.BytesIO(bloscpack.pack_bytes_to_bytes(b"old"))
+    before = packed.getvalue()
+    try:
+        with seekable_with_size(fp) as (new_fp, size):
+            append_fp(packed, new_fp, size)
+    except OSError:
+        assert before == packed.getvalue()
+        raise
+    return bloscpack.unpack_bytes_from_bytes(packed.getvalue())[0].removeprefix(b"old")
+
+
+@pytest.mark.parametrize("function", [read_all, append_all])
+@pytest.mark.parametrize("error", [errno.EIO, errno.EINVAL])
+def test_failed_seek_is_no_empty_pipe(tmp_path, function, error):
+    path = tmp_path / "new"
+    path.write_bytes(DATA)
+    for failing in range(1, 100):
+        with Failing(path, failing, error) as fp:
+            try:
+                assert DATA == function(fp)
+            except OSError:
+                assert fp.calls >= failing
+            if fp.calls < failing:
+                return  # all calls have failed once
+    raise AssertionError("the calls do not end")
+
+
+def test_file_that_the_system_generates():
+    path = Path("/proc/self/status")
+    if not path.exists():
+        pytest.skip("this system has no /proc")
+    with path.open("rb") as fp:
+        assert read_all(fp).startswith(b"Name:")
 
 
 # Buffers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ... import log
 from ...constants import MAGIC
@@ -157,11 +158,14 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
 
         output = opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            found = unpack_fp_to_fp(
-                in_fp, out_fp, begin, nthreads=args.nthreads, progress=bar
+            return unpack_fp_to_fp(
+                in_fp,
+                out_fp,
+                begin,
+                nthreads=args.nthreads,
+                progress=bar,
+                behind=partial(_warn_of_second_file, in_file),
             )
-            _warn_of_second_file(in_fp, in_file)
-            return found
 
     streamed = is_streamed(out_file)
     attempts = 1 if streamed else ATTEMPTS
@@ -180,9 +184,9 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     return nbytes or 0, metadata
 
 
-def _warn_of_second_file(in_fp: Seekable, in_file: str) -> None:
+def _warn_of_second_file(in_file: str, behind: bytes) -> None:
     """Warn the user if another Bloscpack file follows the first."""
-    if in_fp.read(len(MAGIC)) == MAGIC:
+    if behind == MAGIC:
         log.notice(
             "behind '%s' begins another packed file, which is not read" % in_file
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ..._damage.findings import ERROR
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
 from ..display import say, say_json
 from ..exit_codes import (
+    EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
     for_each_file,
@@ -26,7 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged"
+        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged,\n"
+        "1 if Blosc lacks a codec that the file needs"
     )
     parser.epilog = (
         "examples:\n"
@@ -39,6 +42,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a list of objects")
 
 
+# The state of a damaged file, in words.
+DAMAGED = "damaged"
+
+
 def run(args: Namespace) -> int:
     """Check the files; return the worst exit code."""
     reports: list[JsonObject] = []
@@ -49,7 +56,7 @@ def run(args: Namespace) -> int:
             reports.append(report.as_dict())
         elif not (args.quiet and report.ok):
             tell(report)
-        return EXIT_OK if report.ok else EXIT_DAMAGED
+        return state_of(report)[0]
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
@@ -61,6 +68,16 @@ def run(args: Namespace) -> int:
     return worst
 
 
+def state_of(report: Report) -> tuple[int, str]:
+    """Return the exit code for a file, and its state in words."""
+    if report.ok:
+        return EXIT_OK, "ok"
+    kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
+    if kinds == {"codec"}:
+        return EXIT_COULD_NOT, "not readable by this Blosc"
+    return EXIT_DAMAGED, DAMAGED
+
+
 def tell(report: Report) -> None:
     """Show a line for the file, and a line for each finding."""
     counts = "%d chunks" % report.nchunks
@@ -68,10 +85,10 @@ def tell(report: Report) -> None:
         counts = "1 chunk"
     if report.nbytes is not None:
         counts += ", %s" % pretty_size(report.nbytes)
-    state = "ok (%s)" % counts
-    if not report.ok:
-        state = "damaged (%d of %s good)" % (report.nintact, counts)
-    say("%s: %s" % (printable(report.filename or ""), state))
+    _, state = state_of(report)
+    if state == DAMAGED:
+        counts = "%d of %s good" % (report.nintact, counts)
+    say("%s: %s (%s)" % (printable(report.filename or ""), state, counts))
     for finding in report.findings:
         say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
