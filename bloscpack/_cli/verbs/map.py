@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
     else:
         lines = [*picture(chunks, args.file_, args.color)]
     for line in lines:
-        say(line)
+        say(line, coloured=True)
     return EXIT_DAMAGED if chunks.damaged else EXIT_OK
 
 
