@@ -129,7 +129,7 @@ def open_locked(
     """
     with _open_and_lock(path, mode) as fp:
         locked_file = LockedFile(path, fp, sync)
-        remove_leftovers(os.path.realpath(os.fsdecode(path)))
+        remove_leftovers(os.path.realpath(os.fsdecode(path)), fp.fileno())
         if locked_file.roll_back():
             log.notice(
                 "'%s': a change was interrupted; the old content of the file has been "

@@ -25,18 +25,20 @@ class TemporaryFile:
     """
 
     def __init__(self, target: str, mode: int) -> None:
-        # A descriptor that holds the lock until the file has its final name. Windows
-        # has no such lock, and can't rename a file that is open.
-        self._guard: int | None = None
         self._done = False
+        # A descriptor that holds the lock until the file has its final name. Windows
+        # has no such lock, and keeps others from renaming or removing an open file.
+        self._guard: int | None = None
         while True:
             self.name, self.fp = disk.create_beside(target, mode)
-            # Another writer may have removed it before it was locked.
-            if _lock(self.fp.fileno()) is not False and self._has_name():
-                break
-            self.fp.close()
-        if os.name != "nt":
+            if os.name == "nt":
+                return
             self._guard = os.dup(self.fp.fileno())
+            # Another writer may have removed it before it was locked.
+            if _lock(self._guard) is not False and self._has_name():
+                return
+            self.fp.close()
+            os.close(self._guard)
 
     @property
     def handle(self) -> int | str:
@@ -44,8 +46,7 @@ class TemporaryFile:
         return self.name if os.name == "nt" else self.fp.fileno()
 
     def _has_name(self, any_links: bool = False) -> bool:
-        descriptor = self.fp.fileno() if self._guard is None else self._guard
-        return _refers_to(self.name, descriptor, any_links)
+        return self._guard is None or _refers_to(self.name, self._guard, any_links)
 
     def rename(self, target: str) -> None:
         """Close the file and rename it; it replaces the file `target`, if any."""
@@ -68,7 +69,8 @@ class TemporaryFile:
         except OSError:  # no hard links, or an error that the rename raises again
             disk.rename(self.name, target)  # commit point
         else:
-            disk.remove(self.name)
+            with suppress(FileNotFoundError):  # a writer that came later has removed it
+                disk.remove(self.name)
         self._finish()
 
     def discard(self) -> None:
@@ -78,18 +80,15 @@ class TemporaryFile:
         if self._done:
             return
         try:
-            if self._guard is None or self._has_name(any_links=True):
+            if self._has_name(any_links=True):
                 with suppress(FileNotFoundError):
                     disk.remove(self.name)
         finally:
             self._finish()
 
     def _close_and_check(self) -> None:
-        intact = self._guard is not None or self._has_name()
         self.fp.close()
-        if self._guard is not None:
-            intact = self._has_name()
-        if not intact:
+        if not self._has_name():
             raise StorageError(
                 "another program has removed or replaced the temporary file '%s'"
                 % self.name
@@ -99,16 +98,26 @@ class TemporaryFile:
         self._done = True
         if self._guard is not None:
             guard, self._guard = self._guard, None
+            _unlock(guard)
             os.close(guard)
 
 
-def remove_leftovers(target: str) -> None:
-    """Remove the temporary files of `target` whose writers have died."""
+def remove_leftovers(target: str, locked: int | None = None) -> None:
+    """Remove the temporary files of `target` whose writers have died.
+
+    `locked` is a descriptor of `target` if this writer has locked it. Then a temporary
+    name of the same file is removed too: a writer died after it had given the file its
+    final name.
+    """
     for name in disk.names_beside(target):
-        with suppress(OSError):  # there is none, or it can't be removed
+        if not os.access(name, os.F_OK):  # faster than catching an error
+            continue
+        with suppress(OSError):  # it can't be opened or removed
             status = os.lstat(name)
+            if locked is not None and os.path.samestat(status, os.fstat(locked)):
+                disk.remove(name)
             # A pipe or a device is not even opened.
-            if stat.S_ISREG(status.st_mode) and _is_mine(status):
+            elif stat.S_ISREG(status.st_mode) and _is_mine(status):
                 _remove_if_unlocked(name, status)
 
 
@@ -135,15 +144,12 @@ def _refers_to(name: str, descriptor: int, any_links: bool = False) -> bool:
     except OSError:
         return False
     same = os.path.samestat(found, os.fstat(descriptor))
-    only = any_links or found.st_nlink == 1
+    only = any_links or found.st_nlink <= 1  # some systems say 0
     return same and only and stat.S_ISREG(found.st_mode)
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock a file; return False if another process has locked it, None without locks.
-
-    The lock ends when all descriptors of the file are closed.
-    """
+    """Lock a file; return False if it is locked already, None without locks."""
     try:
         import fcntl
 
@@ -153,3 +159,11 @@ def _lock(descriptor: int) -> bool | None:
     except OSError as error:
         return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
     return True
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

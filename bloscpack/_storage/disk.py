@@ -25,7 +25,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME_PART = 50
 # Number of names of temporary files in which a writer looks for those of dead writers.
 # More names are used only if so many programs write the same file at once.
-NAMES_BESIDE = 8
+NAMES_BESIDE = 4
 
 
 class Disk:
@@ -53,7 +53,8 @@ class Disk:
         They contain a checksum of the name of `target`: no other program makes such
         names, and targets whose names begin with the same characters do not share any.
         """
-        return [_name_beside(target, number) for number in range(NAMES_BESIDE)]
+        start = _start_beside(target)
+        return ["%s%d.tmp" % (start, number) for number in range(NAMES_BESIDE)]
 
     def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
         """Create a hidden file in the folder of `target`; return its name and itself.
@@ -63,11 +64,7 @@ class Disk:
         names = self.names_beside(target)
         while True:
             # After the usual names, names that nobody can have taken in advance.
-            temporary = (
-                names.pop(0)
-                if names
-                else _name_beside(target, int.from_bytes(os.urandom(8), "big"))
-            )
+            temporary = names.pop(0) if names else _random_beside(target)
             if os.path.lexists(temporary):
                 continue
             try:
@@ -115,10 +112,16 @@ class Disk:
         os.unlink(name)
 
 
-def _name_beside(target: str, number: int) -> str:
+def _start_beside(target: str) -> str:
+    """Return the name of a temporary file up to its number."""
     folder, name = os.path.split(target)
     checksum = crc32(os.fsencode(name))
-    return os.path.join(folder, ".%s.%d-%d.tmp" % (name[:NAME_PART], checksum, number))
+    return os.path.join(folder, ".%s.%d-" % (name[:NAME_PART], checksum))
+
+
+def _random_beside(target: str) -> str:
+    number = int.from_bytes(os.urandom(8), "big")
+    return "%s%d.tmp" % (_start_beside(target), number)
 
 
 disk = Disk()

@@ -191,6 +191,50 @@ def test_new_file_whose_writer_died(tmp_path):
     assert [] == temporaries_in(tmp_path)
 
 
+LINK = """
+import sys, time
+from bloscpack._crashsafe.replace import replacing
+from bloscpack._storage.disk import disk
+def remove(name):
+    print("ready", flush=True)
+    time.sleep(60)
+disk.remove = remove
+with replacing(sys.argv[1]) as fp:
+    fp.write(open(sys.argv[2], "rb").read())
+"""
+
+
+def test_writer_that_died_between_its_two_names(packed):
+    """The new file has its final name, and still the temporary one."""
+    path = packed.parent / "new.blp"
+    kill(started(LINK, path, packed))
+    (name,) = temporaries_in(packed.parent)
+    assert os.path.samefile(path, packed.parent / name)
+    append(path, packed.parent / "more")
+    assert [] == temporaries_in(packed.parent)
+    assert b"one chunkmore" == bloscpack.unpack_bytes_from_file(path)[0]
+
+
+def test_lock_ends_although_the_process_has_forked(tmp_path):
+    """A child inherits the descriptor, and with it the lock."""
+    path = tmp_path / "file.blp"
+    with replacing(path) as fp:
+        fp.write(bloscpack.pack_bytes_to_bytes(b"one chunk"))
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+    try:
+        (tmp_path / "more").write_bytes(b"more")
+        append(path, tmp_path / "more")
+    finally:
+        os.close(write)
+        os.close(read)
+        os.waitpid(child, 0)
+
+
 def test_command_that_was_killed(tmp_path):
     os.mkfifo(tmp_path / "input")
     command = [sys.executable, "-m", "bloscpack", "compress"]
