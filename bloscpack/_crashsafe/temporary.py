@@ -45,8 +45,8 @@ class TemporaryFile:
         """What functions like `os.chmod` take: a descriptor, a name on Windows."""
         return self.name if os.name == "nt" else self.fp.fileno()
 
-    def _has_name(self, any_links: bool = False) -> bool:
-        return self._guard is None or _refers_to(self.name, self._guard, any_links)
+    def _has_name(self) -> bool:
+        return self._guard is None or _refers_to(self.name, self._guard)
 
     def rename(self, target: str) -> None:
         """Close the file and rename it; it replaces the file `target`, if any."""
@@ -80,7 +80,7 @@ class TemporaryFile:
         if self._done:
             return
         try:
-            if self._has_name(any_links=True):
+            if self._has_name():
                 with suppress(FileNotFoundError):
                     disk.remove(self.name)
         finally:
@@ -137,15 +137,13 @@ def _is_mine(status: os.stat_result) -> bool:
     return hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
 
 
-def _refers_to(name: str, descriptor: int, any_links: bool = False) -> bool:
-    """Return whether a name refers to an open regular file, and is its only name."""
+def _refers_to(name: str, descriptor: int) -> bool:
+    """Return whether a name refers to an open file, and not by a symbolic link."""
     try:
         found = os.lstat(name)
     except OSError:
         return False
-    same = os.path.samestat(found, os.fstat(descriptor))
-    only = any_links or found.st_nlink <= 1  # some systems say 0
-    return same and only and stat.S_ISREG(found.st_mode)
+    return os.path.samestat(found, os.fstat(descriptor))
 
 
 def _lock(descriptor: int) -> bool | None:
