@@ -1,8 +1,8 @@
 """Owner, group, permission bits, ACL and extended attributes of new files.
 
-Contract: a new file never gives anybody more access than the file that it replaces, and
-lets nobody read it who could not read the file that it was made from. Everything is set
-through the descriptor of the new file, so nothing that takes its name is changed.
+Contract: a new file never gives a user more access than the file that it replaces, and
+users who can't read the input can't read the output. Everything is set through the
+descriptor of the new file, so a file that takes its name is not changed.
 This is part of preparing a change; it commits nothing.
 
 ==============================  ====================================================
@@ -71,7 +71,7 @@ class Attributes:
 
     @property
     def access(self) -> tuple[int, int, bytes | None]:
-        """What determines who may read the file, beside its owner."""
+        """The permission bits, the group and the ACL."""
         return self.mode, self.status.st_gid, self.acl
 
     def limit(self, mode: int, group: int | None) -> int:
