@@ -12,6 +12,7 @@ import os
 
 from . import log
 from ._compat import deprecated_alias, sibling_names
+from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._engine.blosc_settings import own_settings
@@ -492,7 +493,10 @@ def pack_file_to_file(
         not stored.
     """
     check_distinct(in_file, out_file)
-    with open(in_file, "rb") as in_fp, replacing(out_file, sync) as out_fp:
+    with (
+        open(in_file, "rb") as in_fp,
+        replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp,
+    ):
         pack_fp_to_fp(
             in_fp,
             out_fp,
@@ -581,8 +585,8 @@ def unpack_file_from_file(
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
 
-    def read(in_fp: Seekable, check: Check) -> Json:
-        with replacing(out_file, sync) as out_fp:
+    def read(in_fp: BinaryFile, check: Check) -> Json:
+        with replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp:
             return unpack_fp_to_fp(
                 in_fp,
                 out_fp,

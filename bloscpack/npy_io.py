@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 import math
 import os
-import stat
 
 import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
+from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._format.array_metadata import Description
@@ -200,12 +200,6 @@ def _trailing_bytes(array: Array) -> NotReadable:
     )
 
 
-def _status_to_copy(fp: BinaryFile, preserve: bool) -> os.stat_result | None:
-    """Return the status whose times and permissions the output gets; None for none."""
-    status = os.fstat(fp.fileno())
-    return status if preserve and stat.S_ISREG(status.st_mode) else None
-
-
 # .npy → array file
 
 
@@ -274,7 +268,13 @@ def pack_npy_to_file(
         size = size_of(in_fp)
         array = read_header(in_fp)
         _check_size(in_fp, array, size)
-        with replacing(out_file, sync, _status_to_copy(in_fp, preserve)) as out_fp:
+        with replacing(
+            out_file,
+            sync,
+            attributes_of_input(in_fp),
+            access=preserve,
+            times=preserve,
+        ) as out_fp:
             pack_items(
                 NpySource(in_fp),
                 CompressedFPSink(out_fp, new=True),
@@ -373,7 +373,13 @@ def unpack_npy_from_file(
         array = without_items(description.dtype, description.shape, fortran)
         header = encode_header(array)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
-        with replacing(npy_file, sync, _status_to_copy(in_fp, preserve)) as out_fp:
+        with replacing(
+            npy_file,
+            sync,
+            attributes_of_input(in_fp),
+            access=preserve,
+            times=preserve,
+        ) as out_fp:
             sink = NpySink(out_fp, description, header, reserved=reserved)
             unpack_checked(source, sink, check, nthreads, progress)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._damage.inspection import inspect
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
     from ._storage.base import Storage
-    from ._storage.protocols import Path, Readable, Writable
+    from ._storage.protocols import BinaryFile, Path, Readable, Writable
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 
@@ -197,9 +198,12 @@ def recover(
     """
     check_distinct(damaged, out_file)
 
-    def read(fp: Readable, check: Callable[[BloscpackHeader | None], None]) -> Recovery:
+    def read(
+        fp: BinaryFile, check: Callable[[BloscpackHeader | None], None]
+    ) -> Recovery:
         check(None)  # a later change of the file makes another attempt necessary
-        with replacing(out_file, sync) as out_fp:
+        like = attributes_of_input(fp)
+        with replacing(out_file, sync, like, access=True) as out_fp:
             found = recover_fp(
                 fp,
                 out_fp,

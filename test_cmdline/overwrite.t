@@ -71,6 +71,31 @@ A link is followed, and the permissions of a file stay.
   $ ls -l keep | cut -c 1-10
   -rw-r-----
 
+Through a link to a missing file nothing is written without -f.
+
+  $ ln -s missing dangling
+  $ blpk d -e keep dangling
+  blpk: error: output file 'dangling' exists! It is a symbolic link to the missing file '*/missing' (glob)
+  [1]
+  $ test -e missing
+  [1]
+  $ blpk -f d -e keep dangling
+  $ cmp missing numbers
+  $ rm dangling missing
+
+A private input has a private output, whoever could read the file before.
+
+  $ cp numbers private
+  $ chmod 600 private
+  $ blpk c --no-preserve private
+  $ ls -l private.blp | cut -c 1-10
+  -rw-------
+  $ chmod 644 keep
+  $ blpk -f c private keep
+  $ ls -l keep | cut -c 1-10
+  -rw-------
+  $ rm private private.blp
+
   $ ls -A
   alias
   back

@@ -1,7 +1,10 @@
 """Output of the command: lines, tables, JSON, and sizes in bytes.
 
-Escape sequences replace unprintable characters in file names and in text from files,
-which could move the cursor, and characters that the encoding of the terminal lacks.
+Contract: no control character, and no mark that changes the direction of text, reaches
+the terminal from a file name, an option or a file. `say`, `put_line` and the functions
+of `log` replace unprintable characters by escape sequences (`log.printable`), and so
+characters that the encoding of the terminal lacks. `json_text` and `say_json` use the
+escape sequences of JSON, so that their output stays valid JSON.
 """
 
 from __future__ import annotations
@@ -23,22 +26,55 @@ if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
 
 UNKNOWN = "-"
+# Number of blanks in front of each level of JSON.
+INDENT = 2
 
 
-def say(line: str = "") -> None:
+def say(line: str = "", *, coloured: bool = False) -> None:
     """Print a line for a person.
 
-    It goes to standard output, or to standard error if standard output carries data.
+    It goes to standard output, or to standard error if standard output carries data. A
+    `coloured` line contains escape sequences for colours; the rest of it is printable.
     """
+    if not coloured:
+        line = printable(line)
     if log.OUTPUT_IS_DATA:
         log.put_error(log.encodable(line, sys.stderr) + "\n")
     else:
-        put_line(line)
+        log.put(log.encodable(line, sys.stdout) + "\n")
 
 
 def put_line(line: str) -> None:
     """Write a line to standard output, also where that carries data."""
-    log.put(log.encodable(line, sys.stdout) + "\n")
+    log.put(log.encodable(printable(line), sys.stdout) + "\n")
+
+
+def json_text(value: object, compact: bool, encoding: str) -> str:
+    """Return a value as JSON with sorted keys, on one line if `compact`.
+
+    Unprintable characters are escaped, and all beyond ASCII if `encoding` lacks one.
+    """
+    import json
+
+    def dumped(ascii_only: bool) -> str:
+        return json.dumps(
+            value,
+            indent=None if compact else INDENT,
+            separators=(",", ":") if compact else None,
+            sort_keys=True,
+            ensure_ascii=ascii_only,
+        )
+
+    text = dumped(ascii_only=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return dumped(ascii_only=True)
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in text
+    )
 
 
 def say_json(value: object) -> None:
@@ -46,9 +82,9 @@ def say_json(value: object) -> None:
     import json
 
     try:
-        text = json.dumps(value, indent=2, allow_nan=False)
+        text = json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(value), indent=2)
+        text = json.dumps(_finite(value), indent=INDENT)
     log.put(text + "\n")
 
 

@@ -15,6 +15,7 @@ from time import perf_counter
 from .. import log
 from .._crashsafe import journal
 from .._crashsafe.locking import open_locked
+from .._crashsafe.ownership import attributes_of_input
 from .._crashsafe.replace import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.stream import is_stream, open_stream
@@ -43,12 +44,18 @@ A_JOURNAL = "the journal of a change that is under way or was interrupted"
 def check_free(out_file: str, args: Namespace) -> None:
     """Raise `StorageError` if a file exists and ``--force`` is not given.
 
-    A stream, such as a pipe, may exist.
+    A stream, such as a pipe, may exist. A symbolic link to a missing file counts as an
+    existing file: whoever made it chose where the output would be written.
     """
     if os.path.isdir(out_file):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)
     if os.path.exists(out_file) and not args.force and not is_stream(out_file):
         raise StorageError("output file '%s' exists!" % out_file)
+    if os.path.islink(out_file) and not os.path.exists(out_file) and not args.force:
+        raise StorageError(
+            "output file '%s' exists! It is a symbolic link to the missing file '%s'"
+            % (out_file, os.path.realpath(out_file))
+        )
 
 
 def check_no_terminal(out_file: str, args: Namespace) -> None:
@@ -72,7 +79,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         )
     if args.rm:
         _check_removable(in_file, out_file)
-    if out_file != STREAM and os.path.exists(out_file):
+    if out_file != STREAM and os.path.lexists(out_file):
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if STREAM not in (in_file, out_file):
@@ -142,9 +149,13 @@ def opened_output(
         with open_stream(os.dup(1), OUTPUT_NAME) as stream:
             yield stream
         return
-    status = os.fstat(in_fp.fileno())
-    like = status if args.preserve and stat.S_ISREG(status.st_mode) else None
-    with replacing(out_file, sync_for(args), like) as fp:
+    with replacing(
+        out_file,
+        sync_for(args),
+        attributes_of_input(in_fp),
+        access=args.preserve,
+        times=args.preserve,
+    ) as fp:
         yield fp
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from ..constants import MAX_THREADS
 from ..defaults import available_cpus
+from ..log import printable
 from . import verb_table
 from .exit_codes import EXIT_OK, EXIT_USAGE
 
@@ -32,7 +33,8 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
     def __init__(self, prog: str, **kwargs: Any) -> None:
         # argparse would import shutil to find the width, even if no help is shown.
         if "width" not in kwargs and not (sys.stdout and sys.stdout.isatty()):
-            kwargs["width"] = int(os.environ.get("COLUMNS") or 80) - 2
+            columns = os.environ.get("COLUMNS", "")
+            kwargs["width"] = int(columns if columns.isdecimal() else 80) - 2
         super().__init__(prog, **kwargs)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -67,6 +69,13 @@ class _BaseParser(argparse.ArgumentParser):
     Up to Python 3.11 argparse passes on the error of a closed or full stream. If
     standard error is closed, argparse writes the usage to standard output instead.
     """
+
+    def error(self, message: str) -> NoReturn:
+        """Show usage and message on standard error, and exit.
+
+        The message may contain arguments, with any characters.
+        """
+        super().error(printable(message))
 
     def print_usage(self, file: Any = None) -> None:
         """Show the usage on standard error, if that is open."""

@@ -120,7 +120,7 @@ def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | N
     if sys.stderr is None or not (_should_show() if wanted is None else wanted):
         yield None
         return
-    bar = Bar(os.path.basename(name), total, bool(wanted))
+    bar = Bar(log.printable(os.path.basename(name)), total, bool(wanted))
     try:
         yield bar
     finally:

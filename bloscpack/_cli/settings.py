@@ -18,6 +18,7 @@ from ..defaults import (
     DEFAULT_CNAME,
     available_cpus,
 )
+from ..log import printable
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .verb_table import ALL_SETTINGS
 
@@ -191,7 +192,7 @@ class UserSetting:
         self._place = place
 
     def __str__(self) -> str:
-        return str(self._value)
+        return printable(str(self._value))  # for the help
 
     def checked(self) -> Value:
         """Return the value; raises `Refusal` if it is invalid."""

@@ -28,7 +28,8 @@ from .._storage.disk import disk
 from .._storage.local import whole_file, writes_at_end
 from ..exceptions import UsageError
 from . import journal
-from .ownership import copy_ownership
+from .ownership import Attributes, copy_attributes
+from .temporary import TemporaryFile
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class JournaledChange(Change):
             disk.sync(self._raw)
         try:
             with disk.create(locked_file.journal_name, 0o600) as fp:
-                copy_ownership(locked_file.journal_name, os.fstat(self._raw.fileno()))
+                handle = locked_file.journal_name if os.name == "nt" else fp.fileno()
+                copy_attributes(handle, Attributes(self._raw.fileno()), owner=True)
                 locked_file.changing = True
                 for part in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
@@ -200,10 +202,11 @@ class CopiedChange(Change):
         old = self._raw
         locked_file = self._locked_file
         try:
-            locked_file.temporary, self._raw = disk.create_beside(self._target, 0o600)
+            locked_file.temporary = TemporaryFile(self._target, 0o600)
         except OSError as error:
             error.filename = os.fsdecode(locked_file.path)
             raise
+        self._raw = locked_file.temporary.fp
         try:
             for block in whole_file(old).read_blocks(0, self._length):
                 self._raw.write(block)
@@ -215,24 +218,23 @@ class CopiedChange(Change):
         temporary = self._locked_file.temporary
         assert temporary is not None
         self._raw.flush()
-        copy_ownership(temporary, os.fstat(self._fp.fileno()))
+        old = Attributes(self._fp.fileno())
+        copy_attributes(temporary.handle, old, owner=True)
         if self._locked_file.sync:
             disk.sync(self._raw)
         self._locked_file.size = os.fstat(self._raw.fileno()).st_size
-        self._raw.close()
         try:
-            disk.rename(temporary, self._target)  # commit point
+            temporary.rename(self._target)  # commit point
         except OSError as error:
-            error.filename = os.fsdecode(self._locked_file.path)
-            error.filename2 = None
+            if error.filename is not None:
+                error.filename = os.fsdecode(self._locked_file.path)
+                error.filename2 = None
             raise
         self._locked_file.temporary = None
         if self._locked_file.sync:
             disk.sync_folder(self._target)
 
     def restore(self) -> None:
-        with suppress(OSError):  # closing writes the buffer, and the disk may be full
-            self._raw.close()
         self._locked_file.remove_temporary()
 
 

@@ -25,6 +25,7 @@ from .in_place import (
     mark_changed,
     restore_bytes,
 )
+from .temporary import remove_leftovers
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,17 +33,20 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import BinaryFile, Path
     from .journal import Extent
+    from .temporary import TemporaryFile
 
 # Errors of `flock` if another process has locked the file. With another error,
 # such as ENOLCK of a file system without locks, the file is changed without a lock.
 LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
+# Numbers of the file systems without locks that the user has been warned of.
+_WITHOUT_LOCKS: set[int] = set()
 
 
 class LockedFile:
     """A file that is open, locked, and may be changed.
 
     ``size`` is the length of the file in bytes after the last commit. ``changing`` says
-    whether this writer has a journal, and ``temporary`` is the name of the copy that a
+    whether this writer has a journal, and ``temporary`` is the copy that a
     `CopiedChange` writes to; they tell `open_locked` what to undo.
     """
 
@@ -51,7 +55,7 @@ class LockedFile:
         self.fp = fp
         self.sync = sync
         self.changing = False
-        self.temporary: str | None = None
+        self.temporary: TemporaryFile | None = None
         self.journal_name = journal.name_for(os.fsdecode(path))
         status = os.fstat(fp.fileno())
         self.mtime = status.st_mtime_ns
@@ -102,8 +106,7 @@ class LockedFile:
     def remove_temporary(self) -> None:
         """Remove the copy of a `CopiedChange` that was not committed."""
         if self.temporary is not None:
-            with suppress(FileNotFoundError):
-                disk.remove(self.temporary)
+            self.temporary.discard()
             self.temporary = None
 
     def remove_journal(self) -> None:
@@ -126,6 +129,7 @@ def open_locked(
     """
     with _open_and_lock(path, mode) as fp:
         locked_file = LockedFile(path, fp, sync)
+        remove_leftovers(os.path.realpath(os.fsdecode(path)), fp.fileno())
         if locked_file.roll_back():
             log.notice(
                 "'%s': a change was interrupted; the old content of the file has been "
@@ -183,6 +187,19 @@ def _lock(fp: BinaryFile, path: Path) -> None:
             raise StorageError(
                 errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
             ) from error
+        _report_no_locks(fp, path, error)
+
+
+def _report_no_locks(fp: BinaryFile, path: Path, error: OSError) -> None:
+    """Warn the user, once for each file system, that there are no locks."""
+    device = os.fstat(fp.fileno()).st_dev
+    if device not in _WITHOUT_LOCKS:
+        _WITHOUT_LOCKS.add(device)
+        log.notice(
+            "'%s': the file system has no locks (%s), so nothing prevents another "
+            "writer from changing the file at the same time"
+            % (os.fsdecode(path), error.strerror)
+        )
 
 
 def _unlock(fp: BinaryFile) -> None:

@@ -1,38 +1,232 @@
-"""Owner, group and permission bits, copied from a file to the file that replaces it.
+"""Owner, group, permission bits, ACL and extended attributes of new files.
 
-Contract: the new file never gives anybody more access than the old one. This is part of
-preparing a change; it commits nothing.
+Contract: a new file never gives a user more access than the file that it replaces, and
+users who can't read the input can't read the output. Everything is set through the
+descriptor of the new file, so a file that takes its name is not changed.
+This is part of preparing a change; it commits nothing.
+
+==============================  ====================================================
+new file                        access
+==============================  ====================================================
+replaces a file                 owner, group, bits, ACL and attributes of that file
+made like its input             group, bits, ACL and attributes of the input
+made from an input              that of any new file
+==============================  ====================================================
+
+In the first and the last row, a class (group or others) that can't read the input has
+no bits. Set-user-ID and set-group-ID bits are never copied.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .._storage.protocols import BinaryFile
+
+# The access control list, in the form in which the kernel of Linux stores it.
+ACL = "system.posix_acl_access"
+USER_ATTRIBUTES = "user."
+# Attributes that restrict access. Others, like capabilities, must not be copied.
+LABELS = ("security.selinux", "security.SMACK64")
+OWNER_BITS = 0o700
+GROUP_BITS = 0o070
+OTHER_BITS = 0o007
 
 
-def copy_ownership(temporary: str, replaced: os.stat_result) -> None:
-    """Give the file `temporary` the owner, group and permission bits of another file.
+class Attributes:
+    """Owner, group, permission bits, ACL and extended attributes of a file.
+
+    `file` is a descriptor, or a name if the file can't be opened. ``acl`` is None
+    without an ACL, and empty if there is one that can't be read.
+    """
+
+    def __init__(self, file: int | str) -> None:
+        self.status = os.stat(file)
+        self.extended: dict[str, bytes] = {}
+        self.acl: bytes | None = None
+        names = []
+        if hasattr(os, "listxattr"):
+            with suppress(OSError):  # the file system has no attributes
+                names = os.listxattr(file)
+        for name in names:
+            if name == ACL:
+                self.acl = b""
+            elif not (name.startswith(USER_ATTRIBUTES) or name in LABELS):
+                continue
+            with suppress(OSError):  # no permission to read it
+                value = os.getxattr(file, name)
+                if name == ACL:
+                    self.acl = value
+                else:
+                    self.extended[name] = value
+
+    @property
+    def mode(self) -> int:
+        """The permission bits, without the set-user-ID and set-group-ID bits."""
+        return self.status.st_mode & 0o777
+
+    @property
+    def access(self) -> tuple[int, int, bytes | None]:
+        """The permission bits, the group and the ACL."""
+        return self.mode, self.status.st_gid, self.acl
+
+    def limit(self, mode: int, group: int | None) -> int:
+        """Return `mode` without the bits of each class that can't read this file.
+
+        `group` is the group of the file that gets the mode; None if the mode will be
+        used for another group or an ACL too.
+        """
+        if self.acl is not None:  # it may deny a user what others may do
+            return mode & OWNER_BITS
+        others_read = self.mode & stat.S_IROTH
+        # The group of the new file may count as others here.
+        group_reads = self.mode & stat.S_IRGRP and (
+            group == self.status.st_gid or others_read
+        )
+        return mode & (
+            OWNER_BITS
+            | (GROUP_BITS if group_reads else 0)
+            | (OTHER_BITS if others_read else 0)
+        )
+
+
+def attributes_of_input(fp: BinaryFile) -> Attributes | None:
+    """Return the attributes of an input file; None for a pipe or a device."""
+    descriptor = fp.fileno()
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    return Attributes(descriptor)
+
+
+def copy_attributes(
+    target: int | str,
+    source: Attributes,
+    *,
+    owner: bool,
+    limit: Attributes | None = None,
+) -> None:
+    """Give the file `target` the group, permission bits, ACL and attributes of another.
+
+    `target` is a descriptor; a name only where a system can't change the file of a
+    descriptor. With `owner` the file also gets the owner and the security labels.
+    `limit` are the attributes of the input; see `Attributes.limit`. What the system
+    refuses is replaced by stricter permission bits.
+    """
+    mode = source.mode
+    if not _copy_group(target, source.status, owner):
+        mode = _without_group(mode)
+    status = os.stat(target)
+    if limit is not None and limit.access == source.access:
+        limit = None
+    if limit is not None:
+        mode = limit.limit(mode, status.st_gid)
+    if not _copy_acl(target, source, status, mode, limit):
+        mode &= OWNER_BITS
+    for name, value in source.extended.items():
+        if name in LABELS and not owner:
+            continue  # the system labels a new file by its folder
+        if not _set_attribute(target, name, value) and name in LABELS:
+            mode &= OWNER_BITS
+    os.chmod(target, mode)
+
+
+def copy_ownership(target: int | str, replaced: os.stat_result) -> None:
+    """Give the file `target` the owner, group and permission bits of another file.
 
     If the system refuses the owner or the group, permission bits are removed so that
-    no user has more access than before.
+    no user has more access than before. See `copy_attributes` for the types.
     """
-    uid, gid, mode = replaced.st_uid, replaced.st_gid, stat.S_IMODE(replaced.st_mode)
-    if not _chown(temporary, uid, gid):
-        mode &= ~stat.S_ISUID
-        if not _chown(temporary, -1, gid):
-            # A member of the old group may now count as "others", and the reverse:
-            # both get only the bits that both had.
-            both = mode >> 3 & mode & stat.S_IRWXO
-            mode = mode & stat.S_IRWXU | both << 3 | both
-    os.chmod(temporary, mode)
+    mode = replaced.st_mode & 0o777
+    if not _copy_group(target, replaced, owner=True):
+        mode = _without_group(mode)
+    os.chmod(target, mode)
 
 
-def _chown(name: str, uid: int, gid: int) -> bool:
+def _without_group(mode: int) -> int:
+    """Return permission bits for a file that could not keep its group.
+
+    A member of the old group may now count as others, and the reverse: both get only
+    the bits that both had.
+    """
+    both = mode >> 3 & mode & OTHER_BITS
+    return mode & OWNER_BITS | both << 3 | both
+
+
+def _copy_group(target: int | str, wanted: os.stat_result, owner: bool) -> bool:
+    """Set the group, and perhaps the owner; return whether the group is right."""
+    found = os.stat(target)
+    if owner and found.st_uid != wanted.st_uid:
+        if _chown(target, wanted.st_uid, wanted.st_gid):
+            return True
+        found = os.stat(target)
+    return found.st_gid == wanted.st_gid or _chown(target, -1, wanted.st_gid)
+
+
+def _chown(target: int | str, uid: int, gid: int) -> bool:
     """Set owner and group of a file; return False if the system refuses."""
     if not hasattr(os, "chown"):
         return True
     try:
-        os.chown(name, uid, gid)
-    except PermissionError:
+        os.chown(target, uid, gid)
+    except OSError:  # no permission, or an owner that the file system can't store
+        return False
+    return True
+
+
+def _copy_acl(
+    target: int | str,
+    source: Attributes,
+    status: os.stat_result,
+    mode: int,
+    limit: Attributes | None,
+) -> bool:
+    """Copy the ACL, if any; return False if `mode` would give more access without it.
+
+    A new file may have got an ACL from its folder: it is removed.
+    """
+    if source.acl is None:
+        return _remove_acl(target)
+    everyone_read_input = limit is None or (
+        limit.limit(GROUP_BITS | OTHER_BITS, None) == GROUP_BITS | OTHER_BITS
+    )
+    kept = (
+        mode == source.mode
+        and status.st_gid == source.status.st_gid
+        and everyone_read_input
+        and bool(source.acl)
+        and _set_attribute(target, ACL, source.acl)
+    )
+    if not kept:
+        _remove_acl(target)
+    return kept
+
+
+def _set_attribute(target: int | str, name: str, value: bytes) -> bool:
+    """Set an extended attribute; return False if the system refuses."""
+    try:
+        if name in os.listxattr(target) and os.getxattr(target, name) == value:
+            return True
+        os.setxattr(target, name, value)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_acl(target: int | str) -> bool:
+    """Remove the ACL of a file; return False if it has one that can't be removed."""
+    if not hasattr(os, "listxattr"):
+        return True
+    try:
+        names = os.listxattr(target)
+    except OSError:  # the file system has no attributes
+        return True
+    try:
+        if ACL in names:
+            os.removexattr(target, ACL)
+    except OSError:
         return False
     return True

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 
 from .._storage.disk import NO_ROOM, disk
 from .._storage.stream import is_stream, open_stream, standard_stream
 from ..exceptions import StorageError, UsageError
 from . import journal
 from .locking import open_locked
-from .ownership import copy_ownership
+from .ownership import Attributes, copy_attributes
+from .temporary import TemporaryFile, remove_leftovers
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -43,25 +44,31 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
 
 @contextmanager
 def replacing(
-    path: Path, sync: bool | None = None, like: os.stat_result | None = None
+    path: Path,
+    sync: bool | None = None,
+    like: Attributes | None = None,
+    *,
+    access: bool = False,
+    times: bool = False,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
 
     If the block raises an error, the new file is removed and `path` is unchanged. A
-    symbolic link is followed. The new file has the permission bits of the file that it
-    replaces, or those of any new file. A target that is no regular file, like a pipe,
-    is written directly.
+    symbolic link is followed. The new file has the owner and permissions of the file
+    that it replaces, or those of any new file. A target that is no regular file, like a
+    pipe, is written directly.
 
     With `sync` the file is on the disk when this returns; None means that it is if it
-    replaces another file, whose content could otherwise be lost in a crash. `like` is
-    the status of a file whose times the new file gets, and whose permission bits it
-    gets if it replaces no file.
+    replaces another file, whose content could otherwise be lost in a crash. `like` are
+    the attributes of the input, which limit who may read the new file. It gets the
+    access of the input with `access`, if it replaces no file, and the times with
+    `times`. See `ownership`.
     """
     name = os.fsdecode(path)
     if not os.path.exists(name):
         _check_new(name)
         _check_no_journal(name)
-        with _new_file(name, None, bool(sync), like) as fp:
+        with _new_file(name, None, bool(sync), like, access, times) as fp:
             yield fp
         return
     if journal.is_journal(os.path.realpath(name)):
@@ -70,23 +77,36 @@ def replacing(
         )
     status = os.stat(name)
     if not is_stream(name):
-        # Locking needs read permission. Appending does too, so without it no writer can
-        # be appending to the file, but an old journal may exist.
-        readable = os.access(name, os.R_OK)
-        if not readable and os.path.lexists(journal.name_for(name)):
-            raise StorageError(
-                errno.EACCES,
-                "it has a journal, but no read permission, so it can't be restored",
-                name,
-            )
-        locked_file = open_locked(name, mode="rb") if readable else nullcontext()
-        with locked_file, _new_file(name, status, sync is not False, like) as fp:
+        with (
+            _replaced(name) as replaced,
+            _new_file(name, replaced, sync is not False, like, access, times) as fp,
+        ):
             yield fp
         return
     descriptor = standard_stream(status)
     target = name if descriptor is None else os.dup(descriptor)
     with open_stream(target, name) as stream:
         yield stream
+
+
+@contextmanager
+def _replaced(name: str) -> Iterator[Attributes]:
+    """Lock the file that is going to be replaced; yield its attributes.
+
+    Locking needs read permission. Appending does too, so without it no writer can be
+    appending to the file, but an old journal may exist.
+    """
+    if os.access(name, os.R_OK):
+        with open_locked(name, mode="rb") as locked_file:
+            yield Attributes(locked_file.fp.fileno())
+        return
+    if os.path.lexists(journal.name_for(name)):
+        raise StorageError(
+            errno.EACCES,
+            "it has a journal, but no read permission, so it can't be restored",
+            name,
+        )
+    yield Attributes(name)
 
 
 def _check_new(name: str) -> None:
@@ -118,58 +138,68 @@ def _check_no_journal(name: str) -> None:
 @contextmanager
 def _new_file(
     name: str,
-    replaced: os.stat_result | None,
+    replaced: Attributes | None,
     sync: bool,
-    like: os.stat_result | None,
+    like: Attributes | None,
+    access: bool,
+    times: bool,
 ) -> Iterator[BinaryIO]:
     target = os.path.realpath(name)
+    remove_leftovers(target)
+    source = replaced or (like if access else None)
     try:
-        temporary, fp = disk.create_beside(
-            target, 0o666 if replaced is like is None else 0o600
+        temporary = (
+            _with_usual_access(target, like)
+            if source is None
+            else TemporaryFile(target, 0o600)
         )
     except OSError as error:
         error.filename = name  # the caller does not know the temporary name
         raise
     try:
-        with fp:
-            yield fp
-            fp.flush()
-            if replaced is not None:
-                copy_ownership(temporary, replaced)
-            elif like is not None:
-                os.chmod(temporary, like.st_mode & 0o777)
-            if like is not None:
-                os.utime(temporary, ns=(like.st_atime_ns, like.st_mtime_ns))
-            if sync:
-                disk.sync(fp)
+        fp = temporary.fp
+        yield fp
+        fp.flush()
+        if source is not None:
+            limit = None if source is like else like
+            owner = source is replaced
+            copy_attributes(temporary.handle, source, owner=owner, limit=limit)
+        if like is not None and times:
+            status = like.status
+            os.utime(temporary.handle, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if sync:
+            disk.sync(fp)
         if replaced is None:
-            _rename_to_free_name(temporary, target)
+            temporary.rename_to_free_name(target)
         else:
-            disk.rename(temporary, target)  # commit point
+            temporary.rename(target)
         if sync:
             disk.sync_folder(target)
     except BaseException as error:
-        with suppress(FileNotFoundError):  # Ctrl-C right after the rename
-            disk.remove(temporary)
+        temporary.discard()
         if isinstance(error, OSError) and (
-            error.errno in NO_ROOM or error.filename == temporary
+            error.errno in NO_ROOM or error.filename == temporary.name
         ):
             error.filename, error.filename2 = name, None
         raise
 
 
-def _rename_to_free_name(temporary: str, target: str) -> None:
-    """Rename a new file; raise `StorageError` if another program has taken the name.
+def _with_usual_access(target: str, limit: Attributes | None) -> TemporaryFile:
+    """Return a temporary file with the access of any new file.
 
-    A rename would replace the file of that program, a hard link does not.
+    It has no bits for a class that can't read the input, whose attributes are `limit`.
     """
-    try:
-        disk.link(temporary, target)  # commit point
-    except FileExistsError as error:
-        raise StorageError(
-            errno.EEXIST, "another program has made this file meanwhile", target
-        ) from error
-    except OSError:  # no hard links, or an error that the rename raises again
-        disk.rename(temporary, target)  # commit point
-    else:
-        disk.remove(temporary)
+    mode = 0o666
+    if limit is None:
+        return TemporaryFile(target, mode)
+    wanted = limit.limit(mode, limit.status.st_gid)
+    temporary = TemporaryFile(target, wanted)
+    found = Attributes(temporary.handle)
+    strict = limit.limit(mode, None)
+    if wanted == strict or (
+        found.acl is None and found.status.st_gid == limit.status.st_gid
+    ):
+        return temporary
+    # The folder has given the file another group, or an ACL.
+    temporary.discard()
+    return TemporaryFile(target, strict)

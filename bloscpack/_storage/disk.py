@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from binascii import crc32
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Maximum number of characters of the target's name in the name of its temporary file:
 # the longer name must not exceed the limit of the file system (255 bytes).
 NAME_PART = 50
+# Number of names of temporary files in which a writer looks for those of dead writers.
+# More names are used only if so many programs write the same file at once.
+NAMES_BESIDE = 4
 
 
 class Disk:
@@ -38,21 +42,29 @@ class Disk:
         """
 
         def opener(path: str, flags: int) -> int:
-            return os.open(path, flags, mode)
+            # O_EXCL, which "x" adds, follows no link either; this says so.
+            return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
 
         return open(name, "xb", opener=opener)
+
+    def names_beside(self, target: str) -> list[str]:
+        """Return the names that temporary files of `target` usually have.
+
+        They contain a checksum of the name of `target`: no other program makes such
+        names, and targets whose names begin with the same characters do not share any.
+        """
+        start = _start_beside(target)
+        return ["%s%d.tmp" % (start, number) for number in range(NAMES_BESIDE)]
 
     def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
         """Create a hidden file in the folder of `target`; return its name and itself.
 
         It is on the file system of `target`, so it can be renamed to it.
         """
-        folder, name = os.path.split(target)
-        number = 0
+        names = self.names_beside(target)
         while True:
-            beside = ".%s.%d-%d.tmp" % (name[:NAME_PART], os.getpid(), number)
-            temporary = os.path.join(folder, beside)
-            number += 1
+            # After the usual names, names that nobody can have taken in advance.
+            temporary = names.pop(0) if names else _random_beside(target)
             if os.path.lexists(temporary):
                 continue
             try:
@@ -98,6 +110,18 @@ class Disk:
     def remove(self, name: str) -> None:
         """Remove a file."""
         os.unlink(name)
+
+
+def _start_beside(target: str) -> str:
+    """Return the name of a temporary file up to its number."""
+    folder, name = os.path.split(target)
+    checksum = crc32(os.fsencode(name))
+    return os.path.join(folder, ".%s.%d-" % (name[:NAME_PART], checksum))
+
+
+def _random_beside(target: str) -> str:
+    number = int.from_bytes(os.urandom(8), "big")
+    return "%s%d.tmp" % (_start_beside(target), number)
 
 
 disk = Disk()

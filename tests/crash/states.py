@@ -415,7 +415,6 @@ class Checker:
         self.lay_down(names, contents)
         found = self.operation.see(self.folder)
         assert found in ([self.new] if done else [self.old, self.new])
-        left = set(self._temporary())
         self.operation.follow(self.folder, self.inputs)
         after = self.operation.see(self.folder)
         assert after in [
@@ -424,7 +423,7 @@ class Checker:
             if found == before
         ]
         assert not (self.folder / JOURNAL).exists()
-        assert left == set(self._temporary())
+        assert set() == set(self._temporary())
 
     def _temporary(self):
         return (

@@ -236,7 +236,7 @@ def nobody():
     [
         ("user", 0o660, 0o660),
         ("user", 0o4750, 0o750),
-        ("user", 0o2750, 0o2750),
+        ("user", 0o2750, 0o750),
         ("both", 0o660, 0o600),
         ("both", 0o664, 0o644),
         ("both", 0o644, 0o644),
@@ -665,15 +665,35 @@ def test_system_without_locks(path, monkeypatch):
         pass
 
 
-def test_file_system_without_locks(path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_file_system_without_locks(path, monkeypatch, capsys, code):
+    """The user is warned once, in a program and by the command."""
     import fcntl
 
     def refuse(descriptor, operation):
-        raise OSError(errno.ENOTSUP, "not supported")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with open_locked(path), open_locked(path):
-        pass
+    monkeypatch.setattr(locking, "_WITHOUT_LOCKS", set())
+
+    def lock_twice():
+        for _ in range(2):
+            with open_locked(path), open_locked(path):
+                pass
+
+    with pytest.warns(RuntimeWarning, match="the file system has no locks") as caught:
+        lock_twice()
+    assert 1 == len(caught)
+    assert str(path) in str(caught[0].message)
+    assert os.strerror(code) in str(caught[0].message)
+    monkeypatch.setattr(locking, "_WITHOUT_LOCKS", set())
+    plain = path.parent / "plain"
+    plain.write_bytes(b"plain bytes")
+    for _ in range(2):
+        assert None is main(["-f", "compress", str(plain), str(path)])
+    shown = capsys.readouterr().err.splitlines()
+    assert 1 == len(shown)
+    assert shown[0].startswith("blpk: '%s': the file system has no locks" % path)
 
 
 def test_system_without_owners(path, tmp_path, monkeypatch):

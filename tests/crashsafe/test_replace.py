@@ -166,17 +166,6 @@ def test_two_at_once(tmp_path):
     assert ["file"] == names_in(tmp_path)
 
 
-def test_leftover_of_another_run_is_not_touched(tmp_path):
-    path = tmp_path / "file"
-    with replacing(path):
-        (leftover,) = names_in(tmp_path)
-    (tmp_path / leftover).write_bytes(b"leftover")
-    with replacing(path) as fp:
-        fp.write(b"new")
-    assert b"new" == path.read_bytes()
-    assert b"leftover" == (tmp_path / leftover).read_bytes()
-
-
 def test_longest_name(tmp_path):
     path = tmp_path / ("x" * 255)
     with replacing(path) as fp:

@@ -220,7 +220,9 @@ def test_what_is_private_is_so_from_the_start(npy, tmp_path, mode, preserve):
     if preserve:
         assert 2 * [(oct(mode), 10**18 + 5)] == disk.seen
     else:
-        assert ["0o644", "0o644"] == [mode for mode, _ in disk.seen]
+        # A class that can't read the input can't read the output.
+        expected = "0o600" if mode == 0o600 else "0o644"
+        assert [expected, expected] == [mode for mode, _ in disk.seen]
         assert 10**18 + 5 not in [time for _, time in disk.seen]
 
 
@@ -233,11 +235,16 @@ def test_command_makes_the_output_like_its_input(npy, tmp_path, verb):
         source = tmp_path / "x.blp"
     source.chmod(0o600)
     os.utime(source, ns=(10**18, 10**18 + 5))
-    for arguments, mode in (([], 0o600), (["-f"], 0o640)):
+    for arguments, mode, expected in (
+        ([], 0o600, 0o600),
+        (["-f"], 0o640, 0o600),
+        (["-f"], 0o700, 0o700),
+    ):
+        if target.exists():
+            target.chmod(mode)
         with replaced_disk(Finished()) as disk:
             main([*arguments, verb, "--npy", str(source), str(target)])
-        assert [(oct(mode), 10**18 + 5)] == disk.seen
-        target.chmod(0o640)
+        assert [(oct(expected), 10**18 + 5)] == disk.seen
 
 
 def test_memory_does_not_grow_with_the_array(npy, tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -56,11 +57,31 @@ def test_beside(tmp_path):
         assert b"content" == Path(name).read_bytes()
         names.add(name)
     assert 3 == len(names)
+    usual = disk.names_beside(str(tmp_path / "target"))
+    assert set(usual[:3]) == names
     for name in names:
         assert str(tmp_path) == os.path.dirname(name)
-        start, end = ".target.%d-" % os.getpid(), ".tmp"
-        assert os.path.basename(name).startswith(start)
-        assert name.endswith(end)
+        assert re.fullmatch(r"\.target\.\d+-\d\.tmp", os.path.basename(name))
+
+
+def test_names_beside_belong_to_one_target(tmp_path):
+    """Also if they begin with the same characters, all that fit into the name."""
+    targets = ["a", "b", *("x" * 200 + end for end in "ab"), "\udcff", "\udcfe"]
+    names = [name for target in targets for name in disk.names_beside(target)]
+    assert len(set(names)) == len(names)
+    assert disk.names_beside("a") == disk.names_beside("a")
+
+
+def test_many_beside(tmp_path):
+    target = str(tmp_path / "target")
+    for name in disk.names_beside(target):
+        Path(name).write_bytes(b"")
+    names = set()
+    for _ in range(2):
+        name, fp = disk.create_beside(target, 0o600)
+        fp.close()
+        names.add(name)
+    assert 2 == len(names - set(disk.names_beside(target)))
 
 
 def test_beside_in_the_current_folder(tmp_path, monkeypatch):

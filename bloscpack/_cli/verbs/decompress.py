@@ -25,6 +25,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from ..._crashsafe.ownership import Attributes
     from ..._crashsafe.snapshot import Check
     from ..._storage.protocols import BinaryFile, Seekable
     from ...headers import BloscpackHeader
@@ -132,14 +133,20 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     if args.npy:
         nbytes = _decompress_npy(args, in_file, out_file)
     else:
-        nbytes, metadata = _decompress_plain(args, in_file, out_file)
-        _keep_metadata(metadata, args)
+        nbytes, metadata, like = _decompress_plain(args, in_file, out_file)
+        _keep_metadata(metadata, args, like)
     clock.log(nbytes)
     remove_input(in_file, before, args)
 
 
-def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int, Json]:
-    """Decompress to bytes; return their number from the header, and the metadata."""
+def _decompress_plain(
+    args: Namespace, in_file: str, out_file: str
+) -> tuple[int, Json, Attributes | None]:
+    """Decompress to bytes.
+
+    Returns their number from the header, the metadata, and the attributes of the input.
+    """
+    from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ...file_io import log_unpacked, unpack_fp_to_fp
     from ...pretty import pretty_size
@@ -147,8 +154,12 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
     from ..progress import shown
 
     nbytes: int | None = None
+    like: Attributes | None = None
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
+        nonlocal like
+        like = attributes_of_input(in_fp)
+
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
             nbytes = header.nbytes
@@ -175,13 +186,13 @@ def _decompress_plain(args: Namespace, in_file: str, out_file: str) -> tuple[int
             metadata = read_snapshot(in_file, read, attempts)
         else:
             metadata = read(standard_input(), lambda header: None)
-        return nbytes or 0, metadata
+        return nbytes or 0, metadata, like
     in_size = os.path.getsize(in_file)
     log.verbose("input file size: %s" % pretty_size(in_size))
     metadata = read_snapshot(in_file, read, attempts)
     if not streamed:
         log_unpacked(in_size, out_file)
-    return nbytes or 0, metadata
+    return nbytes or 0, metadata, like
 
 
 def _warn_of_second_file(in_file: str, behind: bytes) -> None:
@@ -274,8 +285,11 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
         )
 
 
-def _keep_metadata(metadata: object, args: Namespace) -> None:
-    """Show the metadata, or write them to the file of ``--metadata-to``."""
+def _keep_metadata(metadata: object, args: Namespace, like: Attributes | None) -> None:
+    """Show the metadata, or write them to the file of ``--metadata-to``.
+
+    `like` are the attributes of the input.
+    """
     if args.metadata_to is None:
         if metadata:
             log_metadata(metadata)
@@ -290,5 +304,5 @@ def _keep_metadata(metadata: object, args: Namespace) -> None:
     from ..._crashsafe.replace import replacing
     from ..outputs import sync_for
 
-    with replacing(args.metadata_to, sync_for(args)) as fp:
+    with replacing(args.metadata_to, sync_for(args), like, access=args.preserve) as fp:
         fp.write(text.encode("ascii"))

@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
     else:
         lines = [*picture(chunks, args.file_, args.color)]
     for line in lines:
-        say(line)
+        say(line, coloured=True)
     return EXIT_DAMAGED if chunks.damaged else EXIT_OK
 
 
@@ -351,6 +351,7 @@ def _new_figure() -> Figure:
 
 def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     """Draw the cells into a new PNG file."""
+    from ..._crashsafe.ownership import Attributes
     from ..._crashsafe.replace import replacing
 
     step, cells = group(chunks, 128 * 32)
@@ -373,7 +374,8 @@ def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     axes.set_title(
         "%s: %d chunks, %d damaged (red)" % (printable(path), len(chunks), bad)
     )
-    with replacing(out_file) as fp:
+    like = Attributes(path) if os.path.isfile(path) else None
+    with replacing(out_file, like=like) as fp:
         figure.savefig(fp, format="png", dpi=120)
 
 

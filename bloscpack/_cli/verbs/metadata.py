@@ -10,6 +10,7 @@ import sys
 
 from ... import log
 from ...exceptions import NoMetadataFound
+from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import parse_json, read_metadata
 from ..stdio import is_input
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ...serializers import Json
 
     Change = Callable[[Json], Json]
-
-INDENT = 2
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -119,23 +118,7 @@ def _read(path: str) -> Json:
 
 
 def _as_text(value: object, compact: bool) -> str:
-    import json
-
-    def dumped(ascii_only: bool) -> str:
-        return json.dumps(
-            value,
-            indent=None if compact else INDENT,
-            separators=(",", ":") if compact else None,
-            sort_keys=True,
-            ensure_ascii=ascii_only,
-        )
-
-    text = dumped(ascii_only=False)
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
-    except UnicodeEncodeError:
-        return dumped(ascii_only=True)
-    return text
+    return json_text(value, compact, getattr(sys.stdout, "encoding", None) or "ascii")
 
 
 def _replacement(name: str) -> Change:

@@ -1,0 +1,167 @@
+"""Temporary files, which are renamed to their target when they are complete.
+
+Contract: a temporary file is locked as long as its writer lives, so the next writer of
+the same target can tell the files of dead writers, and removes them. A file is renamed
+or removed only if its name still refers to the file that was created: another user who
+can write to the folder may have put another file, or a symbolic link, in its place.
+Where there are no locks, files of dead writers stay.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from .._storage.disk import disk
+from ..exceptions import StorageError
+
+
+class TemporaryFile:
+    """A new file in the folder of `target`, open as ``fp``, with the name ``name``.
+
+    `target` is a real path, and `mode` are the permission bits.
+    """
+
+    def __init__(self, target: str, mode: int) -> None:
+        self._done = False
+        # A descriptor that holds the lock until the file has its final name. Windows
+        # has no such lock, and keeps others from renaming or removing an open file.
+        self._guard: int | None = None
+        while True:
+            self.name, self.fp = disk.create_beside(target, mode)
+            if os.name == "nt":
+                return
+            self._guard = os.dup(self.fp.fileno())
+            # Another writer may have removed it before it was locked.
+            if _lock(self._guard) is not False and self._has_name():
+                return
+            self.fp.close()
+            os.close(self._guard)
+
+    @property
+    def handle(self) -> int | str:
+        """What functions like `os.chmod` take: a descriptor, a name on Windows."""
+        return self.name if os.name == "nt" else self.fp.fileno()
+
+    def _has_name(self) -> bool:
+        return self._guard is None or _refers_to(self.name, self._guard)
+
+    def rename(self, target: str) -> None:
+        """Close the file and rename it; it replaces the file `target`, if any."""
+        self._close_and_check()
+        disk.rename(self.name, target)  # commit point
+        self._finish()
+
+    def rename_to_free_name(self, target: str) -> None:
+        """Close and rename the file; raise `StorageError` if the name has been taken.
+
+        A rename would replace the file of another program, a hard link does not.
+        """
+        self._close_and_check()
+        try:
+            disk.link(self.name, target)  # commit point
+        except FileExistsError as error:
+            raise StorageError(
+                errno.EEXIST, "another program has made this file meanwhile", target
+            ) from error
+        except OSError:  # no hard links, or an error that the rename raises again
+            disk.rename(self.name, target)  # commit point
+        else:
+            with suppress(FileNotFoundError):  # a writer that came later has removed it
+                disk.remove(self.name)
+        self._finish()
+
+    def discard(self) -> None:
+        """Close and remove the file, unless it has its final name."""
+        with suppress(OSError):  # closing writes the buffer: the disk may be full
+            self.fp.close()
+        if self._done:
+            return
+        try:
+            if self._has_name():
+                with suppress(FileNotFoundError):
+                    disk.remove(self.name)
+        finally:
+            self._finish()
+
+    def _close_and_check(self) -> None:
+        self.fp.close()
+        if not self._has_name():
+            raise StorageError(
+                "another program has removed or replaced the temporary file '%s'"
+                % self.name
+            )
+
+    def _finish(self) -> None:
+        self._done = True
+        if self._guard is not None:
+            guard, self._guard = self._guard, None
+            _unlock(guard)
+            os.close(guard)
+
+
+def remove_leftovers(target: str, locked: int | None = None) -> None:
+    """Remove the temporary files of `target` whose writers have died.
+
+    `locked` is a descriptor of `target` if this writer has locked it. Then a temporary
+    name of the same file is removed too: a writer died after it had given the file its
+    final name.
+    """
+    for name in disk.names_beside(target):
+        if not os.access(name, os.F_OK):  # faster than catching an error
+            continue
+        with suppress(OSError):  # it can't be opened or removed
+            status = os.lstat(name)
+            if locked is not None and os.path.samestat(status, os.fstat(locked)):
+                disk.remove(name)
+            # A pipe or a device is not even opened.
+            elif stat.S_ISREG(status.st_mode) and _is_mine(status):
+                _remove_if_unlocked(name, status)
+
+
+def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
+    access = os.O_RDWR if status.st_mode & stat.S_IWUSR else os.O_RDONLY
+    safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(name, access | safely)
+    try:
+        if _lock(descriptor) and _refers_to(name, descriptor):
+            disk.remove(name)
+    finally:
+        os.close(descriptor)
+
+
+def _is_mine(status: os.stat_result) -> bool:
+    """Return whether a file is of this user; root may remove the files of all."""
+    return hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
+
+
+def _refers_to(name: str, descriptor: int) -> bool:
+    """Return whether a name refers to an open file, and not by a symbolic link."""
+    try:
+        found = os.lstat(name)
+    except OSError:
+        return False
+    return os.path.samestat(found, os.fstat(descriptor))
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Lock a file; return False if it is locked already, None without locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return None
+    except OSError as error:
+        return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

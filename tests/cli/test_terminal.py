@@ -1,0 +1,254 @@
+"""No text from outside controls the terminal: every verb on a pseudo-terminal.
+
+Names of files, options, settings and the content of files contain control characters,
+C1 characters, marks that change the direction of text, and bytes that are no UTF-8. The
+output may contain line ends, and the sequences of `OWN_SEQUENCES`.
+"""
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import unicodedata
+
+import numpy
+import pytest
+from support import environment
+
+from bloscpack import pack_bytes_to_file, pack_ndarray_to_file
+from bloscpack._cli import verb_table
+
+pty = pytest.importorskip("pty")
+tty = pytest.importorskip("tty")
+
+CHARACTERS = (
+    "\x1b[31m \x07 \x08 \t \r \x7f \x80 \x85 \x90 \x9b2J \x9f \xad \u061c \u200b "
+    "\u200e \u200f \u2028 \u202a \u202e \u2066 \u2069 \ufeff \U000e0041"
+)
+# Bytes of a name that are no UTF-8 are lone surrogates in Python.
+HOSTILE = CHARACTERS + "\udc9b\udcff"
+PACKED = HOSTILE + ".blp"
+BROKEN = "broken" + HOSTILE + ".blp"
+ARRAY = "array" + HOSTILE + ".blp"
+SURROGATES = "surrogates" + HOSTILE + ".blp"
+JSON = HOSTILE + ".json"
+TOML = HOSTILE + ".toml"
+# Colours of `map`. A progress bar draws itself again after a carriage return.
+OWN_SEQUENCES = re.compile("\x1b\\[(0|1;97;41|38;5;[0-9]+)m")
+FORBIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+CASES = {
+    "compress": [
+        ["compress", HOSTILE],
+        ["-v", "compress", HOSTILE, "out" + HOSTILE],
+        ["-f", "-d", "compress", HOSTILE],
+        ["compress", HOSTILE, "link" + HOSTILE],
+        ["compress", "missing" + HOSTILE],
+        ["-f", "compress", "-m", JSON, HOSTILE],
+        ["-f", "compress", "-m", BROKEN, HOSTILE],
+        *(["compress", option, HOSTILE, "in"] for option in ("-z", "-c", "-t", "-k")),
+        ["compress", "--max-meta-size", HOSTILE, "in"],
+        ["-f", "compress", "--meta-codec", HOSTILE, "-m", JSON, HOSTILE],
+        ["compress", "--" + HOSTILE, "in"],
+        ["compress", "--files-from", HOSTILE],
+        ["-f", "-v", "compress", "-r", "."],
+    ],
+    "decompress": [
+        ["-f", "decompress", PACKED],
+        ["-f", "-v", "decompress", PACKED, "out"],
+        ["-f", "decompress", BROKEN, "out"],
+        ["-f", "decompress", PACKED, "out", "--metadata-to", "-"],
+        ["decompress", HOSTILE],
+        ["-f", "decompress", "--npy", PACKED, "out"],
+        ["-f", "decompress", "--npy", "--rm", ARRAY, "out"],
+    ],
+    "append": [
+        ["append", PACKED, HOSTILE],
+        ["-v", "append", PACKED, HOSTILE],
+        ["append", BROKEN, HOSTILE],
+        ["append", HOSTILE, PACKED],
+    ],
+    "info": [
+        ["info", PACKED],
+        ["info", ARRAY],
+        ["info", SURROGATES],
+        ["info", HOSTILE],
+        ["info", "--json", PACKED],
+        ["info", "--" + HOSTILE, PACKED],
+        ["info", "missing" + HOSTILE],
+    ],
+    "list": [["list", PACKED, ARRAY, BROKEN, HOSTILE], ["list", "--json", PACKED]],
+    "cat": [
+        ["cat", PACKED],
+        ["cat", "--bytes", HOSTILE, PACKED],
+        ["cat", "--rows", HOSTILE, PACKED],
+    ],
+    "map": [["map", PACKED], ["map", "--quick", ARRAY], ["map", BROKEN]],
+    "estimate": [["estimate", PACKED, ARRAY], ["estimate", "--json", ARRAY]],
+    "tune": [
+        ["tune", "--seconds", "0.01", "--sample", "1K", HOSTILE],
+        ["tune", "--sample", HOSTILE, HOSTILE],
+        ["tune", "--goal", HOSTILE, HOSTILE],
+    ],
+    "verify": [["verify", PACKED, BROKEN, HOSTILE], ["verify", "--json", BROKEN]],
+    "recover": [
+        ["recover", BROKEN, "out" + HOSTILE],
+        ["recover", HOSTILE, "out" + HOSTILE],
+        ["-f", "recover", "--json", BROKEN, "out" + HOSTILE],
+        ["recover", "--fill", HOSTILE, BROKEN, "out"],
+    ],
+    "metadata": [
+        ["metadata", PACKED],
+        ["metadata", "--compact", PACKED],
+        ["metadata", SURROGATES],
+        ["metadata", ARRAY],
+        ["metadata", "--update", HOSTILE, PACKED],
+        ["metadata", "--update", HOSTILE + "=" + HOSTILE, PACKED],
+        ["metadata", "--remove", "x" + HOSTILE, PACKED],
+        ["metadata", "--set", BROKEN, PACKED],
+        ["metadata", "--set", JSON, PACKED],
+    ],
+    "config": [["config"], ["config", "--path"], ["config", "--json"]],
+    "completion": [["completion", HOSTILE]],
+}
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """Return a folder of hostile files, which the tests copy."""
+    folder = tmp_path_factory.mktemp("content")
+    metadata = {CHARACTERS: [CHARACTERS]}
+    lone = {"\ud800": "\udfff" + CHARACTERS}
+    try:
+        (folder / HOSTILE).write_bytes(b"some bytes" * 100)
+    except OSError:
+        pytest.skip("the file system does not take such names")
+    pack_bytes_to_file(b"some bytes" * 100, folder / PACKED, metadata=metadata)
+    pack_bytes_to_file(b"", folder / SURROGATES, metadata=lone)
+    packed = bytearray((folder / PACKED).read_bytes())
+    packed[-5] ^= 1
+    (folder / BROKEN).write_bytes(packed)
+    dtype = numpy.dtype([("a" + CHARACTERS, "<i4")])
+    pack_ndarray_to_file(numpy.zeros(100, dtype), folder / ARRAY)
+    (folder / JSON).write_text(json.dumps({CHARACTERS: 1}))
+    return folder
+
+
+@pytest.fixture
+def folder(content, tmp_path):
+    for path in content.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / ("link" + HOSTILE)).symlink_to("nothing" + HOSTILE)
+    return tmp_path
+
+
+def shown(folder, arguments, **variables):
+    """Return what a command writes to its terminal."""
+    ours, its = pty.openpty()
+    tty.setraw(its)  # no character is changed on its way
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bloscpack", *arguments],
+        cwd=folder,
+        env=environment(**{"TERM": "xterm", "LC_ALL": "C.UTF-8", **variables}),
+        stdin=its,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    output = b""
+    try:
+        while select.select([ours], [], [], 60)[0]:
+            try:
+                part = os.read(ours, 2**16)
+            except OSError:  # Linux says so when the terminal has been closed
+                break
+            if not part:
+                break
+            output += part
+    finally:
+        os.close(ours)
+        process.wait(60)
+    return output.decode("utf-8", "surrogateescape")
+
+
+def assert_harmless(text, allowed="\n"):
+    assert text
+    rest = OWN_SEQUENCES.sub("", text)
+    found = {
+        c
+        for c in rest
+        if c not in allowed and unicodedata.category(c).startswith(FORBIDDEN)
+    }
+    assert found == set(), text
+
+
+def test_all_verbs_are_tested():
+    assert {verb.name for verb in verb_table.VERBS} == set(CASES)
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_verb(folder, verb):
+    silent = ("compress", "decompress", "append", "metadata")
+    for arguments in CASES[verb]:
+        text = shown(folder, arguments)
+        if text or verb not in silent:
+            assert_harmless(text)
+        assert "Traceback" not in text
+
+
+def test_escapes_are_shown(folder):
+    """The text is still there: nothing is dropped."""
+    text = shown(folder, ["metadata", "--compact", PACKED])
+    assert "\\u202e" in text
+    assert "\\u009b2J" in text
+    assert "\\u007f" in text
+    assert json.loads(text) == {CHARACTERS: [CHARACTERS]}
+    assert "\\x9b2J" in shown(folder, ["compress", "--" + HOSTILE, "in"])
+    assert "\\u202e" in shown(folder, ["list", PACKED])
+
+
+@pytest.mark.parametrize(
+    "arguments", [[HOSTILE], ["--" + HOSTILE], ["-n", HOSTILE, "info", "x"], []]
+)
+def test_wrong_usage(folder, arguments):
+    assert_harmless(shown(folder, arguments))
+
+
+@pytest.mark.parametrize("key", ["codec", "checksum", "chunk_size", "nthreads"])
+def test_variables(folder, key):
+    variable = "BLPK_" + key.upper()
+    for arguments in (["config"], ["compress", HOSTILE], ["compress", "--help"]):
+        assert_harmless(shown(folder, arguments, **{variable: HOSTILE}))
+
+
+@pytest.mark.parametrize(
+    "text", ["codec = %s", "%s = 1", "no TOML %s", "[%s]\na = 1", "checksum = [%s]"]
+)
+def test_configuration_file(folder, text):
+    (folder / TOML).write_text(text % json.dumps(CHARACTERS))
+    for arguments in (["config"], ["config", "--path"], ["compress", HOSTILE]):
+        assert_harmless(shown(folder, arguments, BLPK_CONFIG=TOML))
+
+
+def test_progress(folder):
+    pytest.importorskip("tqdm")
+    text = shown(folder, ["-f", "--progress", "compress", HOSTILE])
+    assert "\r" in text
+    assert_harmless(text, "\n\r")
+
+
+def test_metadata_on_a_pipe_are_valid_json(folder):
+    command = [sys.executable, "-m", "bloscpack", "metadata", PACKED]
+    for encoding in ("utf-8", "latin-1", "ascii"):
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment(PYTHONIOENCODING=encoding),
+            check=True,
+            capture_output=True,
+        )
+        text = done.stdout.decode(encoding)
+        assert CHARACTERS in json.loads(text)
+        assert_harmless(text)
