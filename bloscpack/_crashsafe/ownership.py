@@ -10,8 +10,8 @@ import os
 import stat
 
 
-def copy_ownership(temporary: str, replaced: os.stat_result) -> None:
-    """Give the file `temporary` the owner, group and permission bits of another file.
+def copy_ownership(temporary: str | int, replaced: os.stat_result) -> None:
+    """Give a file, by its name or descriptor, the owner, group and permission bits of another file.
 
     If the system refuses the owner or the group, permission bits are removed so that
     no user has more access than before.
@@ -27,7 +27,7 @@ def copy_ownership(temporary: str, replaced: os.stat_result) -> None:
     os.chmod(temporary, mode)
 
 
-def _chown(name: str, uid: int, gid: int) -> bool:
+def _chown(name: str | int, uid: int, gid: int) -> bool:
     """Set owner and group of a file; return False if the system refuses."""
     if not hasattr(os, "chown"):
         return True
