@@ -293,6 +293,12 @@ def _open(name: str) -> io.FileIO | None:
             return None
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
             raise _no_regular_file(name) from error
+        if error.errno == errno.EACCES:
+            raise StorageError(
+                "the journal '%s' can't be read (%s), and without it the file may be a "
+                "mixture of two states. %s"
+                % (name, error.strerror, REMEDY_OF_STRANGERS)
+            ) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -339,7 +345,9 @@ def _check_kind(name: str, fp: BinaryFile) -> bool:
     """
     head = whole_file(fp).read_at(0, SECTOR)
     # A crash may have cut a journal that was not synced, or filled it with zeros.
-    written = len(os.path.commonprefix([head, MAGIC]))
+    written = 0
+    while head[written : written + 1] == MAGIC[written : written + 1] != b"":
+        written += 1
     if written < len(MAGIC) and any(head[written:]):
         raise StorageError("'%s' has the name of a journal, but is none" % name)
     version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
@@ -368,8 +376,8 @@ def _fields(name: str, storage: Storage) -> tuple[Journal | None, str]:
 
 def _refused(name: str, broken: str, remedy: str = REMEDY) -> StorageError:
     return StorageError(
-        "the journal '%s' is refused: %s. It was not written for this file, or the file "
-        "has been copied or replaced since. %s" % (name, broken, remedy)
+        "the journal '%s' is refused: %s. It was not written for this file, or the "
+        "file has been copied or replaced since. %s" % (name, broken, remedy)
     )
 
 

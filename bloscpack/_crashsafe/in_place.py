@@ -211,7 +211,7 @@ class JournaledChange(Change):
 
 
 def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:
-    """Let those users read a journal who may read its file; only its owner may write."""
+    """Let all who may read a file read its journal; only its owner may write it."""
     status = os.fstat(file.fileno())
     mode = status.st_mode & ~(stat.S_ISUID | stat.S_ISGID | stat.S_IWGRP | stat.S_IWOTH)
     by_descriptor = os.chmod in os.supports_fd

@@ -91,9 +91,9 @@ class LockedFile:
             )
         if not disk.has_one_name(self.fp):
             error = UsageError(
-                "the file has '%d' hard links and can't be changed: too few of its bytes "
-                "stay unchanged to undo the change after a crash, and a copy of it "
-                "would break the links. Remove the other links, or change a copy of "
+                "the file has '%d' hard links and can't be changed: too few of its "
+                "bytes stay unchanged to undo the change after a crash, and a copy of "
+                "it would break the links. Remove the other links, or change a copy of "
                 "the file" % status.st_nlink
             )
             error.filename = os.fsdecode(self.path)

@@ -11,10 +11,10 @@ import stat
 
 
 def copy_ownership(temporary: str | int, replaced: os.stat_result) -> None:
-    """Give a file, by its name or descriptor, the owner, group and permission bits of another file.
+    """Give the file `temporary` the owner, group and permission bits of another file.
 
-    If the system refuses the owner or the group, permission bits are removed so that
-    no user has more access than before.
+    `temporary` is its name or its descriptor. If the system refuses the owner or the
+    group, permission bits are removed so that no user has more access than before.
     """
     uid, gid, mode = replaced.st_uid, replaced.st_gid, stat.S_IMODE(replaced.st_mode)
     if not _chown(temporary, uid, gid):

@@ -121,8 +121,8 @@ def plan_append(
     """Return the plan for appending `new_size` bytes and replacing the metadata.
 
     `boundaries` are file offsets: the start of the first chunk, then the end of each
-    chunk with its digest; only the first one and the last two are used. Raises `UsageError` if the file can't take the new bytes or
-    the new metadata.
+    chunk with its digest; only the first one and the last two are used. Raises
+    `UsageError` if the file can't take the new bytes or the new metadata.
     """
     old = beginning.header
     last_nbytes = old.last_chunk if old.nchunks else 0

@@ -72,15 +72,15 @@ class Recorder(WatchedDisk):
         if identity not in self._numbers:
             number = self._numbers[identity] = len(self._numbers)
             if Path(path).name == JOURNAL:
-                self._journals.append(Path(path).open("rb"))
+                self._journals.append(os.open(path, os.O_RDONLY))
             else:
                 os.link(path, self.keep / str(number))
         return self._numbers[identity]
 
     def close(self):
         """Close the journals."""
-        for fp in self._journals:
-            fp.close()
+        for descriptor in self._journals:
+            os.close(descriptor)
 
     def _number_of(self, fp):
         return self._numbers.get(os.fstat(fp.fileno()).st_ino)

@@ -161,7 +161,7 @@ def path(tmp_path):
     return path
 
 
-def with_bytes(last, head=HEAD, length=len(PACKED)):
+def with_bytes(last, head=HEAD, length=None):
     """Return PACKED with another head, and other bytes from the last chunk on."""
     rest = PACKED[LAST + len(last) : length]
     return head + PACKED[32:LAST] + last + rest
