@@ -266,8 +266,8 @@ def find_last_chunk(
     """Return the start of the first chunk, and start and end of the last one.
 
     The cursor is at the first chunk of a file of `size` bytes. Only the headers of the
-    last two chunks are read. Returns None if they contradict the offset table: then
-    `walk_chunks` finds the reason.
+    last two chunks are read. Returns None if they contradict the offset table or the
+    size of the file: then `walk_chunks` finds the reason.
     """
     header = beginning.header
     first = cursor.position
@@ -288,7 +288,7 @@ def find_last_chunk(
         except FormatError:
             return None
         ends.append(start + chunk.ctbytes + digest)
-    if ends[:-1] != starts[1:] or ends[-1] > size:
+    if ends != [*starts[1:], size]:
         return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
 
