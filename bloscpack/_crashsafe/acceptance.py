@@ -64,6 +64,7 @@ class Evidence:
 
     def __init__(self, name: str, fp: BinaryFile, file: BinaryFile) -> None:
         self.name = name
+        self.file = file
         self.status = os.fstat(fp.fileno())
         self.of_file = os.fstat(file.fileno())
         self.storage: Storage = whole_file(file)
@@ -75,11 +76,24 @@ class Evidence:
         return bytes(data)
 
 
-def may_write(uid: int, status: os.stat_result) -> bool:
-    """Return whether a user may write a file, by its owner and permission bits."""
+def may_write(uid: int, file: BinaryFile) -> bool:
+    """Return whether a user may write a file, by its owner and permission bits.
+
+    The bits of the group say nothing where the file has an access control list.
+    """
+    status = os.fstat(file.fileno())
     if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
         return True
-    return bool(status.st_mode & stat.S_IWGRP) and _is_member(uid, status.st_gid)
+    by_group = bool(status.st_mode & stat.S_IWGRP)
+    return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
+
+
+def _has_acl(file: BinaryFile) -> bool:
+    try:
+        os.getxattr(file.fileno(), "system.posix_acl_access")
+    except (AttributeError, OSError):  # no such system, or no such list
+        return False
+    return True
 
 
 def _is_member(uid: int, gid: int) -> bool:
@@ -103,7 +117,7 @@ def _several_links(evidence: Evidence) -> str | None:
 
 def _wrong_owner(evidence: Evidence) -> str | None:
     uid = evidence.status.st_uid
-    if not hasattr(os, "geteuid") or may_write(uid, evidence.of_file):
+    if not hasattr(os, "geteuid") or may_write(uid, evidence.file):
         return None
     return "the user '%d'" % uid
 
@@ -294,6 +308,8 @@ def _open(name: str) -> io.FileIO | None:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
+            if not os.lstat(name).st_size:  # a writer is creating it now
+                return None
             raise StorageError(
                 "the journal '%s' can't be read (%s), and without it the file may be a "
                 "mixture of two states. %s"
@@ -313,6 +329,8 @@ def _no_regular_file(name: str) -> StorageError:
 def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
     """Return a journal that keeps all rules; None if it was never completed."""
     name = evidence.name
+    if not evidence.status.st_nlink and not os.path.lexists(name):
+        return None  # a writer has removed it since it was opened
     broken = first_broken(FILE_RULES, evidence)
     if broken:
         raise _refused(name, broken, REMEDY_OF_STRANGERS)

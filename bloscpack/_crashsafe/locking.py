@@ -68,17 +68,17 @@ class LockedFile:
         member of a group.
         """
         start, stop = unchanged
-        status = os.fstat(self.fp.fileno())
         is_writer = not hasattr(os, "geteuid") or acceptance.may_write(
-            os.geteuid(), status
+            os.geteuid(), self._raw
         )
         if stop - start >= journal.MIN_WITNESS and is_writer:
             return JournaledChange(self, extents, new_head, unchanged)
-        self._check_copy(status)
+        self._check_copy()
         return CopiedChange(self, extents)
 
-    def _check_copy(self, status: os.stat_result) -> None:
-        """Raise an error unless a copy may replace the file, which has this status."""
+    def _check_copy(self) -> None:
+        """Raise an error unless a copy may replace the file."""
+        status = os.fstat(self.fp.fileno())
         try:
             is_there = os.path.samestat(os.stat(os.path.realpath(self.path)), status)
         except OSError:

@@ -64,7 +64,7 @@ class RolledBackStorage(Storage):
     def read_into(self, view: memoryview, offset: int) -> int:
         view = view[: max(0, self.size - offset)]
         found = self._storage.read_into(view, offset)
-        # The change may have cut bytes off. They are in the journal.
+        # Since the commit, bytes may have been cut off. They are in the journal.
         view[found:] = bytes(len(view) - found)
         self._saved.overlay(offset, view)
         return len(view)

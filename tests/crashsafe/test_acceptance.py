@@ -233,6 +233,23 @@ def test_what_is_opened_is_what_is_checked(path, monkeypatch):
         acceptance.load(str(name), fp)
 
 
+@needs_owners
+def test_journal_that_is_removed_while_it_is_opened(path, monkeypatch):
+    """The change is complete, or has been undone: there is no journal."""
+    name = plant(path, genuine(path))
+    real_open = os.open
+
+    def open_and_remove(*arguments):
+        descriptor = real_open(*arguments)
+        monkeypatch.setattr(os, "open", real_open)
+        name.unlink()
+        return descriptor
+
+    with path.open("rb") as fp:
+        monkeypatch.setattr(os, "open", open_and_remove)
+        assert acceptance.load(str(name), fp) is None
+
+
 # Who planted it
 
 
@@ -249,6 +266,15 @@ def user(uid):
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(groups)
+
+
+@needs_root
+def test_journal_that_a_writer_is_creating(path):
+    """It is empty as long as only the writer can read it."""
+    plant(path, b"")
+    path.chmod(0o644)
+    with user(STRANGER):
+        assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
 
 
 @needs_root
@@ -326,6 +352,28 @@ def test_owner_without_a_name(path):
     assert_refused(path, "an owner who may write the file")
 
 
+# Entries: the owner, a named user, the group, the mask, others.
+ACL = [(1, 6, -1), (2, 6, STRANGER), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
+
+
+@needs_root
+def test_bits_of_the_group_beside_an_access_control_list(path, monkeypatch):
+    """They are the mask of the list; the group itself may have fewer rights."""
+    os.chown(path, OWNER, OWNER)
+    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: True)
+    os.chown(plant(path, genuine(path)), MEMBER, OWNER)
+    path.chmod(0o664)
+    assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
+    content = struct.pack("<I", 2)
+    content += b"".join(struct.pack("<HHi", *entry) for entry in ACL)
+    try:
+        os.setxattr(path, "system.posix_acl_access", content)
+    except OSError:
+        pytest.skip("no access control lists")
+    assert 0o664 == path.stat().st_mode & 0o777
+    assert_refused(path, "an owner who may write the file")
+
+
 def test_system_without_owners(path, monkeypatch):
     name = plant(path, genuine(path))
     name.chmod(0o666)
@@ -336,8 +384,9 @@ def test_system_without_owners(path, monkeypatch):
 def test_system_without_groups(monkeypatch, path):
     monkeypatch.setitem(sys.modules, "grp", None)
     path.chmod(0o660)
-    status = path.stat()
-    assert not acceptance.may_write(status.st_uid + 1, status)
+    with path.open("rb") as fp:
+        assert acceptance.may_write(path.stat().st_uid, fp)
+        assert not acceptance.may_write(path.stat().st_uid + 1, fp)
 
 
 # What writers do about it
@@ -365,7 +414,7 @@ def test_writer_whose_journal_would_be_refused_changes_a_copy(path, tmp_path):
 
 
 def test_copy_where_no_journal_of_this_user_is_accepted(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(acceptance, "may_write", lambda uid, status: False)
+    monkeypatch.setattr(acceptance, "may_write", lambda uid, fp: False)
     inode = path.stat().st_ino
     (tmp_path / "new").write_bytes(b"new")
     append(path, tmp_path / "new")
