@@ -187,9 +187,7 @@ def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
     check_appendable(beginning.header)
     first = cursor.position
     left = cursor.left()
-    boundaries = None
-    if left is not None:
-        boundaries = find_last_chunk(cursor, beginning, first + left)
+    boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
     if boundaries is None:
         cursor.move(first)
         boundaries = walk_chunks(cursor, beginning.header)

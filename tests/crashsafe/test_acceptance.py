@@ -250,6 +250,25 @@ def test_journal_that_is_removed_while_it_is_opened(path, monkeypatch):
         assert acceptance.load(str(name), fp) is None
 
 
+FAILURES = [
+    (MemoryError(), StorageError, "there is no memory for the journal"),
+    (OSError(5, "Input/output error"), OSError, "Input/output error"),
+]
+
+
+@pytest.mark.parametrize(("error", "expected", "match"), FAILURES)
+def test_journal_that_can_not_be_opened(path, monkeypatch, error, expected, match):
+    name = plant(path, genuine(path))
+
+    def failing(*arguments):
+        raise error
+
+    with path.open("rb") as fp:
+        monkeypatch.setattr(os, "open", failing)
+        with pytest.raises(expected, match=match):
+            acceptance.load(str(name), fp)
+
+
 # Who planted it
 
 
