@@ -1,11 +1,13 @@
 """Append to a file, and replace its metadata, in place.
 
 Both take the same steps: read, plan, journal, write, commit. All checks come before the
-first write: every chunk header is read and compared with the offset table, and the
-digest of the last chunk is verified. The plan is a pure function (`plan_append`); it
-lists the extents of the file that will change. The old bytes of these extents are saved
-in a journal, or in memory for a file object. Removing the journal commits the change;
-after a failure the old bytes are restored.
+first write. Their time does not grow with the data: the entries of the offset table are
+compared with each other, and the headers of the last two chunks with the last two
+entries; the digest of the last chunk is verified. Only if these contradict each other
+are the headers of all chunks read, to find the reason. The plan is a pure function
+(`plan_append`); it lists the extents of the file that will change. The old bytes of
+these extents are saved in a journal, or in memory for a file object. Removing the
+journal commits the change; after a failure the old bytes are restored.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.append_plan import check_appendable, plan_append, plan_metadata
 from ._format.chunks import check_digest, compress, decompress, plain_size
-from ._format.sections import read_beginning, walk_chunks
+from ._format.sections import find_last_chunk, read_beginning, walk_chunks
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
@@ -57,6 +59,10 @@ if TYPE_CHECKING:
 
     # 0.16 took a dictionary of the fields, in this module alone.
     AnyBloscArgs = BloscArgs | dict[str, Any]
+
+# Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
+# which threads are started: starting one takes longer than compressing less.
+WORTH_THREADS = 64 * 2**10
 
 
 def append_fp(
@@ -156,11 +162,12 @@ def _append(
             new_offsets = _write_chunks(
                 change, plan, new_chunks, args, nthreads, progress
             )
-            offsets = boundaries[: plan.first_chunk] + new_offsets
             log.debug("raw_bloscpack_header: %r", new_header)
-            log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
-            added_entries = offset_table.encode(offsets[header.nchunks :])
-            change.overwrite(plan.table_offset, added_entries)
+            if log.enabled(log.DEBUG):
+                offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
+                log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
+            added = new_offsets[header.nchunks - plan.first_chunk :]
+            change.overwrite(plan.table_offset, offset_table.encode(added))
             # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
     # Commit: leaving the block has removed the journal.
@@ -169,16 +176,22 @@ def _append(
 
 
 def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
-    """Return the sections of a file and the boundaries of its chunks.
+    """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
 
-    Raises an error unless the file can be appended to and its offset table is right.
+    Raises an error unless the file can be appended to. A wrong entry of the offset
+    table, or a damaged chunk before the last two, may remain undetected.
     """
     fp.seek(0)
     cursor = Cursor(fp)
     beginning = read_beginning(cursor)
     check_appendable(beginning.header)
-    boundaries = walk_chunks(cursor, beginning.header)
-    offset_table.check(beginning.offsets or [], boundaries)
+    first = cursor.position
+    left = cursor.left()
+    boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
+    if boundaries is None:
+        cursor.move(first)
+        boundaries = walk_chunks(cursor, beginning.header)
+        offset_table.check(beginning.offsets or [], boundaries)
     return beginning, boundaries
 
 
@@ -302,6 +315,8 @@ def _write_chunks(
 
     with own_settings:
         nthreads = effective_nthreads(nthreads, len(plan.new_sizes))
+        if sum(plan.new_sizes[1:]) < WORTH_THREADS:
+            nthreads = 1
         for_each(plain_chunks, work, deliver, nthreads)
     # The new chunks may take fewer bytes than the old end of the file.
     change.truncate(end)
@@ -365,7 +380,7 @@ def change_metadata(
         As in `append`. The errors are those of `rewrite_metadata_fp`.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        beginning = _read_beginning(locked_file)
+        beginning, _ = _read_beginning(locked_file)
         if beginning.metadata_header is None:
             raise NoMetadataFound("the file has no metadata section")
         metadata = change(beginning.metadata)
@@ -373,18 +388,20 @@ def change_metadata(
             _rewrite_metadata(locked_file, metadata)
 
 
-def _read_beginning(target: FileObjectTarget | LockedFile) -> Beginning:
+def _read_beginning(target: FileObjectTarget | LockedFile) -> tuple[Beginning, int]:
+    """Return the sections of a file, and the position of its first chunk."""
     target.fp.seek(0)
-    return read_beginning(Cursor(target.fp))
+    cursor = Cursor(target.fp)
+    return read_beginning(cursor), cursor.position
 
 
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
-    beginning = _read_beginning(target)
+    beginning, first_chunk = _read_beginning(target)
     section = plan_metadata(beginning, beginning.header, 0, metadata)
     if section is None:
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
-    unchanged = section_end, target.fp.seek(0, os.SEEK_END)
+    unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
     new_beginning = beginning.header.encode() + section
     with target.change([(0, section_end)], new_beginning, unchanged) as change:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
@@ -465,7 +482,7 @@ def append_from(
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
-            accept(_read_beginning(locked_file).metadata)
+            accept(_read_beginning(locked_file)[0].metadata)
         old_size = locked_file.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))

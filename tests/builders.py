@@ -8,6 +8,7 @@ few kilobytes make several chunks. A module that needs other defaults binds them
 
 from __future__ import annotations
 
+import io
 import random
 import struct
 
@@ -15,6 +16,9 @@ import blosc
 import numpy
 
 import bloscpack
+from bloscpack._format.append_plan import plan_append
+from bloscpack._format.sections import read_beginning, walk_chunks
+from bloscpack._storage.cursor import Cursor
 from bloscpack.args import BloscpackArgs, MetadataArgs
 
 WORDS = b"size codec chunk digest offset extent span section "
@@ -83,6 +87,21 @@ def described(
     metadata.update(others)
     given = {key: value for key, value in metadata.items() if value is not ...}
     return packed(plain, metadata=given)
+
+
+# What an append to a file changes
+
+
+def planned_append(
+    content: bytes, nbytes: int
+) -> tuple[list[tuple[int, int]], bytes, tuple[int, int]]:
+    """Return the extents, the new head and the witness of an append to a file."""
+    cursor = Cursor(io.BytesIO(content))
+    beginning = read_beginning(cursor)
+    ends = walk_chunks(cursor, beginning.header)
+    plan = plan_append(beginning, ends, nbytes)
+    unchanged = ends[0], plan.chunks_offset
+    return plan.extents(len(content)), plan.header.encode(), unchanged
 
 
 # Files in any layout

@@ -21,13 +21,15 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from contextlib import contextmanager, suppress
 
 from .._storage.base import write_all
 from .._storage.disk import disk
 from .._storage.local import whole_file, writes_at_end
+from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import UsageError
-from . import journal
+from . import acceptance, journal
 from .ownership import Attributes, copy_attributes
 from .temporary import TemporaryFile
 
@@ -62,7 +64,7 @@ class Change:
         self._extents = [
             (start, min(stop, self._length))
             for start, stop in extents
-            if start < self._length
+            if start < min(stop, self._length)
         ]
 
     def overwrite(self, offset: int, data: Buffer) -> None:
@@ -135,6 +137,9 @@ class JournaledChange(Change):
     The first extent will begin with `new_head`, and `unchanged` is an extent that stays
     unchanged: the journal identifies the file by both. If the file is opened without
     ``sync``, the change survives the end of the process, but not of the machine.
+
+    While the journal exists, the file is at least as long as before, so that the length
+    bounds the size of a valid journal: the file is cut after the commit.
     """
 
     def __init__(
@@ -148,6 +153,16 @@ class JournaledChange(Change):
         self._locked_file = locked_file
         self._new_head = new_head
         self._unchanged = unchanged
+        self._cut: int | None = None
+
+    def truncate(self, length: int) -> None:
+        if length >= self._length:
+            super().truncate(length)
+            return
+        self._cut = length
+        # After a crash between commit and cut, the unused bytes must be taken neither
+        # for a chunk nor for another file.
+        self.overwrite(length, bytes(min(BLOSC_HEADER_LENGTH, self._length - length)))
 
     def _save_old_bytes(self) -> None:
         locked_file = self._locked_file
@@ -157,8 +172,8 @@ class JournaledChange(Change):
             disk.sync(self._raw)
         try:
             with disk.create(locked_file.journal_name, 0o600) as fp:
-                handle = locked_file.journal_name if os.name == "nt" else fp.fileno()
-                copy_attributes(handle, Attributes(self._raw.fileno()), owner=True)
+                _share_reading(fp, locked_file.journal_name, self._raw)
+                acceptance.check_status(locked_file.journal_name, fp, self._raw)
                 locked_file.changing = True
                 for part in journal.encode(
                     self._raw, self._extents, self._new_head, self._unchanged
@@ -176,21 +191,40 @@ class JournaledChange(Change):
             raise
 
     def _commit(self) -> None:
-        mark_changed(self._raw, self._locked_file.mtime)
-        if self._locked_file.sync:
+        locked_file = self._locked_file
+        locked_file.mark_changed()
+        if locked_file.sync:
             disk.sync(self._raw)
-        self._locked_file.size = os.fstat(self._raw.fileno()).st_size
-        self._locked_file.remove_journal()  # commit point
+        locked_file.size = os.fstat(self._raw.fileno()).st_size
+        locked_file.remove_journal()  # commit point
+        if self._cut is not None:
+            # The change is complete. If cutting fails, `verify` reports unused bytes
+            # and the next append drops them.
+            with suppress(OSError):
+                self._raw.truncate(self._cut)
+                locked_file.mark_changed()
+                locked_file.size = self._cut
+                if locked_file.sync:
+                    disk.sync(self._raw)
 
     def restore(self) -> None:
         self._locked_file.roll_back()
 
 
+def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:
+    """Let all who may read a file read its journal; only its owner may write it."""
+    target = fp.fileno() if os.chmod in os.supports_fd else name
+    copy_attributes(target, Attributes(file.fileno()), owner=True)
+    # The group bits of a file with an access control list limit all its entries.
+    shared = os.stat(target).st_mode & 0o777 & ~(stat.S_IWGRP | stat.S_IWOTH)
+    os.chmod(target, shared)
+
+
 class CopiedChange(Change):
     """A change of a copy, which replaces the file.
 
-    It serves where the whole file is overwritten, so that a journal would have no
-    unchanged bytes to identify the file by.
+    It serves where too few bytes stay unchanged for a journal to identify the file by,
+    and where a journal of this user would not be accepted.
     """
 
     def __init__(self, locked_file: LockedFile, extents: Iterable[Extent]) -> None:
@@ -250,17 +284,21 @@ def restore_bytes(
     raw.truncate(length)
 
 
-def mark_changed(raw: BinaryFile, before: int) -> None:
+def mark_changed(raw: BinaryFile, before: int) -> int:
     """Set the modification time of a file later than `before`, in nanoseconds.
+
+    Return the new time.
 
     Readers recognize a change by the modification time, and the clock of a file system
     may be too coarse to tell two changes apart.
     """
+    status = os.fstat(raw.fileno())
+    after = max(status.st_mtime_ns, before) + 1
     if os.utime in os.supports_fd:
-        status = os.fstat(raw.fileno())
-        times = status.st_atime_ns, max(status.st_mtime_ns, before) + 1
         with suppress(PermissionError):  # only the owner may do it
-            os.utime(raw.fileno(), ns=times)
+            os.utime(raw.fileno(), ns=(status.st_atime_ns, after))
+            return after
+    return status.st_mtime_ns
 
 
 class FileObjectTarget:

@@ -8,20 +8,18 @@ change overwrites; docs/durability.rst has the table of its fields. Contract:
 - As long as a complete journal exists, NAME counts as unchanged: a writer first
   restores the old bytes, and a reader puts them over the bytes that it reads.
 - An incomplete journal means that NAME is unchanged, so it can be removed.
-- A journal is applied only to the file for which it was written
-  (`Journal.check_belongs_to`).
+- While a journal exists, NAME is at least as long as its old length: bytes are cut off
+  after the commit.
+- A journal is read only after it has been accepted (`acceptance.load`).
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import struct
 
 from .._storage.base import MemoryStorage, Storage
 from .._storage.local import whole_file
-from ..exceptions import StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -48,10 +46,18 @@ EXTENT = struct.Struct("<qq")
 # Length of the new head.
 LENGTH = struct.Struct("<q")
 DIGEST_LENGTH = 32
+# A change overwrites at most the beginning of a file, entries of its offset table, and
+# the file from its last chunk on.
+MAX_EXTENTS = 3
+# Number of bytes in a journal besides the new head and the old bytes, at most.
+OVERHEAD = HEAD.size + MAX_EXTENTS * EXTENT.size + LENGTH.size + DIGEST_LENGTH
+# Minimum length of a witness in bytes. Shorter bytes are the same in many files: a
+# chunk of equal bytes has a header of 16 bytes and about as many others.
+MIN_WITNESS = 64
 # Maximum number of samples of the witness that are hashed, and bytes in each: a witness
 # may be the rest of a large file, and hashing all of it would take longer than the
 # change.
-WITNESS_SAMPLES = 128
+WITNESS_SAMPLES = 16
 WITNESS_SAMPLE_SIZE = 4 * 2**10
 # Maximum size in bytes of a journal that is read into memory as a whole.
 MAX_IN_MEMORY = 64 * 2**20
@@ -150,41 +156,59 @@ class _OpenFileStorage(Storage):
 
 
 class Journal:
-    """A complete journal, which can still be read after it has been removed.
+    """The fields of a journal, unchecked, and its old bytes.
 
-    ``length`` is the old length of the file in bytes.
+    ``length`` is the old length of the file in bytes, ``witness`` an extent, and
+    ``size`` the length of the journal that follows from the other fields. `keep` makes
+    a journal that can be read after it has been removed.
     """
 
-    def __init__(self, name: str, fp: BinaryFile) -> None:
+    def __init__(self, name: str, storage: Storage) -> None:
+        """Read the fields; raises `struct.error` if the journal is too short."""
         self.name = name
-        storage = whole_file(fp)
+        self._content = storage
         fields = HEAD.unpack(storage.read_at(0, HEAD.size))
-        _, _, _, self.length, self._inode, count, *self._unchanged, digest = fields
-        self._witness_digest = digest
-        position = HEAD.size
-        table = storage.read_at(position, count * EXTENT.size)
-        self._extents: list[Extent] = list(EXTENT.iter_unpack(table))
-        position += len(table)
-        (size,) = LENGTH.unpack(storage.read_at(position, LENGTH.size))
-        position += LENGTH.size
-        self._new_head = storage.read_at(position, size)
-        self._old_bytes_offset = position + len(self._new_head)
-        start, unchanged = self._unchanged
-        # The digest of the journal was right, so these fields were forged.
-        if (
-            size < 0
-            or not self._extents
-            or not all(0 <= a <= b <= self.length for a, b in self._extents)
-            or start < 0
-            or not 0 <= unchanged <= self.length - start
-        ):
-            raise StorageError("'%s' is not a valid journal" % name)
-        self._content: Storage
+        _, _, _, self.length, self.inode, self.count, start, size, digest = fields
+        self.witness = start, start + size
+        self.witness_digest: bytes = digest
+        # The count may be any number until it has been checked.
+        ntable = EXTENT.size * min(max(self.count, 0), MAX_EXTENTS)
+        table = storage.read_at(HEAD.size, ntable)
+        self.extents: list[Extent] = list(EXTENT.iter_unpack(table))
+        position = HEAD.size + ntable
+        (self.new_head_size,) = LENGTH.unpack(storage.read_at(position, LENGTH.size))
+        self._new_head_offset = position + LENGTH.size
+        self._old_bytes_offset = self._new_head_offset + self.new_head_size
+        nbytes = sum(stop - start for start, stop in self.extents)
+        self.size: int = self._old_bytes_offset + nbytes + DIGEST_LENGTH
+
+    def new_head(self) -> bytes:
+        """Return the bytes that the first extent will begin with."""
+        return self._content.read_at(self._new_head_offset, self.new_head_size)
+
+    def digest_fits(self) -> bool:
+        """Return whether the digest at the end is that of the bytes before it."""
+        storage = self._content
+        expected = storage.read_at(self.size - DIGEST_LENGTH, DIGEST_LENGTH)
+        if not any(expected):  # saves hashing a huge file of zeros
+            return False
+        import hashlib
+
+        flag = COMPLETE_FLAG_OFFSET
+        head = storage.read_at(0, HEAD.size)
+        digest = hashlib.sha256(head[:flag] + b"\0" + head[flag + 1 :])
+        for block in storage.read_blocks(HEAD.size, self.size - DIGEST_LENGTH):
+            digest.update(block)
+        return digest.digest() == expected
+
+    def keep(self, fp: BinaryFile) -> Journal:
+        """Return the journal, which can be read even when the file `fp` is removed."""
         # Windows can't remove a file that is open.
-        if storage.size > MAX_IN_MEMORY and os.name != "nt":
+        if self.size > MAX_IN_MEMORY and os.name != "nt":
             self._content = _OpenFileStorage(fp)
         else:
-            self._content = MemoryStorage(storage.read_at(0, storage.size))
+            self._content = MemoryStorage(self._content.read_at(0, self.size))
+        return self
 
     def old_bytes(
         self, start: int = 0, stop: int | None = None
@@ -196,7 +220,7 @@ class Journal:
         """
         stop = self.length if stop is None else stop
         position = self._old_bytes_offset
-        for extent_start, extent_stop in self._extents:
+        for extent_start, extent_stop in self.extents:
             first, last = max(extent_start, start), min(extent_stop, stop)
             shift = position - extent_start
             offset = first
@@ -210,64 +234,6 @@ class Journal:
         for start, old in self.old_bytes(offset, offset + len(view)):
             view[start - offset : start - offset + len(old)] = old
 
-    def check_belongs_to(self, fp: BinaryFile) -> None:
-        """Raise `StorageError` if the journal was not written for the file in `fp`.
-
-        Another file may have got the name since the journal was written, or this one
-        may have been copied. Then the old bytes would make a mixture of two files. A
-        copy whose head is new is refused too: it may be the complete new state.
-        """
-        storage = whole_file(fp)
-        start, size = self._unchanged
-        first, last = self._extents[0][0], self._extents[-1]
-        new = self._new_head
-        old = bytearray(len(new))
-        self.overlay(first, memoryview(old))
-        head = storage.read_at(first, len(new))
-        # An interrupted write may have replaced part of the head.
-        head_fits = head in (old, new) or all(
-            byte in both for byte, *both in zip(head, old, new, strict=False)
-        )
-        length_fits = last[0] <= storage.size or last[0] == last[1]
-        same_inode = os.fstat(fp.fileno()).st_ino & INODE_MASK == self._inode
-        fits = (
-            head_fits
-            and length_fits
-            and self.length <= max(storage.size, last[1])
-            and (same_inode or (size and head != new))
-            and self._witness_digest == digest_of_witness(storage, start, start + size)
-        )
-        if not fits:
-            raise StorageError(
-                "the journal '%s' was not written for this file, which has been copied "
-                "or replaced since. If a copy of the file without the journal is "
-                "whole, remove the journal" % self.name
-            )
-
-
-def load(name: str) -> Journal | None:
-    """Return the journal `name`; None if there is none, or an incomplete one.
-
-    In both cases the file is unchanged. Raises `StorageError` if the journal is damaged
-    or of an unknown version, or if another file has its name.
-    """
-    try:
-        # A pipe is refused before it is opened: opening would wait for a writer.
-        if not stat.S_ISREG(os.lstat(name).st_mode):
-            raise StorageError(
-                "'%s' has the name of a journal, but is no regular file" % name
-            )
-        with open(name, "rb") as fp:
-            return _decode(name, fp)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except MemoryError as error:
-        raise StorageError("there is no memory for the journal '%s'" % name) from error
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return None
-        raise
-
 
 def is_journal(name: str) -> bool:
     """Return whether a file has the name of a journal and begins like a journal."""
@@ -275,65 +241,3 @@ def is_journal(name: str) -> bool:
         return False
     with open(name, "rb") as fp:
         return fp.read(len(MAGIC)) == MAGIC
-
-
-def _decode(name: str, fp: BinaryFile) -> Journal | None:
-    head = whole_file(fp).read_at(0, SECTOR)
-    # A crash may have cut a journal that was not synced, or filled it with zeros.
-    written = 0
-    while (
-        written < len(MAGIC)
-        and head[written : written + 1] == (MAGIC[written : written + 1])
-    ):
-        written += 1
-    if written < len(MAGIC) and any(head[written:]):
-        raise StorageError("'%s' has the name of a journal, but is none" % name)
-    version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
-    if version not in (b"", b"\0", bytes([VERSION])):
-        raise StorageError(
-            "the journal '%s' has version %d, which is not known" % (name, version[0])
-        )
-    if _is_complete(fp):
-        return Journal(name, fp)
-    if head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1":
-        raise StorageError(
-            "the journal '%s' is damaged: the change that it belongs to can't be "
-            "taken back. Remove the journal if the file is whole" % name
-        )
-    return None
-
-
-def _is_complete(fp: BinaryFile) -> bool:
-    """Return whether a journal has the length given in its head, and its digest.
-
-    The caller has read the completeness flag before. A writer may be writing the
-    journal now, so the length must be read later than the flag.
-    """
-    storage = whole_file(fp)
-    head = storage.read_at(0, HEAD.size)
-    if len(head) < HEAD.size or head[VERSION_OFFSET] != VERSION:
-        return False
-    count: int = HEAD.unpack(head)[5]
-    table_size = count * EXTENT.size
-    if not 0 <= table_size <= storage.size - HEAD.size:
-        return False
-    position = HEAD.size + table_size
-    try:
-        table = EXTENT.iter_unpack(storage.read_at(HEAD.size, table_size))
-        (head_size,) = LENGTH.unpack(storage.read_at(position, LENGTH.size))
-    except struct.error:
-        return False
-    old_size: int = sum(stop - start for start, stop in table)
-    digest_offset = position + LENGTH.size + head_size + old_size
-    if digest_offset + DIGEST_LENGTH != storage.size:
-        return False
-    import hashlib
-
-    expected = storage.read_at(digest_offset, DIGEST_LENGTH)
-    if not any(expected):  # saves hashing a huge file of zeros
-        return False
-    flag = COMPLETE_FLAG_OFFSET
-    digest = hashlib.sha256(head[:flag] + b"\0" + head[flag + 1 :])
-    for block in storage.read_blocks(HEAD.size, digest_offset):
-        digest.update(block)
-    return digest.digest() == expected

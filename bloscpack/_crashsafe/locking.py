@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 
 from .. import log
 from .._storage.disk import NO_ROOM, disk
-from ..exceptions import StorageError
-from . import journal
+from ..exceptions import StorageError, UsageError
+from . import acceptance, journal
 from .in_place import (
     Change,
     CopiedChange,
@@ -57,6 +57,7 @@ class LockedFile:
         self.changing = False
         self.temporary: TemporaryFile | None = None
         self.journal_name = journal.name_for(os.fsdecode(path))
+        self._raw: BinaryFile = getattr(fp, "raw", fp)
         status = os.fstat(fp.fileno())
         self.mtime = status.st_mtime_ns
         self.size = status.st_size
@@ -66,42 +67,64 @@ class LockedFile:
     ) -> Change:
         """Return a change, to be used in a ``with`` statement (see `JournaledChange`).
 
-        It is a `CopiedChange` if `unchanged` is empty and a copy may replace the file.
+        It is a `CopiedChange` if readers would refuse a journal: `unchanged` is too
+        short to identify the file, or this user may not write the file as an owner or
+        member of a group.
         """
         start, stop = unchanged
-        if start == stop and self._may_be_copied():
-            return CopiedChange(self, extents)
-        return JournaledChange(self, extents, new_head, unchanged)
+        is_writer = not hasattr(os, "geteuid") or acceptance.may_write(
+            os.geteuid(), self._raw
+        )
+        if stop - start >= journal.MIN_WITNESS and is_writer:
+            return JournaledChange(self, extents, new_head, unchanged)
+        self._check_copy()
+        return CopiedChange(self, extents)
 
-    def _may_be_copied(self) -> bool:
-        """Return whether a copy may replace the file.
-
-        It must not break a hard link, nor change the owner of the file.
-        """
+    def _check_copy(self) -> None:
+        """Raise an error unless a copy may replace the file."""
         status = os.fstat(self.fp.fileno())
-        is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
         try:
             is_there = os.path.samestat(os.stat(os.path.realpath(self.path)), status)
         except OSError:
             is_there = False
-        return is_mine and is_there and disk.has_one_name(self.fp)
+        if not is_there:
+            raise StorageError(
+                errno.ENOENT,
+                "the file was moved or replaced meanwhile",
+                os.fsdecode(self.path),
+            )
+        if not disk.has_one_name(self.fp):
+            error = UsageError(
+                "the file has '%d' hard links and can't be changed: too few of its "
+                "bytes stay unchanged to undo the change after a crash, and a copy of "
+                "it would break the links. Remove the other links, or change a copy of "
+                "the file" % status.st_nlink
+            )
+            error.filename = os.fsdecode(self.path)
+            raise error
 
     def roll_back(self) -> bool:
         """Restore the old content from the journal; return whether there was one."""
-        saved = journal.load(self.journal_name)
-        if saved is None:
-            # The journal is incomplete, so nothing has been changed.
-            if os.path.lexists(self.journal_name):
-                disk.remove(self.journal_name)
-            return False
-        raw: BinaryFile = getattr(self.fp, "raw", self.fp)
-        saved.check_belongs_to(raw)
-        restore_bytes(raw, saved.length, saved.old_bytes())
-        mark_changed(raw, self.mtime)
-        disk.sync(raw)  # always: the journal has the only copy of the old bytes
-        self.size = saved.length
-        self.remove_journal()
+        saved = acceptance.load(self.journal_name, self._raw)
+        try:
+            if saved is None:
+                # The journal is incomplete, so nothing has been changed.
+                if os.path.lexists(self.journal_name):
+                    disk.remove(self.journal_name)
+                return False
+            restore_bytes(self._raw, saved.length, saved.old_bytes())
+            self.mark_changed()
+            disk.sync(self._raw)  # always: the journal has the only copy of the bytes
+            self.size = saved.length
+            self.remove_journal()
+        except OSError as error:
+            add_that_journal_remains(error, self.journal_name)
+            raise
         return True
+
+    def mark_changed(self) -> None:
+        """Set the modification time of the file later than after the last commit."""
+        self.mtime = mark_changed(self._raw, self.mtime)
 
     def remove_temporary(self) -> None:
         """Remove the copy of a `CopiedChange` that was not committed."""
@@ -141,10 +164,13 @@ def open_locked(
         except BaseException as error:
             # Ctrl-C may come when a change has begun but its block has not, or after
             # it. A journal that can't be applied now stays for the next writer.
-            with suppress(OSError):
+            try:
                 locked_file.remove_temporary()
                 if locked_file.changing:
                     locked_file.roll_back()
+            except OSError as failure:
+                if locked_file.changing:
+                    add_that_journal_remains(error, locked_file.journal_name, failure)
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 error.filename = error.filename or os.fsdecode(path)
             raise
@@ -156,13 +182,38 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
     journal_name = journal.name_for(os.fsdecode(path))
     while True:
         interrupted = os.path.lexists(journal_name)
-        with disk.open(path, "r+b" if interrupted else mode) as fp, _locked(fp, path):
+        try:
+            fp = disk.open(path, "r+b" if interrupted else mode)
+        except OSError as error:
+            if interrupted and error.errno != errno.ENOENT:
+                add_that_journal_remains(error, journal_name)
+            raise
+        with fp, _locked(fp, path):
             # The writer that had the lock may have replaced the file, or died and left
             # a journal. Then open it again.
             same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
             if same and interrupted == os.path.lexists(journal_name):
                 yield fp
                 return
+
+
+def add_that_journal_remains(
+    error: BaseException, journal_name: str, failure: OSError | None = None
+) -> None:
+    """Add to the message of `error` that a journal remains, and what happens next.
+
+    `failure` is the error that prevented undoing the change, if it is another one.
+    """
+    message = (
+        "the journal '%s' remains: readers see the old content, and the next writer "
+        "restores it" % journal_name
+    )
+    if isinstance(failure, StorageError):  # the journal is not accepted any more
+        message = str(failure)
+    if not isinstance(error, OSError):
+        log.notice(message)
+    elif message not in str(error):
+        error.strerror = "%s; %s" % (error.strerror or error, message)
 
 
 @contextmanager

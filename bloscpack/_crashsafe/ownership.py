@@ -134,18 +134,6 @@ def copy_attributes(
     os.chmod(target, mode)
 
 
-def copy_ownership(target: int | str, replaced: os.stat_result) -> None:
-    """Give the file `target` the owner, group and permission bits of another file.
-
-    If the system refuses the owner or the group, permission bits are removed so that
-    no user has more access than before. See `copy_attributes` for the types.
-    """
-    mode = replaced.st_mode & 0o777
-    if not _copy_group(target, replaced, owner=True):
-        mode = _without_group(mode)
-    os.chmod(target, mode)
-
-
 def _without_group(mode: int) -> int:
     """Return permission bits for a file that could not keep its group.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from .._storage.disk import NO_ROOM, disk
 from .._storage.stream import is_stream, open_stream, standard_stream
 from ..exceptions import StorageError, UsageError
-from . import journal
+from . import acceptance, journal
 from .locking import open_locked
 from .ownership import Attributes, copy_attributes
 from .temporary import TemporaryFile, remove_leftovers
@@ -127,7 +127,7 @@ def _check_no_journal(name: str) -> None:
     be applied to a new file.
     """
     journal_name = journal.name_for(name)
-    if journal.load(journal_name) is not None:
+    if acceptance.belongs_to_missing_file(journal_name):
         raise StorageError(
             "'%s' is the journal of a file that had the name '%s': move the journal to "
             "the new place of that file, or remove it if that file is gone"

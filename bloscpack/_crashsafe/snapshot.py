@@ -18,7 +18,7 @@ from .. import log
 from .._storage.base import Storage, StorageFile
 from .._storage.local import open_file, whole_file
 from ..exceptions import FormatError, StorageError
-from . import journal
+from . import acceptance, journal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RolledBackStorage(Storage):
     def read_into(self, view: memoryview, offset: int) -> int:
         view = view[: max(0, self.size - offset)]
         found = self._storage.read_into(view, offset)
-        # The change may have cut bytes off. They are in the journal.
+        # Since the commit, bytes may have been cut off. They are in the journal.
         view[found:] = bytes(len(view) - found)
         self._saved.overlay(offset, view)
         return len(view)
@@ -103,10 +103,11 @@ class Snapshot:
 
     def apply_journal(self) -> None:
         """If there is a journal, let ``fp`` read the state before the change."""
-        saved = journal.load(self._journal_name) if self._regular else None
+        if not self._regular:
+            return
+        saved = acceptance.load(self._journal_name, self._real_fp)
         if saved is None:
             return
-        saved.check_belongs_to(self._real_fp)
         log.verbose("a change is under way: reading the old content")
         self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
         # As long as the journal exists, changes of the file do not change the result.

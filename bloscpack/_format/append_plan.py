@@ -8,7 +8,13 @@ sizes of the chunks to write, and the extents of the file that will be overwritt
 from __future__ import annotations
 
 from ..args import calculate_nchunks, parse_chunk_size
-from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
+from ..checksums import CHECKSUMS_LOOKUP
+from ..constants import (
+    BLOSCPACK_HEADER_LENGTH,
+    FORMAT_VERSION,
+    METADATA_HEADER_LENGTH,
+    OFFSET_LENGTH,
+)
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import (
     FormatVersionMismatch,
@@ -17,13 +23,19 @@ from ..exceptions import (
     OffsetsRequired,
     UsageError,
 )
+from ..headers import MetadataHeader, decode_header
 from ..serializers import is_array
 from . import metadata as metadata_section
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..headers import BloscpackHeader
     from .sections import Beginning
+
+    # The (start, stop) of bytes of a file.
+    Extent = tuple[int, int]
 
 # The default value of `metadata` parameters: None is a valid value of metadata.
 UNCHANGED: object = object()
@@ -71,7 +83,7 @@ class Plan:
         self.nchunks_added = nchunks_added
         self.table_offset = table_offset
 
-    def extents(self, file_size: int) -> list[tuple[int, int]]:
+    def extents(self, file_size: int) -> list[Extent]:
         """Return the extents (start, stop) that may be overwritten, in file order."""
         beginning = 0, BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
         if not any(self.new_sizes):
@@ -109,8 +121,8 @@ def plan_append(
     """Return the plan for appending `new_size` bytes and replacing the metadata.
 
     `boundaries` are file offsets: the start of the first chunk, then the end of each
-    chunk with its digest. Raises `UsageError` if the file can't take the new bytes or
-    the new metadata.
+    chunk with its digest; only the first one and the last two are used. Raises
+    `UsageError` if the file can't take the new bytes or the new metadata.
     """
     old = beginning.header
     last_nbytes = old.last_chunk if old.nchunks else 0
@@ -195,3 +207,38 @@ def plan_metadata(
     if metadata is UNCHANGED:
         return None
     return metadata_section.encode_again(metadata, beginning.metadata, old_header)
+
+
+def find_overreach(
+    read_old: Callable[[int, int], bytes], extents: list[Extent], length: int
+) -> str | None:
+    """Return the first of `extents` that no change overwrites; None if there is none.
+
+    ``read_old(offset, size)`` reads the old content of the file, which has `length`
+    bytes and may be hostile. A change overwrites the header, with or without the
+    metadata section, then free entries of the offset table, then all bytes from the
+    last chunk on. Raises `FormatError` if the old header is invalid.
+    """
+    header = decode_header(read_old(0, BLOSCPACK_HEADER_LENGTH))
+    sections_end = BLOSCPACK_HEADER_LENGTH
+    if header.metadata:
+        raw = read_old(BLOSCPACK_HEADER_LENGTH, METADATA_HEADER_LENGTH)
+        section = MetadataHeader.decode(raw)
+        digest_size = CHECKSUMS_LOOKUP[section.meta_checksum].size
+        sections_end += METADATA_HEADER_LENGTH + section.max_meta_size + digest_size
+    (_, stop), *rest = extents
+    if stop not in (BLOSCPACK_HEADER_LENGTH, sections_end):
+        return "'0' to '%d'" % stop
+    if not header.offsets or header.nchunks == -1:  # only its metadata can be replaced
+        return "'%d' to '%d'" % rest[0] if rest else None
+    free = sections_end + OFFSET_LENGTH * header.nchunks
+    table_end = free + OFFSET_LENGTH * header.max_app_chunks
+    if rest and rest[0][0] == free and rest[0][1] <= table_end:
+        del rest[0]
+    last = table_end
+    if header.nchunks > 0:
+        entry = read_old(free - OFFSET_LENGTH, OFFSET_LENGTH)
+        last = int.from_bytes(entry, "little", signed=True)
+    if rest and table_end <= last and rest[0] == (last, length):
+        del rest[0]
+    return "'%d' to '%d'" % rest[0] if rest else None

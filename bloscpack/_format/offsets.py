@@ -40,6 +40,25 @@ def free_entries(count: int) -> bytes:
     return b"\xff" * (OFFSET_LENGTH * count)
 
 
+def is_plausible(table: bytes, first: int, stop: int, smallest: int) -> bool:
+    """Return whether a table may be that of chunks between `first` and `stop`.
+
+    The first chunk starts at `first`, and every chunk takes at least `smallest` bytes.
+    """
+    # Blosc has imported NumPy. It compares 400,000 entries in less than a millisecond.
+    import numpy
+
+    entries = numpy.frombuffer(table, "<i8")
+    return bool(
+        entries[0] == first
+        and entries[-1] <= stop - smallest
+        # Differences of valid entries do not overflow.
+        and entries.min() >= first
+        and entries.max() <= stop
+        and (numpy.diff(entries) >= smallest).all()
+    )
+
+
 def check(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:
     """Raise `FormatError` unless `offsets` has the positions in `true_offsets`."""
     for i, (found, expected) in enumerate(zip(offsets, true_offsets, strict=False)):

@@ -43,7 +43,7 @@ SMALLEST_CHUNK = BLOSC_HEADER_LENGTH
 class Beginning:
     """The sections before the first chunk.
 
-    ``offsets`` has one entry per chunk; it is None if the file has no offset table.
+    ``table`` is the used part of the offset table, None if the file has none.
     ``metadata_header`` is None if the file has no metadata section.
     """
 
@@ -51,7 +51,15 @@ class Beginning:
         self.header = header
         self.metadata: Json = None
         self.metadata_header: MetadataHeader | None = None
-        self.offsets: list[int] | None = None
+        self.table: bytes | None = None
+        self._offsets: list[int] | None = None
+
+    @property
+    def offsets(self) -> list[int] | None:
+        """One entry per chunk; None if the file has no offset table."""
+        if self._offsets is None and self.table is not None:
+            self._offsets = offset_table.decode(self.table)
+        return self._offsets
 
 
 def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
@@ -68,7 +76,9 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
         beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
     # A file of unknown length has no offset table, whatever its options say.
     if header.offsets and header.nchunks != -1:
-        beginning.offsets = _read_offsets(cursor, header)
+        beginning.table = _read_offsets(cursor, header)
+        if log.enabled(log.DEBUG):
+            log.debug("Offsets: %r", beginning.offsets)
     else:
         _check_nchunks(cursor, header)
     if header.nchunks == 0:
@@ -135,7 +145,7 @@ def read_metadata(
         raise
 
 
-def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> bytes:
     used = OFFSET_LENGTH * header.nchunks
     free = OFFSET_LENGTH * header.max_app_chunks
     left = cursor.left()
@@ -150,11 +160,9 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
     cursor.skip(free, "the free entries of the offset table", "offsets")
-    entries = offset_table.decode(raw)
     if log.enabled(log.DEBUG):
         log.debug("Read raw offsets: %r", raw)
-        log.debug("Offsets: %r", entries)
-    return entries
+    return raw
 
 
 def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> None:
@@ -337,6 +345,39 @@ def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
         chunk=header.nchunks,
         offset=offset,
     )
+
+
+def find_last_chunk(
+    cursor: Cursor, beginning: Beginning, size: int
+) -> list[int] | None:
+    """Return the start of the first chunk, and start and end of the last one.
+
+    The cursor is at the first chunk of a file of `size` bytes. Only the headers of the
+    last two chunks are read. Returns None if they contradict the offset table or the
+    size of the file: then `walk_chunks` finds the reason.
+    """
+    header = beginning.header
+    first = cursor.position
+    if not header.nchunks:
+        return [first]
+    table = beginning.table or b""
+    digest = header.checksum_impl.size
+    smallest = SMALLEST_CHUNK + digest
+    if not offset_table.is_plausible(table, first, size, smallest):
+        return None
+    numbers = range(max(header.nchunks - 2, 0), header.nchunks)
+    starts = offset_table.decode(table[numbers[0] * OFFSET_LENGTH :])
+    ends = []
+    for number, start in zip(numbers, starts, strict=True):
+        cursor.move(start)
+        try:
+            chunk = _read_chunk_header(cursor, header, number)
+        except FormatError:
+            return None
+        ends.append(start + chunk.ctbytes + digest)
+    if ends != [*starts[1:], size]:
+        return None
+    return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
 
 
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:

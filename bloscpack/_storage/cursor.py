@@ -42,6 +42,11 @@ class Cursor:
         """Return the number of bytes left; None if it is unknown."""
         return None if self._total is None else self._total - self.position
 
+    def move(self, position: int) -> None:
+        """Move to a position of a file that can seek."""
+        self.fp.seek(position - self.position - len(self._peeked), os.SEEK_CUR)
+        self.position, self._peeked = position, b""
+
     def _fetch(self, size: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
         if self._total is not None:

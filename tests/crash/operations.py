@@ -11,7 +11,7 @@ import os
 import warnings
 
 import numpy as np
-from builders import numbers
+from builders import numbers, planned_append
 
 import bloscpack
 from bloscpack._crashsafe.locking import open_locked
@@ -190,18 +190,17 @@ class TakenBack(Operation):
         pack(folder / TARGET, numbers(2500))
 
     def run(self, folder, inputs):
-        size = (folder / TARGET).stat().st_size
-        half = size - size // 4
-        extents = [(0, 32), (100, 200), (half, size)]
+        change_of_append = planned_append((folder / TARGET).read_bytes(), 2000)
+        [_, (table, _), (last, _)], head, _ = change_of_append
         with (
             contextlib.suppress(FailedOnPurpose),
             open_locked(folder / TARGET) as locked_file,
-            locked_file.change(extents, bytes(32), (200, half)) as change,
+            locked_file.change(*change_of_append) as change,
         ):
-            change.overwrite(half, b"longer than it was" * 100)
-            change.overwrite(100, b"x" * 100)
-            change.truncate(half + 10)
-            change.overwrite(0, bytes(32))
+            change.overwrite(last, b"longer than it was" * 100)
+            change.overwrite(table, b"x" * 8)
+            change.truncate(last + 10)
+            change.overwrite(0, head)
             raise FailedOnPurpose
 
 

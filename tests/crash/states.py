@@ -52,13 +52,15 @@ class Recorder(WatchedDisk):
     """Notes what changes a folder; ``steps`` are tuples of a word and its arguments.
 
     Files are numbered, and each gets a second name in the folder `keep`, so that a
-    state can be laid down with the files that it had.
+    state can be laid down with the files that it had. A journal, which must have one
+    name, is held open instead, so that no other file gets its inode number.
     """
 
     def __init__(self, folder, keep):
         self.folder, self.keep = Path(folder), Path(keep)
         self.steps = []
         self._numbers = {}
+        self._journals = []
         self.names = {p.name: self._number(p) for p in sorted(self.folder.iterdir())}
         self.contents = {
             number: (self.folder / name).read_bytes()
@@ -69,8 +71,16 @@ class Recorder(WatchedDisk):
         identity = os.stat(path).st_ino
         if identity not in self._numbers:
             number = self._numbers[identity] = len(self._numbers)
-            os.link(path, self.keep / str(number))
+            if Path(path).name == JOURNAL:
+                self._journals.append(os.open(path, os.O_RDONLY))
+            else:
+                os.link(path, self.keep / str(number))
         return self._numbers[identity]
+
+    def close(self):
+        """Close the journals."""
+        for descriptor in self._journals:
+            os.close(descriptor)
 
     def _number_of(self, fp):
         return self._numbers.get(os.fstat(fp.fileno()).st_ino)
@@ -239,10 +249,10 @@ def _choices_of_bytes(steps, contents, chance, subsets):
 
 
 def _partly_zero(step, contents, chance):
-    """Return a write some of whose sectors have only made the file longer."""
+    """Return a write that left zeros in some of its sectors."""
     kind, number, offset, data = step
     data = bytearray(data)
-    start = max(0, len(contents.get(number, b"")) - offset)
+    start = 0
     while start < len(data):
         stop = min(len(data), start + SECTOR - (offset + start) % SECTOR)
         if chance.random() < 0.5:
@@ -288,6 +298,7 @@ def record_of(operation, folder, inputs, keep):
     recorder = Recorder(folder, keep)
     with replaced_disk(recorder):
         operation.run(folder, inputs)
+    recorder.close()
     return recorder
 
 
@@ -296,8 +307,18 @@ def lay_down(names, contents, folder, keep):
     for path in folder.iterdir():
         path.unlink()
     for name, number in names.items():
+        if name == JOURNAL:
+            (folder / name).write_bytes(contents.get(number, b""))
+            continue
         refill(keep / str(number), contents.get(number, b""))
         os.link(keep / str(number), folder / name)
+
+
+class KeptDisk(WatchedDisk):
+    """A disk on which every file has a second name, in the folder `keep`."""
+
+    def has_one_name(self, fp):
+        return os.fstat(fp.fileno()).st_nlink <= 2
 
 
 class AfterCrash(Operation):
@@ -378,7 +399,8 @@ class Checker:
         first = next(process_states(self.record))
         names, contents, _ = last if done else first
         self.lay_down(names, contents)
-        self.operation.follow(self.folder, self.inputs)
+        with replaced_disk(KeptDisk()):
+            self.operation.follow(self.folder, self.inputs)
         return self.operation.see(self.folder)
 
     def lay_down(self, names, contents):
@@ -415,7 +437,9 @@ class Checker:
         self.lay_down(names, contents)
         found = self.operation.see(self.folder)
         assert found in ([self.new] if done else [self.old, self.new])
-        self.operation.follow(self.folder, self.inputs)
+        left = set(self._temporary())
+        with replaced_disk(KeptDisk()):
+            self.operation.follow(self.folder, self.inputs)
         after = self.operation.see(self.folder)
         assert after in [
             expected

@@ -6,11 +6,13 @@ import contextlib
 import errno
 import io
 import os
+import random
 import stat
 import subprocess
 import sys
 import threading
 
+import builders
 import pytest
 from crash.operations import JOURNAL, TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
@@ -144,22 +146,35 @@ def test_a_failure_at_the_very_end_is_taken_back():
 # Changes under a journal
 
 
+# A file of three chunks, and what an append to it changes.
+PACKED = builders.packed(random.Random(1).randbytes(2500), entries=9)
+EXTENTS, NEW_HEAD, UNCHANGED = builders.planned_append(PACKED, 700)
+LAST = UNCHANGED[1]
+HEAD = PACKED[:32]
+
+
 @pytest.fixture
 def path(tmp_path):
-    """A file that holds OLD."""
+    """A file that holds PACKED."""
     path = tmp_path / TARGET
-    path.write_bytes(OLD)
+    path.write_bytes(PACKED)
     return path
 
 
-def journaled(locked_file, start=4, stop=8):
-    """Return a change that may write over the head and from `start` to `stop`."""
-    return locked_file.change([(0, 2), (start, stop)], b"ab", (2, start))
+def with_bytes(last, head=HEAD, length=None):
+    """Return PACKED with another head, and other bytes from the last chunk on."""
+    rest = PACKED[LAST + len(last) : length]
+    return head + PACKED[32:LAST] + last + rest
+
+
+def journaled(locked_file):
+    """Return a change that may write over the head and the last chunk."""
+    return locked_file.change(EXTENTS, NEW_HEAD, UNCHANGED)
 
 
 def change_journaled_and_fail(path, error):
-    with open_locked(path) as locked_file, journaled(locked_file, 4, 10) as change:
-        change.overwrite(4, b"much longer than it was")
+    with open_locked(path) as locked_file, journaled(locked_file) as change:
+        change.overwrite(LAST, b"much longer than it was" * 100)
         raise error
 
 
@@ -172,28 +187,77 @@ def test_journal_is_there_during_the_change_only(path):
         assert [TARGET] == names_in(path.parent)
         with journaled(locked_file) as change:
             assert [TARGET, JOURNAL] == names_in(path.parent)
-            assert OLD == path.read_bytes()
-            change.overwrite(4, b"wxyz")
-            change.overwrite(0, b"ab")
-            assert b"ab23wxyz89" == path.read_bytes()
+            assert PACKED == path.read_bytes()
+            change.overwrite(LAST, b"wxyz")
+            change.overwrite(0, NEW_HEAD)
+            assert with_bytes(b"wxyz", NEW_HEAD) == path.read_bytes()
         assert [TARGET] == names_in(path.parent)
-    assert b"ab23wxyz89" == path.read_bytes()
+    assert with_bytes(b"wxyz", NEW_HEAD) == path.read_bytes()
+
+
+def test_the_file_is_cut_after_the_commit(path):
+    """While there is a journal, the file is at least as long as before."""
+    lengths = []
+
+    class Measuring(WatchedDisk):
+        def remove(self, name):
+            lengths.append(path.stat().st_size)
+            super().remove(name)
+            lengths.append(path.stat().st_size)
+
+    before = path.stat().st_mtime_ns
+    with (
+        replaced_disk(Measuring()),
+        open_locked(path) as locked_file,
+        journaled(locked_file) as change,
+    ):
+        change.overwrite(LAST, b"short")
+        change.truncate(LAST + 5)
+        # No reader takes what follows for a chunk, or for another file.
+        assert with_bytes(b"short" + bytes(16)) == path.read_bytes()
+        change.overwrite(0, NEW_HEAD)
+    assert [len(PACKED), len(PACKED)] == lengths
+    assert with_bytes(b"short", NEW_HEAD, LAST + 5) == path.read_bytes()
+    assert LAST + 5 == locked_file.size
+    assert before + 2 <= path.stat().st_mtime_ns
+
+
+def test_a_cut_that_fails_after_the_commit(path):
+    class Uncut(WatchedDisk):
+        def do(self, kind, call, *arguments):
+            if kind == "truncate":
+                raise OSError(errno.EIO, "Input/output error")
+            return super().do(kind, call, *arguments)
+
+    with (
+        replaced_disk(Uncut()),
+        open_locked(path) as locked_file,
+        journaled(locked_file) as change,
+    ):
+        change.overwrite(LAST, b"short")
+        change.truncate(LAST + 5)
+    assert with_bytes(b"short" + bytes(16)) == path.read_bytes()
+    assert [TARGET] == names_in(path.parent)
 
 
 @pytest.mark.parametrize("error", [ValueError, Stop, KeyboardInterrupt])
 def test_journal_is_gone_after_a_failure(path, error):
     with pytest.raises(error):
         change_journaled_and_fail(path, error)
-    assert OLD == path.read_bytes()
+    assert PACKED == path.read_bytes()
     assert [TARGET] == names_in(path.parent)
 
 
 def test_several_changes_under_one_lock(path):
     with open_locked(path) as locked_file:
+        times = [path.stat().st_mtime_ns]
         for new in (b"cc", b"dd"):
-            with locked_file.change([(0, 2)], new, (2, 10)) as change:
-                change.overwrite(0, new)
-    assert b"dd23456789" == path.read_bytes()
+            with journaled(locked_file) as change:
+                change.overwrite(LAST, new)
+                os.utime(path, ns=(times[0], times[0]))  # a coarse clock
+            times.append(path.stat().st_mtime_ns)
+    assert with_bytes(b"dd") == path.read_bytes()
+    assert 3 == len(set(times))
 
 
 def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
@@ -201,18 +265,20 @@ def test_a_change_shows_in_the_time_of_the_file_whatever_the_clock(path):
     before = path.stat()
     with (
         open_locked(path) as locked_file,
-        locked_file.change([(0, 2)], b"ab", (2, 10)) as change,
+        journaled(locked_file) as change,
     ):
-        change.overwrite(0, b"ab")
+        change.overwrite(LAST, b"ab")
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert before.st_mtime_ns < path.stat().st_mtime_ns
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o664, 0o666, 0o660])
 def test_who_may_read_the_file_may_read_the_journal(path, mode):
+    """Only the owner of the journal may write it."""
     path.chmod(mode)
     with open_locked(path) as locked_file, journaled(locked_file):
-        assert mode == (path.parent / JOURNAL).stat().st_mode & 0o777
+        expected = mode & ~0o022
+        assert expected == (path.parent / JOURNAL).stat().st_mode & 0o777
 
 
 @contextlib.contextmanager
@@ -228,6 +294,13 @@ def nobody():
     finally:
         os.seteuid(0)
         os.setegid(0)
+
+
+def give(name, status):
+    """Give a file the owner, group and permission bits in `status`."""
+    attributes = ownership.Attributes(name)
+    attributes.status = status
+    ownership.copy_attributes(name, attributes, owner=True)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs owners")
@@ -256,7 +329,7 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
         uid = mine.st_uid + (foreign != "group")
         gid = mine.st_gid if foreign == "user" else max([12345, *os.getgroups()]) + 1
         status = os.stat_result([mode, 0, 0, 1, uid, gid, 0, 0, 0, 0])
-        ownership.copy_ownership("mine", status)
+        give("mine", status)
         assert (mine.st_uid, mine.st_gid) == (os.stat("mine").st_uid, mine.st_gid)
     assert oct(expected) == oct(os.stat("mine").st_mode & 0o7777)
 
@@ -272,7 +345,7 @@ def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
             with open("mine", "xb"):
                 pass
             status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
-            ownership.copy_ownership("mine", status)
+            give("mine", status)
     finally:
         os.setgroups(groups)
     status = os.stat("mine")
@@ -325,11 +398,11 @@ def test_what_is_synced(tmp_path, operation, files, folders):
 def interrupt(path, then=None):
     """Leave a file half changed, as a process does that is killed."""
     with open_locked(path) as locked_file:
-        change = journaled(locked_file, 4, 10)
+        change = journaled(locked_file)
         change.__enter__()
-        change.overwrite(4, b"longer than it was")
-        change.overwrite(0, b"a")
-    assert b"a123longer than it was" == path.read_bytes()
+        change.overwrite(LAST, b"longer than it was" * 50)
+        change.overwrite(0, NEW_HEAD[:20])
+    assert b"longer than it was" == path.read_bytes()[-18:]
 
 
 def test_the_next_writer_restores_the_file_and_says_so(path):
@@ -338,10 +411,10 @@ def test_the_next_writer_restores_the_file_and_says_so(path):
         pytest.warns(RuntimeWarning, match="restored") as caught,
         open_locked(path) as locked_file,
     ):
-        assert (OLD, [TARGET]) == (locked_file.fp.read(), names_in(path.parent))
+        assert (PACKED, [TARGET]) == (locked_file.fp.read(), names_in(path.parent))
     assert 1 == len(caught)
     assert "'%s'" % path in str(caught[0].message)
-    assert OLD == path.read_bytes()
+    assert PACKED == path.read_bytes()
     with open_locked(path):  # and only once
         pass
 
@@ -350,7 +423,7 @@ def test_so_does_replacing(path):
     interrupt(path)
     with pytest.warns(RuntimeWarning, match="restored"), replacing(path) as fp:
         fp.write(path.read_bytes() + b" and new")
-    assert OLD + b" and new" == path.read_bytes()
+    assert PACKED + b" and new" == path.read_bytes()
     assert [TARGET] == names_in(path.parent)
 
 
@@ -370,7 +443,7 @@ def test_a_failure_to_put_back_keeps_the_journal(path, monkeypatch):
         pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path) as locked_file,
     ):
-        assert OLD == locked_file.fp.read()
+        assert PACKED == locked_file.fp.read()
 
 
 def test_a_failure_to_sync_is_taken_back(path):
@@ -389,8 +462,8 @@ def test_a_failure_to_sync_is_taken_back(path):
         open_locked(path) as locked_file,
         journaled(locked_file) as change,
     ):
-        change.overwrite(4, b"wxyz")
-    assert OLD == path.read_bytes()
+        change.overwrite(LAST, b"wxyz")
+    assert PACKED == path.read_bytes()
     assert [TARGET] == names_in(path.parent)
 
 
@@ -415,7 +488,7 @@ def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
         pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path, mode=mode) as locked_file,
     ):
-        assert OLD == locked_file.fp.read()
+        assert PACKED == locked_file.fp.read()
 
 
 def test_a_file_that_was_replaced_while_another_waited(path, monkeypatch):
@@ -465,10 +538,10 @@ def test_second_writer_is_refused_at_once(path):
 @needs_locks
 def test_second_writer_does_not_touch_the_journal_of_the_first(path):
     with open_locked(path) as locked_file, journaled(locked_file) as change:
-        change.overwrite(4, b"wxyz")
+        change.overwrite(LAST, b"wxyz")
         refused(path)
         assert [TARGET, JOURNAL] == names_in(path.parent)
-    assert b"0123wxyz89" == path.read_bytes()
+    assert with_bytes(b"wxyz") == path.read_bytes()
 
 
 @needs_locks
@@ -505,8 +578,9 @@ HOLDER = """
 import sys
 from bloscpack._crashsafe.locking import open_locked
 target = open_locked(sys.argv[1])
-with target as locked, locked.change([(0, 2)], b"ab", (2, 10)) as change:
-    change.overwrite(0, b'a')
+planned = [(0, 32)], bytes(32), (200, 300)
+with target as locked, locked.change(*planned) as change:
+    change.overwrite(0, b'b')
     print('ready', flush=True)
     sys.stdin.read()
 """
@@ -529,7 +603,7 @@ def test_lock_of_another_process(path):
         pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path) as locked_file,
     ):
-        assert OLD == locked_file.fp.read()
+        assert PACKED == locked_file.fp.read()
     assert [TARGET] == names_in(path.parent)
 
 
@@ -538,17 +612,17 @@ def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
     second = open_locked(path)
     journaled_second = journaled(second.__enter__())
     with open_locked(path) as first, journaled(first) as change:
-        change.overwrite(4, b"wxyz")
+        change.overwrite(LAST, b"wxyz")
         with pytest.raises(FileExistsError) as raised:
             journaled_second.__enter__()
         assert not second.__exit__(type(raised.value), raised.value, None)
         assert [TARGET, JOURNAL] == names_in(path.parent)
-    assert b"0123wxyz89" == path.read_bytes()
+    assert with_bytes(b"wxyz") == path.read_bytes()
 
 
 def copied(locked_file):
     """Return a change of which nothing stays."""
-    return locked_file.change([(0, 10)], b"", (10, 10))
+    return locked_file.change([(0, len(PACKED))], b"", (0, 0))
 
 
 def interrupted_at(line, work):
@@ -581,19 +655,23 @@ def interrupted_at(line, work):
 @pytest.mark.parametrize("kind", ["journaled", "copied"])
 def test_interruption_at_every_line(path, kind):
     changes = {"journaled": journaled, "copied": copied}
+    new = with_bytes(b"wxyz", NEW_HEAD, LAST + 4)
 
     def change_it():
         with open_locked(path) as locked_file, changes[kind](locked_file) as change:
-            change.overwrite(4, b"wxyz")
-            change.overwrite(0, b"ab")
+            change.overwrite(LAST, b"wxyz")
+            change.truncate(LAST + 4)
+            change.overwrite(0, NEW_HEAD)
 
     line = 0
     while interrupted_at(line := line + 1, change_it):
         assert [TARGET] == names_in(path.parent), line
-        assert path.read_bytes() in (OLD, b"ab23wxyz89"), line
-        path.write_bytes(OLD)
+        # Between commit and cut, or of a file that could not be cut.
+        uncut = with_bytes(b"wxyz" + bytes(16), NEW_HEAD)
+        assert path.read_bytes() in (PACKED, uncut, new), line
+        path.write_bytes(PACKED)
     assert line > 50
-    assert b"ab23wxyz89" == path.read_bytes()
+    assert new == path.read_bytes()
 
 
 @pytest.mark.parametrize("nbytes", [300, 301])
@@ -644,9 +722,9 @@ def test_command_is_refused_too(path, capsys):
     assert 1 == raised.value.code
     expected = "'%s': another writer is changing this file" % path
     assert expected in capsys.readouterr().err
-    assert OLD == path.read_bytes()
+    assert PACKED == path.read_bytes()
     main(arguments)
-    assert OLD != path.read_bytes()
+    assert PACKED != path.read_bytes()
 
 
 def test_names_of_files_that_are_not_there(tmp_path):
@@ -701,15 +779,17 @@ def test_system_without_owners(path, tmp_path, monkeypatch):
     other = tmp_path / "other"
     other.write_bytes(b"")
     path.chmod(0o640)
-    ownership.copy_ownership(str(other), path.stat())
+    give(str(other), path.stat())
     assert 0o640 == stat.S_IMODE(other.stat().st_mode)
 
 
 def test_no_copy_replaces_a_file_that_lost_its_name(path):
     with open_locked(path) as locked_file:
-        assert locked_file._may_be_copied()
+        locked_file._check_copy()
         path.unlink()
-        assert not locked_file._may_be_copied()
+        with pytest.raises(StorageError, match="moved or replaced meanwhile") as raised:
+            copied(locked_file)
+    assert str(path) == raised.value.filename
 
 
 def test_methods_that_every_change_defines():

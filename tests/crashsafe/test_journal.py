@@ -11,6 +11,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from builders import packed, planned_append
 from crash.operations import (
     JOURNAL,
     TARGET,
@@ -25,17 +26,18 @@ from crash.states import Checker, process_states
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack._crashsafe import journal
+from bloscpack._crashsafe import acceptance, journal
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack._storage import base
 from bloscpack._storage.base import FileObjectStorage, MemoryStorage
 from bloscpack.append import append, rewrite_metadata
-from bloscpack.exceptions import FormatError, StorageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
-OLD = bytes(range(256)) * 4
-EXTENTS = [(0, 32), (100, 108), (900, 1024)]
-NEW_HEAD = b"new head".ljust(32, b".")
-UNCHANGED = (200, 900)
+# Three chunks that Blosc can't make smaller, then an append that adds two.
+OLD = packed(random.Random(1).randbytes(2500), entries=9)
+EXTENTS, NEW_HEAD, UNCHANGED = planned_append(OLD, 2000)
+FIRST, LAST = UNCHANGED
+TABLE = EXTENTS[1][0]
 
 
 @pytest.fixture
@@ -58,10 +60,21 @@ def closed(content):
 
 
 def loaded(path, content):
-    """Write `content` as the journal of `path`; return the loaded journal."""
+    """Write `content` as the journal of `path`; return the accepted journal."""
     name = journal.name_for(str(path))
     refill(name, content)
-    return journal.load(name)
+    return accepted(path)
+
+
+def accepted(path):
+    """Return the journal of a file; None if there is none, or an incomplete one."""
+    with Path(path).open("rb") as fp:
+        return acceptance.load(journal.name_for(str(path)), fp)
+
+
+def fields(content):
+    """Return a journal whose rules are not checked."""
+    return journal.Journal("journal", MemoryStorage(content))
 
 
 def with_digest(content):
@@ -97,13 +110,15 @@ def test_layout(path):
     content = encoded(path)
     inode = path.stat().st_ino
     assert b"blpkjrnl\1" + bytes(7) == content[:16]
-    assert (1024, inode, 3, 200, 700) == struct.unpack_from("<qQqqq", content, 16)
+    expected = len(OLD), inode, 3, FIRST, LAST - FIRST
+    assert expected == struct.unpack_from("<qQqqq", content, 16)
     # The only piece is also what lies at the end.
-    witness = hashlib.blake2b(2 * OLD[200:900], digest_size=32)
+    witness = hashlib.blake2b(2 * OLD[FIRST:LAST], digest_size=32)
     assert witness.digest() == content[56:88]
-    assert (0, 32, 100, 108, 900, 1024) == struct.unpack_from("<6q", content, 88)
+    table = 0, 32, TABLE, TABLE + 16, LAST, len(OLD)
+    assert table == struct.unpack_from("<6q", content, 88)
     assert struct.pack("<q", 32) + NEW_HEAD == content[136:176]
-    assert OLD[:32] + OLD[100:108] + OLD[900:] == content[176:-32]
+    assert OLD[:32] + OLD[TABLE : TABLE + 16] + OLD[LAST:] == content[176:-32]
     assert hashlib.sha256(content[:-32]).digest() == content[-32:]
     assert content[:9] + b"\1" + content[10:] == closed(content)
 
@@ -116,7 +131,7 @@ def test_large_extents_come_in_pieces(tmp_path):
         pieces = [*journal.encode(fp, extents, NEW_HEAD, (2, 5))]
     assert [32, base.READ_SIZE, base.READ_SIZE, 2, 32] == [len(p) for p in pieces[4:]]
     content = b"".join(pieces)
-    old = dict(loaded(path, content).old_bytes())
+    old = dict(fields(content).old_bytes())
     assert [0, 5, 5 + base.READ_SIZE, 5 + 2 * base.READ_SIZE] == list(old)
     assert path.read_bytes()[5:] == b"".join([*old.values()][1:])
 
@@ -157,7 +172,7 @@ def test_witness_is_spread_over_all_that_stays(place):
 )
 def test_overlay(path, offset, expected):
     path.write_bytes(b"AAAA" + bytes(8) + b"CC" + bytes(20))
-    saved = loaded(path, encoded(path, [(0, 4), (12, 14)], b"A", (4, 12)))
+    saved = fields(encoded(path, [(0, 4), (12, 14)], b"A", (4, 12)))
     view = bytearray(b"b" * 10)
     saved.overlay(offset, memoryview(view))
     assert expected == view
@@ -167,9 +182,10 @@ def test_overlay(path, offset, expected):
 
 
 def test_none(path):
-    assert None is journal.load(str(path) + ".journal")
-    assert None is journal.load(str(path) + "/journal")
-    assert None is journal.load("x" * 300)
+    with path.open("rb") as fp:
+        for name in (str(path) + ".journal", str(path) + "/journal", "x" * 300):
+            assert None is acceptance.load(name, fp)
+            assert not acceptance.belongs_to_missing_file(name)
 
 
 def test_every_length_that_was_never_completed(path):
@@ -220,7 +236,7 @@ def test_every_bit_of_one_that_was_completed(path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"x", b"blpkjrnX", b"other" * 100, b"\0\0\1", bytes(16) + b"data" * 9000],
+    [b"x", b"blpkjrnX", b"other" * 100, b"\0\0\1", bytes(16) + b"data" * 900],
 )
 def test_what_only_has_the_name(path, content):
     with pytest.raises(StorageError, match="has the name of a journal"):
@@ -281,29 +297,31 @@ def begin_with(name, head):
         fp.write(head)
 
 
-def test_more_than_the_head_says_is_not_read(path, huge):
-    assert None is journal.load(huge)
-    begin_with(huge, encoded(path))
-    assert None is journal.load(huge)
-    begin_with(huge, closed(encoded(path)))
-    with pytest.raises(StorageError, match="is damaged"):
-        journal.load(huge)
-    begin_with(huge, b"x")
-    with pytest.raises(StorageError, match="has the name of a journal"):
-        journal.load(huge)
+def test_more_than_a_change_saves_is_not_read(path, huge):
+    longer = bytearray(closed(encoded(path)))
+    struct.pack_into("<q", longer, 128, 2**43 - len(longer) + len(OLD))
+    for head in (b"", encoded(path), closed(encoded(path)), longer, b"x"):
+        begin_with(huge, head)
+        with pytest.raises(StorageError, match="expected at most twice the size"):
+            accepted(path)
 
 
-def test_zeros_without_end(path, huge):
-    content = bytearray(closed(encoded(path)))
-    struct.pack_into("<q", content, 128, 2**43 - len(content) + 1024)
+@pytest.mark.parametrize("finish", [bytes, closed])
+def test_a_huge_journal_of_a_missing_file_is_not_hashed(path, huge, finish):
+    content = bytearray(finish(encoded(path)))
+    struct.pack_into("<q", content, 128, 2**43 - len(content) + len(OLD))
     begin_with(huge, content)
-    with pytest.raises(StorageError, match="is damaged"):
-        journal.load(huge)
+    with open(huge, "r+b") as fp:
+        fp.seek(-1, os.SEEK_END)
+        fp.write(b"x")
+    path.unlink()
+    with pytest.raises(StorageError, match="of a file that had the name"):
+        bloscpack.pack_bytes_to_file(b"new", path)
 
 
 def test_a_long_one_is_read_when_it_is_needed(path, monkeypatch):
     monkeypatch.setattr(journal, "MAX_IN_MEMORY", 0)
-    monkeypatch.setattr(base, "READ_SIZE", 50)
+    monkeypatch.setattr(base, "READ_SIZE", 250)
     saved = loaded(path, encoded(path))
     os.unlink(saved.name)
     pieces = [*saved.old_bytes()]
@@ -343,7 +361,7 @@ LENGTHS = [
     (96, "<q", -1),
     (96, "<q", 2**62),
     (96, "<q", 31),
-    (128, "<q", 2**40),  # last extent
+    (128, "<q", 2500),  # last extent
     (136, "<q", -1),  # new head
     (136, "<q", 2**62),
 ]
@@ -358,49 +376,110 @@ def test_another_length_with_the_right_digest(path, offset, form, value):
         loaded(path, closed(with_digest(bytes(content))))
 
 
-# What makes it no other length.
-NONSENSE = [
-    (16, "<q", -1),  # length of the file
-    (16, "<q", 10),
-    (32, "<3q32sq", 0, 200, 700, bytes(32), 244),  # no extents
-    (40, "<q", -1),  # witness
-    (40, "<q", 2**63 - 1),
-    (40, "<q", 325),  # with the 700 bytes of it, one too many
-    (48, "<q", -1),
-    (48, "<q", 2**62),
-    (88, "<2q", -1, 31),  # first extent
-    (88, "<2q", 1024, 1056),
-    (88, "<4q", 32, 0, 36, 108),
-    (88, "<7q", 0, 65, 100, 108, 900, 1024, -1),  # new head
+# A rule, what is written where, and in what form: the length stays the same.
+BROKEN = [
+    ("an old length of at most", 16, "<q", len(OLD) + 1),
+    ("an old length of at most", 16, "<q", 2**62),
+    ("an old length of at most", 16, "<q", -1),
+    ("extents that are in order", 16, "<q", 10),
+    ("extents that are in order", 88, "<2q", -32, 0),
+    ("extents that are in order", 88, "<2q", len(OLD), len(OLD) + 32),
+    ("extents that are in order", 104, "<2q", 16, 32),
+    ("extents that are in order", 104, "<2q", LAST, LAST + 16),
+    ("extents that are in order", 120, "<2q", LAST + 1, len(OLD) + 1),
+    ("extents that are in order", 88, "<4q", 32, 0, TABLE, TABLE + 80),
+    ("a new head that fills", 88, "<2q", 1, 33),
+    ("a new head that fills", 88, "<4q", 0, 31, TABLE, TABLE + 17),
+    ("a witness of at least '64' bytes", 40, "<q", -1),
+    ("a witness of at least '64' bytes", 40, "<q", 2**63 - 1),
+    ("a witness of at least '64' bytes", 40, "<2q", FIRST, 63),
+    ("a witness of at least '64' bytes", 40, "<2q", FIRST, 0),
+    ("a witness of at least '64' bytes", 40, "<2q", FIRST, -1),
+    ("a witness of at least '64' bytes", 40, "<2q", FIRST, 2**62),
+    ("a witness of at least '64' bytes", 40, "<2q", FIRST, LAST - FIRST + 1),
+    ("a witness of at least '64' bytes", 40, "<2q", 0, 64),
+    ("a witness of at least '64' bytes", 40, "<2q", 31, 65),
+    ("a witness of at least '64' bytes", 40, "<2q", LAST + 9, 64),
+    ("extents that a change overwrites", 104, "<2q", TABLE - 8, TABLE + 8),
+    ("extents that a change overwrites", 104, "<2q", TABLE + 8, TABLE + 24),
 ]
 
 
-@pytest.mark.parametrize("case", NONSENSE)
-def test_nonsense_with_the_right_digest(path, case):
-    offset, form, *values = case
+@pytest.mark.parametrize("finish", [bytes, closed])
+@pytest.mark.parametrize("case", BROKEN)
+def test_every_rule_about_the_fields(path, case, finish):
+    rule, offset, form, *values = case
     content = bytearray(encoded(path))
     struct.pack_into(form, content, offset, *values)
-    with pytest.raises(StorageError, match="not a valid journal"):
-        loaded(path, with_digest(bytes(content)))
+    with pytest.raises(StorageError, match="is refused: expected " + rule) as raised:
+        loaded(path, finish(with_digest(bytes(content))))
+    assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
+    assert "remove the journal" in str(raised.value)
 
 
-@pytest.mark.parametrize("length", [1025, 2**40, 2**62])
-def test_a_length_that_nothing_fills(path, length):
-    content = bytearray(encoded(path))
-    struct.pack_into("<q", content, 16, length)
-    saved = loaded(path, with_digest(bytes(content)))
-    with path.open("rb") as fp, pytest.raises(StorageError, match="not written for"):
-        saved.check_belongs_to(fp)
+# Extents that no append overwrites.
+OVERREACHING = {
+    "nearly all": [(0, len(OLD) - 64)],
+    "metadata that are not there": [(0, 60)],
+    "more of the table than is free": [(0, 32), (TABLE, TABLE + 56)],
+    "used entries": [(0, 32), (TABLE - 24, TABLE)],
+    "the last but one chunk": [(0, 32), (LAST - 516, LAST)],
+    "part of the last chunk": [(0, 32), (LAST, len(OLD) - 1)],
+    "all three, and more of the last": [*EXTENTS[:2], (LAST - 8, len(OLD))],
+}
+
+
+@pytest.mark.parametrize("kind", OVERREACHING)
+def test_no_more_than_an_append_produces(path, kind):
+    extents = OVERREACHING[kind]
+    head = bytes(extents[0][1])
+    unchanged = (FIRST + 64, FIRST + 128)
+    if kind == "nearly all":
+        unchanged = (len(OLD) - 64, len(OLD))
+    content = closed(encoded(path, extents, head, unchanged))
+    with pytest.raises(StorageError, match="extents that a change overwrites"):
+        loaded(path, content)
+
+
+@pytest.mark.parametrize(
+    "extents", [EXTENTS, [(0, 32)], [(0, 32), (LAST, len(OLD))], EXTENTS[:2]]
+)
+def test_all_that_an_append_produces(path, extents):
+    assert loaded(path, closed(encoded(path, extents))).extents == extents
+
+
+@pytest.mark.parametrize("options", [{"offsets": False}, {}])
+def test_extents_of_metadata(tmp_path, options):
+    path = tmp_path / TARGET
+    path.write_bytes(packed(OLD, metadata={"a": 1}, **options))
+    content = path.read_bytes()
+    end = 32 + 32 + 10 * len('{"a":1}') + 4
+    head = content[:40].ljust(end, b"-")
+    unchanged = end + 3, len(content)
+    assert loaded(path, encoded(path, [(0, end)], head, unchanged))
+    for stop in (end - 1, end + 1):
+        with pytest.raises(StorageError, match="extents that a change overwrites"):
+            loaded(path, encoded(path, [(0, stop)], head.ljust(stop)[:stop], unchanged))
+    if options:
+        extents = [(0, end), (len(content) - 9, len(content))]
+        with pytest.raises(StorageError, match="extents that a change overwrites"):
+            loaded(path, encoded(path, extents, head, (end + 3, len(content) - 9)))
+
+
+def test_old_header_that_is_none(path):
+    path.write_bytes(b"x" + OLD[1:])
+    with pytest.raises(StorageError, match="a file that has no valid beginning"):
+        loaded(path, closed(encoded(path)))
 
 
 # Which file it belongs to
 
 
 def test_refusal_names_the_journal_and_says_what_to_do(path):
-    saved = loaded(path, encoded(path))
-    path.write_bytes(b"another")
-    with path.open("rb") as fp, pytest.raises(StorageError) as raised:
-        saved.check_belongs_to(fp)
+    content = encoded(path)
+    path.write_bytes(b"another" * 1000)
+    with pytest.raises(StorageError) as raised:
+        loaded(path, content)
     assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
     expected = "If a copy of the file without the journal is whole, remove the journal"
     assert expected in str(raised.value)
@@ -408,20 +487,16 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
 
 def belongs(path, content):
     """Return whether a journal was written for a file."""
-    saved = loaded(path, content)
-    with path.open("rb") as fp:
-        try:
-            saved.check_belongs_to(fp)
-        except StorageError:
-            return False
-    return True
+    try:
+        return loaded(path, content) is not None
+    except StorageError:
+        return False
 
 
-def changed(**pieces):
-    """Return OLD with other bytes; the names are places."""
+def changed(pieces):
+    """Return OLD with other bytes at some offsets."""
     content = bytearray(OLD)
-    for place, piece in pieces.items():
-        start = int(place[2:])
+    for start, piece in pieces.items():
         content[start : start + len(piece)] = piece
     return bytes(content)
 
@@ -430,19 +505,25 @@ def changed(**pieces):
     ("expected", "content"),
     [
         (True, OLD),
-        (True, changed(at0=NEW_HEAD)),
-        (True, changed(at0=NEW_HEAD[:7], at8=NEW_HEAD[8:9])),
-        (True, changed(at100=b"changed")),
-        (True, changed(at900=b"changed" * 100)),
-        (True, OLD[:950]),
-        (True, OLD[:900]),
-        (False, OLD[:899]),
+        (True, changed({0: NEW_HEAD})),
+        (True, changed({8: NEW_HEAD[8:13], 20: NEW_HEAD[20:22]})),
+        (True, changed({TABLE: b"changed"})),
+        (True, changed({LAST: b"changed" * 100})),
+        # Sectors that were never written, after a power cut.
+        (True, changed({0: bytes(32)})),
+        (True, changed({0: bytes(12), 12: NEW_HEAD[12:]})),
+        (True, changed({0: NEW_HEAD[:16] + bytes(16)})),
+        (True, changed({TABLE: bytes(16), LAST: bytes(len(OLD) - LAST)})),
+        (False, OLD[:-1]),
+        (False, OLD[:LAST]),
         (False, b""),
-        (False, changed(at0=b"xyz")),
-        (False, changed(at31=b"x")),
-        (False, changed(at200=b"x")),
-        (False, changed(at500=b"x")),
-        (False, changed(at899=b"x")),
+        (False, bytes(len(OLD))),
+        (False, changed({0: b"xyz"})),
+        (False, changed({31: b"x"})),
+        (False, changed({FIRST: b"x"})),
+        (False, changed({500: b"x"})),
+        (False, changed({LAST - 1: b"x"})),
+        (False, changed({FIRST: bytes(512)})),
     ],
 )
 def test_belongs(path, expected, content):
@@ -456,13 +537,7 @@ def test_copy_of_a_file_with_its_journal(path):
     copy = path.with_name("copy")
     shutil.copy(path, copy)
     assert belongs(copy, saved)
-
-
-def test_without_a_witness_only_the_same_file(path):
-    saved = encoded(path, unchanged=(900, 900))
-    assert belongs(path, saved)
-    copy = path.with_name("copy")
-    shutil.copy(path, copy)
+    refill(copy, changed({0: NEW_HEAD}))
     assert not belongs(copy, saved)
 
 
@@ -551,13 +626,44 @@ def test_one_chunk_needs_no_journal(tmp_path):
 
 
 def test_one_chunk_with_a_hard_link(tmp_path):
-    pack(tmp_path / TARGET, numbers(400))
+    """A copy would break the link, and no journal could identify the file."""
+    pack(tmp_path / TARGET, numbers(400), metadata={"a": 1})
+    before = (tmp_path / TARGET).read_bytes()
+    os.link(tmp_path / TARGET, tmp_path / "link")
+    (tmp_path / "new").write_bytes(b"new")
+    with pytest.raises(UsageError, match="'2' hard links and can't be") as raised:
+        append(tmp_path / TARGET, tmp_path / "new")
+    assert str(tmp_path / TARGET) == raised.value.filename
+    assert "Remove the other links" in str(raised.value)
+    assert before == (tmp_path / "link").read_bytes()
+    assert {TARGET, "link", "new"} == {*os.listdir(tmp_path)}
+    os.unlink(tmp_path / "link")
+    append(tmp_path / TARGET, tmp_path / "new")
+    expected = numbers(400) + b"new", {"a": 1}
+    assert expected == bloscpack.unpack_bytes_from_file(tmp_path / TARGET)
+
+
+def test_several_chunks_with_a_hard_link(tmp_path):
+    pack(tmp_path / TARGET, random.Random(1).randbytes(2500))
     os.link(tmp_path / TARGET, tmp_path / "link")
     (tmp_path / "new").write_bytes(b"new")
     append(tmp_path / TARGET, tmp_path / "new")
     assert os.path.samefile(tmp_path / TARGET, tmp_path / "link")
-    expected = numbers(400) + b"new", None
-    assert expected == bloscpack.unpack_bytes_from_file(tmp_path / "link")
+    found, _ = bloscpack.unpack_bytes_from_file(tmp_path / "link")
+    assert random.Random(1).randbytes(2500) + b"new" == found
+
+
+def test_first_chunk_too_short_for_a_witness(tmp_path):
+    """A chunk of zeros takes fewer bytes than a witness must have."""
+    pack(tmp_path / TARGET, bytes(2000), checksum="None")
+    assert 64 > planned_append((tmp_path / TARGET).read_bytes(), 9)[2][1] - 544
+    (tmp_path / "new").write_bytes(b"new")
+    disk = Created()
+    with replaced_disk(disk):
+        append(tmp_path / TARGET, tmp_path / "new")
+    assert [True] == [name.endswith(".tmp") for name in disk.names]
+    expected = bytes(2000) + b"new", None
+    assert expected == bloscpack.unpack_bytes_from_file(tmp_path / TARGET)
 
 
 class Created(WatchedDisk):
@@ -613,7 +719,7 @@ def test_copy_of_the_folder(tmp_path):
 def test_copy_of_the_folder_with_the_old_head(tmp_path):
     checker = half_done(tmp_path)
     with open(checker.folder / TARGET, "r+b") as fp:
-        _, old = next(journal.load(str(checker.folder / JOURNAL)).old_bytes())
+        _, old = next(accepted(checker.folder / TARGET).old_bytes())
         fp.write(old[:32])
     shutil.copytree(checker.folder, tmp_path / "copy")
     assert checker.old == checker.operation.see(tmp_path / "copy")
@@ -639,7 +745,7 @@ def test_unfinished_journal_is_ignored_and_then_removed(tmp_path):
 
 def appended_under(name, tmp_path):
     """Append to a file with a given name; return the names in its folder."""
-    plain = b"plain" * 1000
+    plain = random.Random(1).randbytes(5000)
     (tmp_path / "new").write_bytes(plain)
     bloscpack.pack_bytes_to_file(plain, name, 1000)
     append(name, tmp_path / "new")
@@ -651,26 +757,17 @@ def appended_under(name, tmp_path):
 def rewrite_on_the_way(name):
     """Read while a change is under way."""
     expected = bloscpack.unpack_bytes_from_file(name)
-    size = os.path.getsize(name)
+    old = Path(name).read_bytes()
+    extents, head, unchanged = planned_append(old, 1)
     with (
         open_locked(name) as locked_file,
-        locked_file.change(
-            [(0, 32), (size - 9, size)], bytes(32), (32, size - 9)
-        ) as change,
+        locked_file.change(extents, head, unchanged) as change,
     ):
-        change.overwrite(0, bytes(32))
-        change.overwrite(size - 9, bytes(9))
+        change.overwrite(0, head)
+        change.overwrite(len(old) - 9, bytes(9))
         assert expected == bloscpack.unpack_bytes_from_file(name)
-        change.overwrite(size - 9, claim_bytes(name, size - 9, 9))
-        change.overwrite(0, claim_bytes(name, 0, 32))
-
-
-def claim_bytes(name, start, size):
-    """Return the old bytes of a file that is being changed."""
-    saved = journal.load(journal.name_for(os.fspath(name)))
-    view = bytearray(size)
-    saved.overlay(start, memoryview(view))
-    return view
+        change.overwrite(len(old) - 9, old[-9:])
+        change.overwrite(0, old[:32])
 
 
 @pytest.mark.parametrize("name", ["x" * 247, "ä" * 123, ".hidden", "a b\n", "-rf", "é"])

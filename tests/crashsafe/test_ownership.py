@@ -13,7 +13,7 @@ import pytest
 
 import bloscpack
 from bloscpack._crashsafe.locking import open_locked
-from bloscpack._crashsafe.ownership import ACL, Attributes, copy_ownership
+from bloscpack._crashsafe.ownership import ACL, Attributes
 from bloscpack._crashsafe.replace import replacing
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.cli import main
@@ -431,16 +431,6 @@ def test_temporary_file_is_private(inputs, tmp_path):
         (name,) = (path for path in tmp_path.iterdir() if path.suffix == ".tmp")
         assert oct(0o600) == mode_of(name)
     assert oct(0o644) == mode_of(tmp_path / "out")
-
-
-def test_copy_ownership_takes_a_descriptor(tmp_path):
-    path = tmp_path / "file"
-    with open(path, "wb") as fp:
-        status = os.stat_result(
-            [0o104640, 0, 0, 1, os.getuid(), os.getgid(), 0, 0, 0, 0]
-        )
-        copy_ownership(fp.fileno(), status)
-    assert oct(0o640) == mode_of(path)
 
 
 @pytest.mark.parametrize(

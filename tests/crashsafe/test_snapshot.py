@@ -30,7 +30,7 @@ from crash.states import Checker, lay_down, process_states
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack._crashsafe import journal
+from bloscpack._crashsafe import acceptance, journal
 from bloscpack._crashsafe import snapshot as snapshot_module
 from bloscpack._crashsafe.snapshot import (
     BEGINNING_ATTEMPTS,
@@ -38,6 +38,7 @@ from bloscpack._crashsafe.snapshot import (
     Snapshot,
     read_snapshot,
 )
+from bloscpack._storage.local import whole_file
 from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
@@ -74,21 +75,21 @@ class Reading:
         return sink.getvalue(), source.metadata
 
     def result(self):
-        real_load = journal.load
+        real_load = acceptance.load
 
-        def load(name):
+        def load(name, fp):
             self._reached("noted")
-            return real_load(name)
+            return real_load(name, fp)
 
         def snapshot(path, fp):
             self._reached("opened")
             return Snapshot(path, fp)
 
-        journal.load, snapshot_module.Snapshot = load, snapshot
+        acceptance.load, snapshot_module.Snapshot = load, snapshot
         try:
             return read_snapshot(self.path, self.read)
         finally:
-            journal.load, snapshot_module.Snapshot = real_load, Snapshot
+            acceptance.load, snapshot_module.Snapshot = real_load, Snapshot
 
 
 class Source(CompressedFPSource):
@@ -155,13 +156,19 @@ class Stages:
         for number, content in contents.items():
             if content != old.get(number):
                 path = self.keep / str(number)
+                if number == names.get(JOURNAL) == old_names.get(JOURNAL):
+                    path = self.folder / JOURNAL  # it has no name in `keep`
                 refill(path, content)
                 self.clock += 10**7
                 os.utime(path, ns=(self.clock, self.clock))
         for name in old_names.keys() | names.keys():
             path = self.folder / name
             if old_names.get(name) != names.get(name):
-                if name in names:
+                if name == JOURNAL and name in names:
+                    content = contents.get(names[name], b"")
+                    (self.folder / "linked").write_bytes(content)
+                    (self.folder / "linked").replace(path)
+                elif name in names:
                     os.link(self.keep / str(names[name]), self.folder / "linked")
                     (self.folder / "linked").replace(path)
                 else:
@@ -399,9 +406,8 @@ def rolled_back(tmp_path):
         fp.truncate(80)
         fp.seek(70)
         fp.write(b"new end")
-    with path.open("rb") as fp:
-        saved = journal.load(str(tmp_path / "journal"))
-        saved.check_belongs_to(fp)
+    with path.open("rb") as fp, (tmp_path / "journal").open("rb") as journal_fp:
+        saved = journal.Journal("journal", whole_file(journal_fp)).keep(journal_fp)
         yield RolledBackFile(fp, saved)
 
 

@@ -16,14 +16,12 @@ import warnings
 import zlib
 from pathlib import Path
 
+import builders
 from fuzz import parts
 from fuzz.outcomes import Allowed, Broken, outcome
 
 from bloscpack import append, exceptions, file_io
 from bloscpack._crashsafe import journal
-from bloscpack._format import append_plan as plan
-from bloscpack._format import sections as frames
-from bloscpack._storage import cursor
 
 PLAIN = bytes(range(256)) * 10
 NEW = b"new bytes" * 50
@@ -40,22 +38,16 @@ def states() -> tuple[bytes, bytes, bytes]:
     """Return the file before and after an append, and the journal of that."""
     before = file_io.pack_bytes_to_bytes(PLAIN, 1000, metadata={"a": 1})
     fp = io.BytesIO(before)
-    reader = cursor.Cursor(fp)
-    beginning = frames.read_beginning(reader)
-    ends = frames.walk_chunks(reader, beginning.header)
-    planned = plan.plan_append(beginning, ends, len(NEW))
     append.append_fp(fp, io.BytesIO(NEW), len(NEW), nthreads=1)
-    return before, fp.getvalue(), _journal(before, planned, ends[0])
+    return before, fp.getvalue(), _journal(before)
 
 
-def _journal(before: bytes, planned: plan.Plan, first: int) -> bytes:
+def _journal(before: bytes) -> bytes:
     with tempfile.TemporaryFile() as fp:
         fp.write(before)
         fp.flush()
-        extents = planned.extents(len(before))
-        unchanged = first, planned.chunks_offset
-        head = planned.header.encode()
-        content = b"".join(journal.encode(fp, extents, head, unchanged))
+        planned = builders.planned_append(before, len(NEW))
+        content = b"".join(journal.encode(fp, *planned))
     return with_right_digest(with_inode(content, INODE))
 
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import os
+import random
 import re
 import struct
 import threading
@@ -34,6 +35,7 @@ from bloscpack.exceptions import (
     UsageTypeError,
 )
 from bloscpack.headers import decode_header
+from bloscpack.verify import verify
 
 MEBIBYTE = 2**20
 
@@ -193,6 +195,37 @@ def test_dead_bytes_are_cut_off():
     shrunk = appended(original, bytes(100))
     assert len(shrunk) < len(original)
     assert bytes(3000) == unpacked(shrunk)
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
+def test_crash_between_commit_and_cut(tmp_path, checksum):
+    """The file is complete; `verify` notes unused bytes, and appending drops them."""
+
+    class Uncut(WatchedDisk):
+        def do(self, kind, call, *arguments):
+            if kind == "truncate":
+                raise OSError(5, "Input/output error")
+            return super().do(kind, call, *arguments)
+
+    path = tmp_path / "a.blp"
+    # Its last chunk is a copy of packed files: its rest looks like one.
+    inner = packed(bytes(100), checksum=checksum, entries=1)
+    plain = random.Random(1).randbytes(1000) + inner * 8
+    loose = BloscArgs(clevel=0, typesize=1)
+    path.write_bytes(packed(plain, checksum=checksum, blosc_args=loose))
+    (tmp_path / "new").write_bytes(b"new")
+    with replaced_disk(Uncut()):
+        append(path, tmp_path / "new")
+    assert plain + b"new" == unpacked(path.read_bytes())
+    report = verify(path)
+    assert report.ok
+    assert "trailing" == report.findings[-1].kind
+    unused = report.findings[-1].extent
+    assert bytes(16) == path.read_bytes()[unused[0] : unused[0] + 16]
+    with pytest.warns(RuntimeWarning, match="dropping '%d'" % (unused[1] - unused[0])):
+        append(path, tmp_path / "new")
+    assert plain + b"newnew" == unpacked(path.read_bytes())
+    assert "trailing" not in {finding.kind for finding in verify(path).findings}
 
 
 BEHIND = [b"x", b"blp", b"something behind the end", bytes(2 * MEBIBYTE + 1)]
@@ -416,6 +449,82 @@ def test_truncated_file():
     original = packed(numbers(2500))
     for size in (10, 40, 200, len(original) - 400, len(original) - 1):
         refused(original[:size], numbers(100), FormatError)
+
+
+class Traced(io.BytesIO):
+    """Notes the extents that are read."""
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.extents = []
+
+    def read(self, size=-1):
+        start = self.tell()
+        data = super().read(size)
+        self.extents.append((start, start + len(data)))
+        return data
+
+
+@pytest.mark.parametrize("nchunks", [1, 2, 3, 1000])
+def test_append_reads_the_last_two_chunks_only(nchunks):
+    """Of the last but one chunk only the header is read, to see where it ends."""
+    original = packed(numbers(1000 * nchunks - 9), entries=nchunks + 9)
+    offsets = struct.unpack_from("<%dq" % nchunks, original, BLOSCPACK_HEADER_LENGTH)
+    fp = Traced(original)
+    append_fp(fp, io.BytesIO(b"new"), 3)
+    of_chunks = [(a, b) for a, b in fp.extents if a >= offsets[0] and a < b]
+    assert offsets[max(nchunks - 2, 0)] == min(start for start, _ in of_chunks)
+    if nchunks > 1:
+        before = sum(b - a for a, b in of_chunks if a < offsets[-1])
+        assert 16 == before
+    assert numbers(1000 * nchunks - 9) + b"new" == unpacked(fp.getvalue())
+
+
+def test_append_that_needs_all_chunks_reads_all_headers():
+    """Bytes behind the last chunk contradict the table, so nothing is assumed."""
+    original = packed(numbers(10_000)) + b"something"
+    fp = Traced(original)
+    with pytest.warns(RuntimeWarning, match="dropping '9' bytes"):
+        append_fp(fp, io.BytesIO(b"new"), 3)
+    offsets = struct.unpack_from("<10q", original, BLOSCPACK_HEADER_LENGTH)
+    assert set(offsets) <= {start for start, _ in fp.extents}
+
+
+def with_entry(original, i, offset):
+    """Return a file with another entry in its offset table."""
+    changed = bytearray(original)
+    struct.pack_into("<q", changed, BLOSCPACK_HEADER_LENGTH + 8 * i, offset)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("i", [0, 1, 4, 7, 8, 9])
+@pytest.mark.parametrize("kind", ["before", "after", "negative", "beyond", "huge"])
+def test_wrong_entry_among_many(kind, i):
+    original = packed(numbers(10_000))
+    offsets = struct.unpack_from("<10q", original, BLOSCPACK_HEADER_LENGTH)
+    wrong = {
+        "before": offsets[i] - (offsets[1] - offsets[0]),
+        "after": offsets[i] + (offsets[1] - offsets[0]),
+        "negative": -1,
+        "beyond": len(original),
+        "huge": 2**63 - 1,
+    }[kind]
+    error = refused(with_entry(original, i, wrong), numbers(100), FormatError)
+    assert ("offsets", i) == (error.section, error.chunk)
+
+
+def test_what_append_leaves_to_verify(tmp_path):
+    """A wrong entry that is in order, and a damaged chunk before the last two."""
+    original = packed(numbers(10_000))
+    offsets = struct.unpack_from("<10q", original, BLOSCPACK_HEADER_LENGTH)
+    damaged = bytearray(original)
+    damaged[offsets[3] + 3] ^= 255
+    path = tmp_path / "a.blp"
+    for content in (with_entry(original, 4, offsets[4] + 1), bytes(damaged)):
+        path.write_bytes(appended(content, b"new"))
+        assert not verify(path).ok
+        path.write_bytes(content)
+        assert not verify(path).ok
 
 
 @pytest.mark.parametrize("field", ["nchunks", "chunk_size", "last_chunk"])

@@ -116,8 +116,8 @@ def rolled_back_file(folder, content):
         fp.seek(0)
         fp.write(b"\0new")
         fp.truncate(max(size - 20, 4))
-    with path.open("rb") as fp:
-        saved = journal.load(os.fspath(folder / "journal"))
+    with path.open("rb") as fp, (folder / "journal").open("rb") as journal_fp:
+        saved = journal.Journal("journal", whole_file(journal_fp)).keep(journal_fp)
         yield storage_of(io.BufferedReader(RolledBackFile(fp, saved)))
 
 

@@ -1,0 +1,406 @@
+"""Decide whether a journal is used: one that was planted or forged is refused.
+
+Strategy: three tables of rules, checked in order. Each rule is a pure function of
+`Evidence` that returns what it found if the rule is broken, else None.
+
+- `FILE_RULES` need the status of the two files.
+- `CONTENT_RULES` also need the fields of the journal and of the old file header. They
+  bound every size, so they come before bytes are hashed or memory is allocated.
+- `IDENTITY_RULES` compare the journal with the bytes of the file.
+
+A journal that breaks a rule is refused with an error that names journal and rule, by
+readers and by writers; nothing is changed. An incomplete journal is ignored instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import struct
+
+from .._storage.local import whole_file
+from ..exceptions import FormatError, StorageError
+from .journal import (
+    COMPLETE_FLAG_OFFSET,
+    INODE_MASK,
+    MAGIC,
+    MAX_EXTENTS,
+    MIN_WITNESS,
+    OVERHEAD,
+    SECTOR,
+    VERSION,
+    VERSION_OFFSET,
+    Journal,
+    digest_of_witness,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._storage.base import Storage
+    from .._storage.protocols import BinaryFile
+
+    # What a journal must have, and a function that returns what it has instead.
+    Rule = tuple[str, Callable[["Evidence"], str | None]]
+
+# What the user can do. Without the journal the file may be a mixture of two states.
+REMEDY = "If a copy of the file without the journal is whole, remove the journal"
+REMEDY_OF_STRANGERS = (
+    REMEDY + "; if you may not remove it, move the file to another folder"
+)
+
+
+class Evidence:
+    """A file and the file with the name of its journal.
+
+    ``status`` and ``of_file`` are the status of the journal and of the file. ``saved``
+    has the fields of the journal once they have been read.
+    """
+
+    saved: Journal
+
+    def __init__(self, name: str, fp: BinaryFile, file: BinaryFile) -> None:
+        self.name = name
+        self.file = file
+        self.status = os.fstat(fp.fileno())
+        self.of_file = os.fstat(file.fileno())
+        self.storage: Storage = whole_file(file)
+
+    def read_old(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file as they were before the change."""
+        data = bytearray(self.storage.read_at(offset, size))
+        self.saved.overlay(offset, memoryview(data))
+        return bytes(data)
+
+
+def may_write(uid: int, file: BinaryFile) -> bool:
+    """Return whether a user may write a file, by its owner and permission bits.
+
+    The bits of the group say nothing where the file has an access control list.
+    """
+    status = os.fstat(file.fileno())
+    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
+        return True
+    by_group = bool(status.st_mode & stat.S_IWGRP)
+    return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
+
+
+def _has_acl(file: BinaryFile) -> bool:
+    try:
+        os.getxattr(file.fileno(), "system.posix_acl_access")
+    except (AttributeError, OSError):  # no such system, or no such list
+        return False
+    return True
+
+
+def _is_member(uid: int, gid: int) -> bool:
+    try:
+        import grp
+        import pwd
+
+        user = pwd.getpwuid(uid)
+        return user.pw_gid == gid or user.pw_name in grp.getgrgid(gid).gr_mem
+    except (ImportError, KeyError):  # no such system, user or group
+        return False
+
+
+# Rules about the two files. Systems without owners skip the second and third.
+
+
+def _several_links(evidence: Evidence) -> str | None:
+    links = evidence.status.st_nlink
+    return None if links == 1 else "'%d'" % links
+
+
+def _wrong_owner(evidence: Evidence) -> str | None:
+    uid = evidence.status.st_uid
+    if not hasattr(os, "geteuid") or may_write(uid, evidence.file):
+        return None
+    return "the user '%d'" % uid
+
+
+def _others_write(evidence: Evidence) -> str | None:
+    mode = stat.S_IMODE(evidence.status.st_mode)
+    if not hasattr(os, "geteuid") or not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None
+    # Everybody may change the file itself. So it is for all files where the file system
+    # has no permission bits.
+    if evidence.of_file.st_mode & stat.S_IWOTH:
+        return None
+    return "the permission bits '%o'" % mode
+
+
+def _too_large(evidence: Evidence) -> str | None:
+    size = evidence.status.st_size
+    # New head and old bytes are in the file, or have been there.
+    fits = size <= 2 * evidence.of_file.st_size + OVERHEAD
+    return None if fits else "'%d' bytes" % size
+
+
+FILE_RULES: tuple[Rule, ...] = (
+    ("one hard link", _several_links),
+    ("an owner who may write the file", _wrong_owner),
+    ("no other user who may write it", _others_write),
+    ("at most twice the size of the file", _too_large),
+)
+
+# Rules about the fields
+
+
+def _longer_than_file(evidence: Evidence) -> str | None:
+    length = evidence.saved.length
+    # A change cuts a file only after its commit.
+    fits = 0 < length <= evidence.of_file.st_size
+    return None if fits else "'%d'" % length
+
+
+def _disorder(evidence: Evidence) -> str | None:
+    end = 0
+    for start, stop in evidence.saved.extents:
+        if not end <= start < stop <= evidence.saved.length:
+            return "'%d' to '%d'" % (start, stop)
+        end = stop
+    return None
+
+
+def _wrong_head(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.extents[0]
+    size = evidence.saved.new_head_size
+    return None if (start, stop) == (0, size) else "'%d' bytes" % size
+
+
+def _bad_witness(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.witness
+    fits = (
+        0 <= start <= stop - MIN_WITNESS
+        and stop <= evidence.saved.length
+        and all(stop <= a or b <= start for a, b in evidence.saved.extents)
+    )
+    return None if fits else "'%d' to '%d'" % (start, stop)
+
+
+def _overreach(evidence: Evidence) -> str | None:
+    from .._format.append_plan import find_overreach
+
+    saved = evidence.saved
+    try:
+        return find_overreach(evidence.read_old, saved.extents, saved.length)
+    except FormatError as error:
+        return "a file that has no valid beginning (%s)" % error
+
+
+CONTENT_RULES: tuple[Rule, ...] = (
+    ("an old length of at most the size of the file", _longer_than_file),
+    ("extents that are in order, apart, and inside the old length", _disorder),
+    ("a new head that fills the first extent", _wrong_head),
+    (
+        "a witness of at least '%d' bytes inside the old length and outside the extents"
+        % MIN_WITNESS,
+        _bad_witness,
+    ),
+    ("extents that a change overwrites", _overreach),
+)
+
+# Rules about the bytes of the file
+
+
+def _witness_differs(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.witness
+    digest = digest_of_witness(evidence.storage, start, stop)
+    return None if digest == evidence.saved.witness_digest else "other bytes"
+
+
+def _head_differs(evidence: Evidence) -> str | None:
+    new = evidence.saved.new_head()
+    old = evidence.read_old(0, len(new))
+    head = evidence.storage.read_at(0, len(new))
+    if head in (old, new):
+        return None
+    # An interrupted write may have replaced a part, or left zeros.
+    for offset, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
+        if byte and byte not in known:
+            return "'%d' at byte '%d'" % (byte, offset)
+    return None
+
+
+def _complete_copy(evidence: Evidence) -> str | None:
+    new = evidence.saved.new_head()
+    # The head is written last.
+    if evidence.storage.read_at(0, len(new)) != new:
+        return None
+    same = evidence.of_file.st_ino & INODE_MASK == evidence.saved.inode
+    return None if same else "a copy"
+
+
+IDENTITY_RULES: tuple[Rule, ...] = (
+    ("the witness to be unchanged", _witness_differs),
+    ("every byte of the head to be old, new or zero", _head_differs),
+    ("the same file, or a head that is not completely new", _complete_copy),
+)
+
+
+def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> str | None:
+    """Return a description of the first rule that is broken; None if there is none."""
+    for expected, find in rules:
+        found = find(evidence)
+        if found is not None:
+            return "expected %s, found %s" % (expected, found)
+    return None
+
+
+def load(name: str, file: BinaryFile) -> Journal | None:
+    """Return the journal `name` of the file that is open in `file`.
+
+    None if there is no journal, or an incomplete one: then the file is unchanged.
+    Raises `StorageError` if the journal breaks a rule, is damaged, or has an unknown
+    version, or if another file has its name.
+    """
+    try:
+        fp = _open(name)
+        if fp is None:
+            return None
+        with fp:
+            return _accepted(Evidence(name, fp, file), fp)
+    except MemoryError as error:
+        raise StorageError("there is no memory for the journal '%s'" % name) from error
+
+
+def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
+    """Raise `StorageError` if a new journal in `fp` would be refused by its status.
+
+    A file system may give it another owner or other permission bits than requested.
+    """
+    broken = first_broken(FILE_RULES, Evidence(name, fp, file))
+    if broken:
+        raise StorageError(
+            "the journal '%s', without which the file can't be changed, would be "
+            "refused: %s" % (name, broken)
+        )
+
+
+def belongs_to_missing_file(name: str) -> bool:
+    """Return whether a journal, which may be complete, is left of a file that is gone.
+
+    Nothing bounds its size, so it is not hashed.
+    """
+    fp = _open(name)
+    if fp is None:
+        return False
+    with fp:
+        finished = _check_kind(name, fp)
+        return finished or _fields(name, whole_file(fp))[0] is not None
+
+
+def _open(name: str) -> io.FileIO | None:
+    """Open a regular file for reading; return None if there is none."""
+    # No symbolic link is followed. A pipe would wait for a writer without O_NONBLOCK.
+    flags = os.O_RDONLY
+    for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, flag, 0)
+    try:
+        descriptor = os.open(name, flags)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return None
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
+            raise _no_regular_file(name) from error
+        if error.errno == errno.EACCES:
+            if not os.lstat(name).st_size:  # a writer is creating it now
+                return None
+            raise StorageError(
+                "the journal '%s' can't be read (%s), and without it the file may be a "
+                "mixture of two states. %s"
+                % (name, error.strerror, REMEDY_OF_STRANGERS)
+            ) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_regular_file(name)
+    return io.FileIO(descriptor, "rb")
+
+
+def _no_regular_file(name: str) -> StorageError:
+    return StorageError("'%s' has the name of a journal, but is no regular file" % name)
+
+
+def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
+    """Return a journal that keeps all rules; None if it was never completed."""
+    name = evidence.name
+    if not evidence.status.st_nlink and not os.path.lexists(name):
+        return None  # a writer has removed it since it was opened
+    broken = first_broken(FILE_RULES, evidence)
+    if broken:
+        raise _refused(name, broken, REMEDY_OF_STRANGERS)
+    finished = _check_kind(name, fp)
+    # A writer may be writing the journal now, so its length is read after the flag.
+    saved, broken = _fields(name, whole_file(fp))
+    if saved is None:
+        if finished:
+            raise _damaged(name, broken)
+        return None
+    evidence.saved = saved
+    broken = first_broken(CONTENT_RULES, evidence)
+    # Bytes that a crash kept from the disk break rules too.
+    if (not broken or not finished) and not saved.digest_fits():
+        if finished:
+            raise _damaged(name, "expected the digest of its bytes, found another")
+        return None
+    if broken:
+        raise _refused(name, broken)
+    broken = first_broken(IDENTITY_RULES, evidence)
+    if broken:
+        raise _refused(name, broken)
+    return saved.keep(fp)
+
+
+def _check_kind(name: str, fp: BinaryFile) -> bool:
+    """Return the flag that says that a journal is complete.
+
+    Raises `StorageError` if the file is no journal, or has an unknown version.
+    """
+    head = whole_file(fp).read_at(0, SECTOR)
+    # A crash may have cut a journal that was not synced, or filled it with zeros.
+    written = 0
+    while head[written : written + 1] == MAGIC[written : written + 1] != b"":
+        written += 1
+    if written < len(MAGIC) and any(head[written:]):
+        raise StorageError("'%s' has the name of a journal, but is none" % name)
+    version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
+    if version not in (b"", b"\0", bytes([VERSION])):
+        raise StorageError(
+            "the journal '%s' has version %d, which is not known" % (name, version[0])
+        )
+    return head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1"
+
+
+def _fields(name: str, storage: Storage) -> tuple[Journal | None, str]:
+    """Return the fields of a journal; None and the reason if it is incomplete."""
+    try:
+        saved = Journal(name, storage)
+    except struct.error:
+        return None, "expected all fields, found '%d' bytes" % storage.size
+    if storage.read_at(VERSION_OFFSET, 1) != bytes([VERSION]):
+        return None, "expected a version, found none"
+    if not 1 <= saved.count <= MAX_EXTENTS:
+        return None, "expected 1 to %d extents, found '%d'" % (MAX_EXTENTS, saved.count)
+    if saved.new_head_size < 0 or saved.size != storage.size:
+        found = saved.size, storage.size
+        return None, "expected the '%d' bytes of its fields, found '%d'" % found
+    return saved, ""
+
+
+def _refused(name: str, broken: str, remedy: str = REMEDY) -> StorageError:
+    return StorageError(
+        "the journal '%s' is refused: %s. It was not written for this file, or the "
+        "file has been copied or replaced since. %s" % (name, broken, remedy)
+    )
+
+
+def _damaged(name: str, found: str) -> StorageError:
+    return StorageError(
+        "the journal '%s' is damaged: %s. The change that it belongs to can't be taken "
+        "back. Remove the journal if the file is whole" % (name, found)
+    )
