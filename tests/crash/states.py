@@ -437,7 +437,6 @@ class Checker:
         self.lay_down(names, contents)
         found = self.operation.see(self.folder)
         assert found in ([self.new] if done else [self.old, self.new])
-        left = set(self._temporary())
         with replaced_disk(KeptDisk()):
             self.operation.follow(self.folder, self.inputs)
         after = self.operation.see(self.folder)

@@ -310,17 +310,19 @@ def test_acl_of_an_input_that_is_not_copied(inputs, tmp_path, way):
 
 
 @pytest.mark.parametrize(
-    ("change", "is_copied"),
+    ("content", "change", "is_copied"),
     [
-        (lambda path: append(path, path.parent / "plain"), True),
-        (lambda path: rewrite_metadata(path, {"b": 2}), False),
-        (lambda path: bloscpack.pack_bytes_to_file(b"new", path), True),
+        (b"old", lambda path: append(path, path.parent / "plain"), True),
+        (b"old", lambda path: rewrite_metadata(path, {"b": 2}), True),
+        (os.urandom(200), lambda path: rewrite_metadata(path, {"b": 2}), False),
+        (b"old", lambda path: bloscpack.pack_bytes_to_file(b"new", path), True),
     ],
-    ids=["append", "metadata", "replace"],
+    ids=["append", "metadata", "metadata in place", "replace"],
 )
-def test_acl_and_attributes_stay(inputs, change, is_copied):
-    """Also where a copy replaces the file, because it has one chunk."""
+def test_acl_and_attributes_stay(inputs, content, change, is_copied):
+    """Also where a copy replaces the file, because it has too few chunks."""
     path = inputs["x.blp"]
+    bloscpack.pack_bytes_to_file(content, path, metadata={"a": 1})
     set_attribute(path, ACL, acl())
     set_attribute(path, "user.origin", b"here")
     inode = path.stat().st_ino

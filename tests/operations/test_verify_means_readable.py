@@ -28,27 +28,6 @@ from bloscpack.verify import verify_fp
 INVALID = sorted((TESTS / "invalid").glob("*.blp"))
 EDITED_QUICK, EDITED_SLOW = 200, 6000
 
-# Tests that fail until readers and verify agree.
-UNFIXED = {
-    "test_golden_files[all]": "a missing codec",
-    "test_file_whose_codec_is_missing": "a missing codec",
-    "test_each_bit[metadata, plain-all]": "a wrong room for metadata",
-    "test_each_byte_that_is_missing_or_added[metadata, plain-quick]": "moved chunks",
-    "test_each_byte_that_is_missing_or_added[metadata, plain-all]": "moved chunks",
-    "test_each_byte_that_is_missing_or_added[layout 2-quick]": "moved chunks",
-    "test_each_byte_that_is_missing_or_added[layout 2-all]": "moved chunks",
-    "test_one_bit_changes_no_data[full chunks-all]": "a chunk behind the last one",
-    "test_edited_small_files[all]": "moved chunks",
-}
-
-
-@pytest.fixture(autouse=True)
-def _expect_failure(request):
-    if request.node.name in UNFIXED:
-        reason = UNFIXED[request.node.name]
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
-
-
 quick_and_all = functools.partial(pytest.mark.parametrize, ids=["quick", "all"])
 
 
