@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..serializers import Json
     from .findings import Pair
+    from .scan import Chain
 
 # Maximum number of bytes before a chunk that are searched for an offset table: room for
 # eight million entries.
@@ -324,9 +325,10 @@ def _read_table(
 
 
 def relocate_sections(
-    storage: Storage, sections: Sections, starts: list[int], findings: Findings
+    storage: Storage, sections: Sections, chains: list[Chain], findings: Findings
 ) -> Sections:
     """Return the sections, with those found elsewhere if chunks begin at `starts`."""
+    starts = [chain.start for chain in chains[:16]]
     if not starts or sections.first in starts:
         return sections
     if not _is_first_chunk_lost(storage, sections, starts):
