@@ -36,12 +36,14 @@ LARGEST_DIGEST = max(checksum.size for checksum in CHECKSUMS)
 class Table:
     """An index of an offset table: the numbers of its offsets and of its extents.
 
-    ``entries`` are the offsets, FREE where an entry is damaged. The index is built on
-    first use, as sound files need none. The last chunk has no extent in the table.
+    ``entries`` are the offsets, FREE where an entry is damaged; ``is_whole`` says that
+    none is. The index is built on first use, as sound files need none. The last chunk
+    has no extent in the table.
     """
 
     def __init__(self, entries: Sequence[int] = ()) -> None:
         self.entries = entries
+        self.is_whole = FREE not in entries
         self._numbers: dict[int, int] | None = None
         self._by_extent: dict[int, list[int]] = {}
 
@@ -164,13 +166,15 @@ class Evidence(ImmutableObject):
     def is_unique(self, chain: Chain, i: int, number: int) -> bool:
         """Return whether the table has the extent of chunk `i` at this number alone.
 
-        The last chunk, whose extent is not known, must be marked by its plain size.
+        The last chunk, whose extent is not known, must be marked by its plain size, or
+        have an extent that the table does not have.
         """
-        if number == len(self.table) - 1:
-            return self.is_marked(chain.sizes[i])
         extent = chain.stop_of(i) - chain.offsets[i]
         numbers = self.table.numbers_of(extent)
-        return len(numbers) == 1 and numbers[0] == number
+        if number == len(self.table) - 1:
+            unlike = not numbers and self.last_chunk == chain.sizes[i]
+            return self.is_marked(chain.sizes[i]) or (self.table.is_whole and unlike)
+        return self.table.is_whole and len(numbers) == 1 and numbers[0] == number
 
     def agreement(self, chain: Chain, i: int, number: int) -> int:
         """Return how well the chunks from `i` on match the table from `number` on."""
@@ -196,7 +200,7 @@ class Evidence(ImmutableObject):
             numbers = self.table.numbers_of(extent)
             if numbers and (rarest is None or len(numbers) < len(rarest[1])):
                 rarest = k, numbers
-            if self.is_marked(chain.sizes[i + k]):
+            if not numbers or self.is_marked(chain.sizes[i + k]):
                 found.add(len(self.table) - 1 - k)
         if rarest is not None:
             k, numbers = rarest

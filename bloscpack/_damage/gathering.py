@@ -8,7 +8,7 @@ from .._format.offsets import FREE
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from .evidence import Evidence, Table
 from .geometry import nbytes_of
-from .lenient_sections import has_free_entries
+from .table_search import has_free_entries
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def chunk_sizes(
     if size in weights and (usual in (size, last) or _is_inner(size, chains, end)):
         wrong = header_is_wrong and at_end and found <= size and last is not None
         return size, found if wrong else last
-    if at_end and [*weights] == [last]:
+    if at_end and found == last and sum(map(len, chains)) == 1:
         return size, last  # the only chunk found may be the last one
     if not named and (len(table) or _is_size_of_damaged(size, scan, sections.first)):
         return size, last  # the chunks found are those of an inner file

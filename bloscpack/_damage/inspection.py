@@ -15,11 +15,12 @@ from ..serializers import is_array
 from .findings import ERROR, Findings
 from .gathering import gather
 from .geometry import measure
-from .lenient_sections import read_sections, relocate_sections
+from .lenient_sections import find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
 from .proof import Proof
 from .scan_choice import scan_file
+from .table_search import relocate_table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def inspect(
         _report_checksum(sections.header, scan.checksum, findings)
     if sections.unreadable is not None and not scan.chains:
         raise sections.unreadable
-    sections = relocate_sections(storage, sections, scan.chains, findings)
+    if scan.chains and sections.first != scan.chains[0].start:
+        sections = find_metadata(storage, sections, findings)
+    sections = relocate_table(storage, sections, scan.chains)
     array = _describe_array(sections, findings)
     header_is_wrong = any(
         f.section == "header" and f.severity == ERROR for f in findings.kept
@@ -129,7 +132,13 @@ def inspect(
     links = drop_nested_chunks(
         scan.chains, evidence, scan.damaged_chunks, scan.has_right_size
     )
-    numbering = number_chunks(links, evidence)
+
+    def key_of(start: int, stop: int) -> bytes:
+        from hashlib import sha256
+
+        return sha256(storage.read_at(start, stop - start)).digest()
+
+    numbering = number_chunks(links, evidence, key_of)
     return Inspection(
         storage,
         sections,

@@ -42,6 +42,10 @@ class Link(ImmutableObject):
         self.ndamaged = ndamaged
         self.confirmed = confirmed
 
+    def with_chain(self, chain: Chain) -> Link:
+        """Return the same link to a chain that begins with the same chunk."""
+        return Link(chain, self.ndamaged, self.confirmed)
+
 
 def drop_nested_chunks(
     chains: list[Chain],

@@ -9,16 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..abstract_objects import ImmutableObject
-from .rules import RULES, highest_numbers, pieces_of
+from .nested import Link
+from .rules import RULES, Piece, highest_numbers, pieces_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .evidence import Evidence
-    from .nested import Link
-    from .rules import Claim, Piece, Rule
+    from .rules import Claim, Rule
     from .scan import Chain
+
+    KeyOf = Callable[[int, int], bytes]
 
 
 class Placed(ImmutableObject):
@@ -75,15 +77,20 @@ class Numbering(ImmutableObject):
         return last.piece.chain.sizes[-1] if last.stop == self.nchunks else None
 
 
-def number_chunks(links: Sequence[Link], evidence: Evidence) -> Numbering:
-    """Return the numbers of the chunks of all chains."""
-    pieces = pieces_of(links, evidence)
-    pieces, dropped = _split_leftovers(pieces, evidence)
+def number_chunks(
+    links: Sequence[Link], evidence: Evidence, key_of: KeyOf
+) -> Numbering:
+    """Return the numbers of the chunks of all chains.
+
+    ``key_of(start, stop)`` returns a key of the content of a chunk.
+    """
+    links, copies = _drop_copies(links, evidence, key_of)
+    pieces, leftovers = _split_leftovers(pieces_of(links, evidence), evidence)
     resolver = _Resolver(pieces, evidence)
     for rule in RULES if pieces else ():
         resolver.apply(rule)
     placed = resolver.finish(RULES[-1])
-    dropped = [*resolver.dropped, *dropped]
+    dropped = [*resolver.dropped, *copies, *leftovers]
     return Numbering(placed, _count(placed, evidence), dropped)
 
 
@@ -111,6 +118,44 @@ def _split_leftovers(
                 behind = [rest, *behind]
             return [*pieces[:i], piece], behind
     return pieces, []
+
+
+def _drop_copies(
+    links: Sequence[Link], evidence: Evidence, key_of: KeyOf
+) -> tuple[Sequence[Link], list[Piece]]:
+    """Return the links without copies of chunks, and the copies.
+
+    Chunks are copies only if there are more than the file had. Of equal chunks, those
+    nearest to each other are copies.
+    """
+    surplus = sum(len(link.chain) for link in links) - (evidence.nchunks or 0)
+    if surplus <= 0 or not evidence.count_confirmed:
+        return links, []
+    seen: dict[bytes, int] = {}
+    equal: list[tuple[int, int, int]] = []
+    position = 0
+    for i, link in enumerate(links):
+        for k, start in enumerate(link.chain.offsets):
+            key = key_of(start, link.chain.stop_of(k))
+            if key in seen:
+                equal.append((position - seen[key], i, k))
+            seen[key] = position
+            position += 1
+    copies: dict[int, list[int]] = {}
+    for _, i, k in sorted(equal)[:surplus]:
+        copies.setdefault(i, []).append(k)
+    kept: list[Link] = []
+    dropped: list[Piece] = []
+    for i, link in enumerate(links):
+        chain, begin = link.chain, 0
+        for k in [*sorted(copies.get(i, ())), len(chain)]:
+            if begin < k:
+                part = chain.part(begin, k)
+                kept.append(Link(part) if begin else link.with_chain(part))
+            if k < len(chain):
+                dropped.append(Piece(chain.part(k, k + 1)))
+            begin = k + 1
+    return kept, dropped
 
 
 class _Resolver:
@@ -169,13 +214,16 @@ class _Resolver:
                 self._accept(i, number, rule)
                 continue
             split[i] = []
-            for begin, stop in self._free_parts(number, number + len(piece)):
-                part = piece.part(begin - number, stop - number)
-                split[i].append((part, Placed(part, begin, rule)))
-                insort(self._taken, (begin, stop))
-            covered = len(piece) - sum(len(part) for part, _ in split[i])
-            if covered:
-                self.dropped.append(piece)
+            end, stop = number, number + len(piece)
+            for free, until in [*self._free_parts(number, stop), (stop, stop)]:
+                if end < free:
+                    covered = piece.part(end - number, free - number)
+                    split[i].append((covered, None))
+                if free < until:
+                    part = piece.part(free - number, until - number)
+                    split[i].append((part, Placed(part, free, rule)))
+                    insort(self._taken, (free, until))
+                end = until
         if split:
             entries = [
                 entry
@@ -199,11 +247,9 @@ class _Resolver:
     def finish(self, rule: Rule) -> list[Placed]:
         """Place what is left at any free numbers; return all pieces placed.
 
-        If the number of chunks is known, chunks without a free number are dropped.
+        Copies of other chunks are dropped, and chunks that an intact table lacks.
         """
-        confirmed = self._evidence.count_confirmed
-        limit = (self._evidence.nchunks or 0) if confirmed else 2**63
-        free = iter(self._free_parts(0, limit))
+        free = iter(self._free_parts(0, 2**63))
         begin = stop = 0
         found: list[Placed] = []
         for piece, placed in zip(self._pieces, self._placed, strict=True):
@@ -213,14 +259,22 @@ class _Resolver:
             i = 0
             while i < len(piece):
                 if begin == stop:
-                    begin, stop = next(free, (limit, limit))
-                if begin == stop:
-                    self.dropped.append(piece.part(i, len(piece)))
-                    break
-                count = min(stop - begin, len(piece) - i)
-                found.append(Placed(piece.part(i, i + count), begin, rule))
-                begin, i = begin + count, i + count
+                    begin, stop = next(free)
+                part = piece.part(i, i + min(stop - begin, len(piece) - i))
+                if self._is_foreign(part, begin):
+                    self.dropped.append(part)
+                else:
+                    found.append(Placed(part, begin, rule))
+                    begin += len(part)
+                i += len(part)
         return found
+
+    def _is_foreign(self, piece: Piece, number: int) -> bool:
+        """Return whether the file has no room for a piece, and an intact table knows it."""
+        evidence = self._evidence
+        if not evidence.count_confirmed or number < (evidence.nchunks or 0):
+            return False
+        return piece.number is None and evidence.table.is_whole and len(evidence.table) > 0
 
 
 def _count(placed: Sequence[Placed], evidence: Evidence) -> int:

@@ -6,6 +6,9 @@ chunks; then the sizes, the digests and all bytes of the file must agree with th
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from .._format.offsets import FREE
 from ..abstract_objects import ImmutableObject
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -33,6 +36,9 @@ class Proof(ImmutableObject):
         guesses = _unproven(groups, evidence, numbering)
         self.first_guessed: Placed | None = next(guesses, None)
         doubts = [*_doubts_of_count(groups, evidence, numbering)]
+        array, nbytes = inspection.geometry.array, inspection.geometry.nbytes
+        if evidence.nchunks is None and array is not None and array.nbytes != nbytes:
+            doubts.append("the array of the metadata may need more chunks")
         if self.first_guessed is not None:
             doubts.append("the number of a chunk follows from a single source")
         self.numbers = tuple(doubts)
@@ -91,14 +97,34 @@ def _unproven(
 def _is_cut_exactly(
     groups: Sequence[Group], evidence: Evidence, numbering: Numbering
 ) -> bool:
-    """Return whether chunks are out of order, or lost with all of their bytes."""
+    """Return whether chunks are out of order, or may be lost with all of their bytes.
+
+    A lost chunk is in its place if it leaves bytes there. Of several, the headers or
+    the offset table must say that all of their bytes are there.
+    """
     number, end = 0, evidence.base if evidence.first is None else evidence.first
     for group in groups:
         first, start = group[0].number, group[0].piece.chain.start
-        if first < number or (first > number and start <= end):
+        nlost, link = first - number, group[0].piece.link
+        linked = link is not None and link.confirmed and link.ndamaged == nlost
+        if nlost < 0 or (
+            nlost and not linked and not _leave_bytes(number, nlost, end, start, evidence)
+        ):
             return True
         number, end = group[-1].stop, group[-1].piece.chain.stop
-    return number < numbering.nchunks and end >= evidence.size
+    nlost = numbering.nchunks - number
+    return nlost > 0 and not _leave_bytes(number, nlost, end, evidence.size, evidence)
+
+
+def _leave_bytes(
+    number: int, nlost: int, start: int, stop: int, evidence: Evidence
+) -> bool:
+    """Return whether `nlost` chunks left all of their bytes, or a part of a single one."""
+    entries = evidence.table.entries
+    if nlost == 1 or number + nlost >= len(entries):
+        return nlost == 1 and start < stop
+    begin, end = entries[number], entries[number + nlost]
+    return FREE not in (begin, end) and end - begin == stop - start
 
 
 def _agrees(placed: Placed, evidence: Evidence) -> bool:
@@ -153,7 +179,7 @@ def _doubts_of_count(
 
 def _linked(groups: Sequence[Group]) -> bool:
     """Return whether intact headers of damaged chunks lead from group to group."""
-    for before, group in zip(groups, groups[1:], strict=False):
+    for before, group in pairwise(groups):
         link, nlost = group[0].piece.link, group[0].number - before[-1].stop
         if link is None or not link.confirmed or link.ndamaged != nlost:
             return False

@@ -114,7 +114,11 @@ def _best_place(chain: Chain, i: int, evidence: Evidence) -> int | None:
     """Return the number of chunk `i` that fits the table best, None if none does."""
     best, agreement = None, 1
     entries = evidence.table.entries
-    for number in evidence.places(chain, i) if len(entries) else ():
+    places = evidence.places(chain, i) if len(entries) else []
+    fitting = [n for n in places if evidence.matches(chain, i, n)]
+    if not fitting:
+        fitting = [n for n in places if evidence.is_at_offset(chain, i, n)]
+    for number in fitting or places:
         found = evidence.agreement(chain, i, number)
         nearer = best is not None and found == agreement and (
             abs(entries[number] - chain.offsets[i])
@@ -154,10 +158,11 @@ def by_marked_end(
     evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
 ) -> Iterator[Claim]:
     """Claim the last number for a last chunk at the end, if the count is confirmed."""
-    if evidence.count_confirmed and _ends_as_last(evidence, pieces):
-        first = pieces[-1].chain.start == evidence.first
-        if not first or evidence.is_marked(pieces[-1].chain.sizes[-1]):
-            yield from by_end(evidence, pieces, numbers)
+    marked = evidence.is_marked(pieces[-1].chain.sizes[-1])
+    moved = pieces[-1].chain.start != evidence.first
+    alone = marked and len(pieces) == len(pieces[-1]) == 1
+    if alone or (evidence.count_confirmed and (marked or moved)):
+        yield from by_end(evidence, pieces, numbers)
 
 
 def by_confirmed_links(
