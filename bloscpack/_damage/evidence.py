@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 NCOMPARED = 16
 # Maximum number of places in the table that are compared with one chain.
 MAX_PLACES = 32
-LARGEST_DIGEST = max(checksum.size for checksum in CHECKSUMS)
+# Maximum number of bytes that the extent of a chunk has beside its plain bytes.
+LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
 
 
 class Table:
@@ -135,7 +136,7 @@ class Evidence(ImmutableObject):
         nbytes = MAX_BUFFERSIZE
         if self.chunk_size is not None:
             nbytes = max(self.chunk_size, self.last_chunk or 0)
-        return BLOSC_HEADER_LENGTH + nbytes + LARGEST_DIGEST
+        return nbytes + LARGEST_OVERHEAD
 
     def is_marked(self, size: int) -> bool:
         """Return whether only the last chunk of the file has this plain size."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 from .._format.offsets import FREE
 from ..constants import BLOSCPACK_HEADER_LENGTH
-from .evidence import Evidence, Table
+from .evidence import LARGEST_OVERHEAD, Evidence, Table, is_plausible
 from .geometry import nbytes_of
 from .table_search import has_free_entries
 
@@ -38,7 +38,7 @@ def gather(
     header_is_wrong: bool,
 ) -> Evidence:
     """Return the evidence; `header_is_wrong` says that the header has an error."""
-    table = Table(sections.table.entries)
+    table = Table(sections.table.known)
     nchunks = _stated_count(sections, scan.chains)
     confirmed = _is_count_confirmed(storage, sections, scan.chains, nchunks)
     if len(table) and sections.first is not None:
@@ -80,7 +80,7 @@ def _is_count_confirmed(
     storage: Storage, sections: Sections, chains: list[Chain], nchunks: int | None
 ) -> bool:
     """Return whether the end of the offset table confirms the count of the header."""
-    entries = sections.table.entries
+    entries = sections.table.known
     if not nchunks == len(entries) > 0 or entries[-1] == FREE:
         return False
     at_first = bool(chains) and sections.first == chains[0].start
@@ -131,7 +131,8 @@ def chunk_sizes(
         return size, found if wrong else last
     if at_end and found == last and sum(map(len, chains)) == 1:
         return size, last  # the only chunk found may be the last one
-    if not named and (len(table) or _is_size_of_damaged(size, scan, sections.first)):
+    plausible = len(table) and is_plausible(table.entries, size + LARGEST_OVERHEAD)
+    if not named and (plausible or _is_size_of_damaged(size, scan, sections.first)):
         return size, last  # the chunks found are those of an inner file
     if last is not None and all(chain.sizes[-1] != last for chain in chains):
         last = found

@@ -49,15 +49,21 @@ class OffsetTable(ImmutableObject):
     """An offset table at byte ``start`` of the file.
 
     ``entries`` are the offsets in use and ``nfree`` is the number of free entries, None
-    if the file has no table.
+    if the file has no table. ``known`` are the entries that may be right, and FREE in
+    place of the others.
     """
 
-    __slots__ = ("entries", "nfree", "start")
+    __slots__ = ("entries", "known", "nfree", "start")
 
     def __init__(
-        self, entries: Sequence[int] = (), start: int = 0, nfree: int | None = None
+        self,
+        entries: Sequence[int] = (),
+        start: int = 0,
+        nfree: int | None = None,
+        known: Sequence[int] | None = None,
     ) -> None:
         self.entries = entries
+        self.known = entries if known is None else known
         self.start = start
         self.nfree = nfree
 

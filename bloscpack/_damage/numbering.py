@@ -84,8 +84,9 @@ def number_chunks(
 
     ``key_of(start, stop)`` returns a key of the content of a chunk.
     """
+    links, leftovers = _split_leftovers(links, evidence)
     links, copies = _drop_copies(links, evidence, key_of)
-    pieces, leftovers = _split_leftovers(pieces_of(links, evidence), evidence)
+    pieces = pieces_of(links, evidence)
     resolver = _Resolver(pieces, evidence)
     for rule in RULES if pieces else ():
         resolver.apply(rule)
@@ -95,29 +96,32 @@ def number_chunks(
 
 
 def _split_leftovers(
-    pieces: list[Piece], evidence: Evidence
-) -> tuple[list[Piece], list[Piece]]:
-    """Return the pieces up to the last chunk of the file, and those behind it.
+    links: Sequence[Link], evidence: Evidence
+) -> tuple[Sequence[Link], list[Piece]]:
+    """Return the links up to the last chunk of the file, and the chunks behind it.
 
     Releases up to 0.16.0 left the end of a longer last chunk there. The last chunk is
     known if it has its plain size, and lies where header and table say.
     """
-    last = len(evidence.table) - 1
+    last, before = len(evidence.table) - 1, 0
     if not evidence.count_confirmed or last < 0:
-        return pieces, []
+        return links, []
     offset = evidence.table.entries[last]
-    for i, piece in enumerate(pieces):
-        chain = piece.chain
+    for i, link in enumerate(links):
+        chain = link.chain
         k = bisect_left(chain.offsets, offset)
+        before += k
         if k < len(chain) and chain.offsets[k] == offset:
-            if evidence.last_chunk not in (None, chain.sizes[k]):
+            size = chain.sizes[k]
+            complete = before == last and evidence.last_chunk in (None, size)
+            if not (complete or evidence.is_marked(size)):
                 break
-            behind = pieces[i + 1 :]
+            behind = [Piece(other.chain) for other in links[i + 1 :]]
             if k + 1 < len(chain):
-                piece, rest = piece.part(0, k + 1), piece.part(k + 1, len(chain))
-                behind = [rest, *behind]
-            return [*pieces[:i], piece], behind
-    return pieces, []
+                behind.append(Piece(chain.part(k + 1, len(chain))))
+                link = link.with_chain(chain.part(0, k + 1))
+            return [*links[:i], link], behind
+    return links, []
 
 
 def _drop_copies(

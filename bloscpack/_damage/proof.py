@@ -128,11 +128,12 @@ def _leave_bytes(
 
 
 def _agrees(placed: Placed, evidence: Evidence) -> bool:
-    """Return whether the table contradicts no extent of a piece."""
-    chain, table = placed.piece.chain, evidence.table
-    known = ((k, table.extent(placed.number + k)) for k in range(len(chain)))
+    """Return whether the table has the extents of a piece, if there is a table."""
+    last = len(evidence.table) - 1
     return all(
-        extent in (None, chain.stop_of(k) - chain.offsets[k]) for k, extent in known
+        placed.number + k >= last
+        or evidence.matches(placed.piece.chain, k, placed.number + k)
+        for k in range(len(placed.piece))
     )
 
 

@@ -12,9 +12,9 @@ from array import array
 from collections import Counter
 from itertools import pairwise
 
-from .._format.offsets import FREE
+from .._format.offsets import FREE, decode
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
-from .evidence import LARGEST_DIGEST, is_plausible
+from .evidence import LARGEST_OVERHEAD, is_plausible
 from .lenient_sections import OffsetTable, is_filled
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -50,7 +50,7 @@ def relocate_table(
     )
     search = _Search(storage, sections, chains[0].start, extents, largest)
     found = search.table()
-    if found is None or _score(found.entries, extents) < _score(
+    if found is None or _score(found.known, extents) < _score(
         stated.entries, extents
     ):
         return sections
@@ -69,7 +69,7 @@ def _largest_extent(sections: Sections, chains: list[Chain]) -> int:
     header = sections.header
     stated = () if header is None else (header.chunk_size, header.last_chunk)
     sizes = (max(chain.sizes) for chain in chains)
-    return max((*sizes, *stated)) + BLOSC_HEADER_LENGTH + LARGEST_DIGEST
+    return max((*sizes, *stated)) + LARGEST_OVERHEAD
 
 
 def _score(entries: Sequence[int], extents: Counter[int]) -> int:
@@ -121,11 +121,15 @@ class _Search:
         nfree = max(0, (self._stop - stop) // OFFSET_LENGTH)
         if header is not None and sections.table.nfree is not None:
             nfree = header.max_app_chunks
-        return OffsetTable(array("q", entries), stated, nfree)
+        known = stored = array("q", entries)
+        if not self._moved:
+            stop = stated + OFFSET_LENGTH * len(known)
+            stored = array("q", decode(self._region[stated:stop]))
+        return OffsetTable(stored, stated, nfree, known)
 
     def first(self, table: OffsetTable, chain: Chain) -> int | None:
         """Return the offset of the first chunk, None if unknown."""
-        entries, extent = table.entries, chain.stop_of(0) - chain.start
+        entries, extent = table.known, chain.stop_of(0) - chain.start
         known = len(entries) > 1 and entries[1] - entries[0] == extent
         if known or len(entries) == 1:
             return chain.start
@@ -157,7 +161,10 @@ class _Search:
         found = None
         for at in range(begin, min(self._stop, begin + MAX_START_SEARCH_NBYTES)):
             value, following = self._value(at), self._value(at + OFFSET_LENGTH)
-            if following - value in self._extents and value > BLOSCPACK_HEADER_LENGTH:
+            only = value == self._stop and following == FREE
+            if only or (
+                following - value in self._extents and value > BLOSCPACK_HEADER_LENGTH
+            ):
                 found = at
                 break
         if found is None:
