@@ -173,8 +173,9 @@ class Evidence(ImmutableObject):
         extent = chain.stop_of(i) - chain.offsets[i]
         numbers = self.table.numbers_of(extent)
         if number == len(self.table) - 1:
-            unlike = not numbers and self.last_chunk == chain.sizes[i]
-            return self.is_marked(chain.sizes[i]) or (self.table.is_whole and unlike)
+            size = chain.sizes[i]
+            unlike = not numbers and self.last_chunk == size and self.table.is_whole
+            return self.count_confirmed and (unlike or self.is_marked(size))
         return self.table.is_whole and len(numbers) == 1 and numbers[0] == number
 
     def agreement(self, chain: Chain, i: int, number: int) -> int:
@@ -201,7 +202,8 @@ class Evidence(ImmutableObject):
             numbers = self.table.numbers_of(extent)
             if numbers and (rarest is None or len(numbers) < len(rarest[1])):
                 rarest = k, numbers
-            if not numbers or self.is_marked(chain.sizes[i + k]):
+            unlike = not numbers and self.table.is_whole
+            if unlike or self.is_marked(chain.sizes[i + k]):
                 found.add(len(self.table) - 1 - k)
         if rarest is not None:
             k, numbers = rarest

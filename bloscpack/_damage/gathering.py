@@ -113,7 +113,8 @@ def chunk_sizes(
         return None, None
     weights: Counter[int] = Counter()
     named = False
-    for size, is_named, count in _counted(chains, table):
+    counts = [*_counted(chains, table)]
+    for size, is_named, count in counts:
         weights[size] += size * count * (NAMED_WEIGHT if is_named else 1)
         named = named or is_named
     if not weights:
@@ -123,7 +124,8 @@ def chunk_sizes(
     usual = max(weights, key=lambda size: weights[size])
     found, end = chains[-1].sizes[-1], scan.storage.size
     if header is None:
-        return usual, found
+        others = [size for size, _, count in counts if size < usual and count == 1]
+        return usual, others[0] if found == usual and len(others) == 1 else found
     size, last = header.chunk_size, sections.stated_last_chunk
     at_end = chains[-1].stop == end
     if size in weights and (usual in (size, last) or _is_inner(size, chains, end)):

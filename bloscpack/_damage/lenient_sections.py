@@ -310,7 +310,7 @@ def _read_table(
             offset=start,
             extent=(start, storage.size),
         )
-        return OffsetTable(), None
+        return OffsetTable((), start), None
     entries = array("q", offset_table.decode(storage.read_at(start, used)))
     return OffsetTable(entries, start, header.max_app_chunks), end
 

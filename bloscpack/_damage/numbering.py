@@ -84,37 +84,37 @@ def number_chunks(
 
     ``key_of(start, stop)`` returns a key of the content of a chunk.
     """
-    links, leftovers = _split_leftovers(links, evidence)
+    links, leftovers = _split_leftovers(links, evidence, marked=True)
     links, copies = _drop_copies(links, evidence, key_of)
+    links, more = _split_leftovers(links, evidence, marked=False)
     pieces = pieces_of(links, evidence)
     resolver = _Resolver(pieces, evidence)
     for rule in RULES if pieces else ():
         resolver.apply(rule)
     placed = resolver.finish(RULES[-1])
-    dropped = [*resolver.dropped, *copies, *leftovers]
+    dropped = [*resolver.dropped, *copies, *leftovers, *more]
     return Numbering(placed, _count(placed, evidence), dropped)
 
 
 def _split_leftovers(
-    links: Sequence[Link], evidence: Evidence
+    links: Sequence[Link], evidence: Evidence, marked: bool
 ) -> tuple[Sequence[Link], list[Piece]]:
     """Return the links up to the last chunk of the file, and the chunks behind it.
 
-    Releases up to 0.16.0 left the end of a longer last chunk there. The last chunk is
-    known if it has its plain size, and lies where header and table say.
+    Releases up to 0.16.0 left the end of a longer last chunk there. The last chunk lies
+    where header and table say. It is `marked` by its plain size, or follows all others.
     """
-    last, before = len(evidence.table) - 1, 0
+    last = len(evidence.table) - 1
     if not evidence.count_confirmed or last < 0:
         return links, []
     offset = evidence.table.entries[last]
     for i, link in enumerate(links):
         chain = link.chain
         k = bisect_left(chain.offsets, offset)
-        before += k
         if k < len(chain) and chain.offsets[k] == offset:
             size = chain.sizes[k]
-            complete = before == last and evidence.last_chunk in (None, size)
-            if not (complete or evidence.is_marked(size)):
+            complete = k == last and evidence.last_chunk in (None, size)
+            if not (evidence.is_marked(size) if marked else complete):
                 break
             behind = [Piece(other.chain) for other in links[i + 1 :]]
             if k + 1 < len(chain):

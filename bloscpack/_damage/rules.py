@@ -159,7 +159,7 @@ def by_marked_end(
 ) -> Iterator[Claim]:
     """Claim the last number for a last chunk at the end, if the count is confirmed."""
     marked = evidence.is_marked(pieces[-1].chain.sizes[-1])
-    moved = pieces[-1].chain.start != evidence.first
+    moved = not _is_unbroken(evidence, pieces)
     alone = marked and len(pieces) == len(pieces[-1]) == 1
     if alone or (evidence.count_confirmed and (marked or moved)):
         yield from by_end(evidence, pieces, numbers)
@@ -264,6 +264,12 @@ def _ends_as_last(evidence: Evidence, pieces: Sequence[Piece]) -> bool:
     return fits and chain.stop == evidence.size
 
 
+def _is_unbroken(evidence: Evidence, pieces: Sequence[Piece]) -> bool:
+    """Return whether the pieces touch each other, from the first chunk's offset on."""
+    ends = [evidence.first, *(piece.chain.stop for piece in pieces[:-1])]
+    return ends == [piece.chain.start for piece in pieces]
+
+
 def _by_links(
     pieces: Sequence[Piece], numbers: Numbers, confirmed: bool
 ) -> Iterator[Claim]:
@@ -325,8 +331,8 @@ class Rule(ImmutableObject):
 RULES = (
     Rule(by_unique_extents, "an extent that the offset table has once", True),
     Rule(by_marked_end, "the end of the file"),
-    Rule(by_confirmed_links, "the headers of damaged chunks"),
     Rule(by_start, "the offset of the first chunk"),
+    Rule(by_confirmed_links, "the headers of damaged chunks"),
     Rule(by_offsets, "the offset table"),
     Rule(by_confirmed_links, "the headers of damaged chunks"),
     Rule(by_equal_extents, "an extent that the offset table has several times"),

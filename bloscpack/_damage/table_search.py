@@ -50,11 +50,12 @@ def relocate_table(
     )
     search = _Search(storage, sections, chains[0].start, extents, largest)
     found = search.table()
-    if found is None or _score(found.known, extents) < _score(
-        stated.entries, extents
-    ):
+    if found is None:
         return sections
-    return sections.replaced(table=found, first=search.first(found, chains[0]))
+    score, least = _score(found.known, extents), _score(stated.entries, extents)
+    if score < least or (not score and stated.entries):
+        return sections
+    return sections.replaced(table=found, first=search.first(found))
 
 
 def has_free_entries(storage: Storage, sections: Sections) -> bool:
@@ -66,10 +67,14 @@ def has_free_entries(storage: Storage, sections: Sections) -> bool:
 
 
 def _largest_extent(sections: Sections, chains: list[Chain]) -> int:
-    header = sections.header
-    stated = () if header is None else (header.chunk_size, header.last_chunk)
-    sizes = (max(chain.sizes) for chain in chains)
-    return max((*sizes, *stated)) + LARGEST_OVERHEAD
+    """Return the largest extent that a chunk may have.
+
+    The header may be wrong. A single chunk may be the last one, which is smaller.
+    """
+    sizes = [max(chain.sizes) for chain in chains]
+    if sections.header is not None and len(chains) == len(chains[0]) == 1:
+        sizes += sections.header.chunk_size, sections.header.last_chunk
+    return max(sizes) + LARGEST_OVERHEAD
 
 
 def _score(entries: Sequence[int], extents: Counter[int]) -> int:
@@ -106,12 +111,13 @@ class _Search:
         entries: list[int] = []
         value = self._value(start)
         announced = sections.first if stated else None
-        if stated and value != announced:
+        stop = self._walk(start, entries)
+        if stated and value != announced and not self._ends_at(stop, value):
             # The entries in front of the first plausible one are damaged.
-            entries = [FREE] * max(0, round((start - stated) / OFFSET_LENGTH))
+            before = max(0, round((start - stated) / OFFSET_LENGTH))
+            entries[:0] = [FREE] * before
         else:
             stated = start
-        stop = self._walk(start, entries)
         while entries and entries[-1] == FREE:
             entries.pop()
         nchunks = header.nchunks if header is not None else -1
@@ -127,15 +133,16 @@ class _Search:
             stored = array("q", decode(self._region[stated:stop]))
         return OffsetTable(stored, stated, nfree, known)
 
-    def first(self, table: OffsetTable, chain: Chain) -> int | None:
+    def _ends_at(self, stop: int, first: int) -> bool:
+        """Return whether nothing but free entries lies between a table and `first`."""
+        free = self._region[stop:first]
+        return stop <= first <= self._stop and free.count(b"\xff") == len(free)
+
+    def first(self, table: OffsetTable) -> int | None:
         """Return the offset of the first chunk, None if unknown."""
-        entries, extent = table.known, chain.stop_of(0) - chain.start
-        known = len(entries) > 1 and entries[1] - entries[0] == extent
-        if known or len(entries) == 1:
-            return chain.start
-        if entries[0] == FREE:
+        if table.known[0] == FREE:
             return self._sections.first
-        return entries[0] + self._moved
+        return table.known[0] + self._moved
 
     def _value(self, at: int) -> int:
         """Return the entry at byte `at` of the file, FREE behind the region."""
@@ -157,11 +164,13 @@ class _Search:
 
         The extent of the chunk that it states must be that of a chunk found.
         """
+        header = self._sections.header
+        has_table = header is None or header.offsets
         begin = max(0, (stated or BLOSCPACK_HEADER_LENGTH) - 64)
         found = None
         for at in range(begin, min(self._stop, begin + MAX_START_SEARCH_NBYTES)):
             value, following = self._value(at), self._value(at + OFFSET_LENGTH)
-            only = value == self._stop and following == FREE
+            only = has_table and value == self._stop and following == FREE
             if only or (
                 following - value in self._extents and value > BLOSCPACK_HEADER_LENGTH
             ):
