@@ -43,8 +43,11 @@ def gather(
     confirmed = _is_count_confirmed(storage, sections, scan.chains, nchunks)
     if len(table) and sections.first is not None:
         nchunks = len(table)
-    limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * sum(map(len, scan.chains))
+    nfound = sum(map(len, scan.chains))
+    limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound
     if nchunks is not None and nchunks > max(limit, len(table)):
+        nchunks = None
+    if nchunks is not None and not confirmed and nchunks < nfound:
         nchunks = None
     chunk_size, last_chunk = chunk_sizes(scan, sections, table, header_is_wrong)
     return Evidence(

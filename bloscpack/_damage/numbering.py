@@ -84,9 +84,9 @@ def number_chunks(
 
     ``key_of(start, stop)`` returns a key of the content of a chunk.
     """
-    links, leftovers = _split_leftovers(links, evidence, marked=True)
+    links, leftovers = _split_leftovers(links, evidence, equal=False)
     links, copies = _drop_copies(links, evidence, key_of)
-    links, more = _split_leftovers(links, evidence, marked=False)
+    links, more = _split_leftovers(links, evidence, equal=True)
     pieces = pieces_of(links, evidence)
     resolver = _Resolver(pieces, evidence)
     for rule in RULES if pieces else ():
@@ -97,12 +97,14 @@ def number_chunks(
 
 
 def _split_leftovers(
-    links: Sequence[Link], evidence: Evidence, marked: bool
+    links: Sequence[Link], evidence: Evidence, equal: bool
 ) -> tuple[Sequence[Link], list[Piece]]:
     """Return the links up to the last chunk of the file, and the chunks behind it.
 
     Releases up to 0.16.0 left the end of a longer last chunk there. The last chunk lies
-    where header and table say. It is `marked` by its plain size, or follows all others.
+    where header and table say. It is marked by its plain size, or follows all others.
+    `equal` says that the chunks behind may have the extent of the last one: then they
+    may be chunks of the file that a copy of another chunk moved.
     """
     last = len(evidence.table) - 1
     if not evidence.count_confirmed or last < 0:
@@ -113,8 +115,12 @@ def _split_leftovers(
         k = bisect_left(chain.offsets, offset)
         if k < len(chain) and chain.offsets[k] == offset:
             size = chain.sizes[k]
+            extent = chain.stop_of(k) - offset
+            moved = k + 1 < len(chain) and (
+                extent == chain.stop_of(k + 1) - chain.offsets[k + 1]
+            )
             complete = k == last and evidence.last_chunk in (None, size)
-            if not (evidence.is_marked(size) if marked else complete):
+            if not (evidence.is_marked(size) or (complete and (equal or not moved))):
                 break
             behind = [Piece(other.chain) for other in links[i + 1 :]]
             if k + 1 < len(chain):
@@ -146,6 +152,8 @@ def _drop_copies(
             seen[key] = position
             position += 1
     copies: dict[int, list[int]] = {}
+    if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
+        return links, []  # any of them may be a copy
     for _, i, k in sorted(equal)[:surplus]:
         copies.setdefault(i, []).append(k)
     kept: list[Link] = []

@@ -35,7 +35,10 @@ class Proof(ImmutableObject):
         groups = _groups(numbering.placed)
         guesses = _unproven(groups, evidence, numbering)
         self.first_guessed: Placed | None = next(guesses, None)
+        header = inspection.sections.header
         doubts = [*_doubts_of_count(groups, evidence, numbering)]
+        if header is not None and header.nchunks not in (-1, numbering.nchunks):
+            doubts.append("the header states another number of chunks")
         array, nbytes = inspection.geometry.array, inspection.geometry.nbytes
         if evidence.nchunks is None and array is not None and array.nbytes != nbytes:
             doubts.append("the array of the metadata may need more chunks")
@@ -161,7 +164,7 @@ def _doubts_of_count(
     groups: Sequence[Group], evidence: Evidence, numbering: Numbering
 ) -> Iterator[str]:
     """Yield the doubts about the number of chunks."""
-    nchunks, found = evidence.nchunks, numbering.nchunks
+    nchunks = evidence.nchunks
     if numbering.dropped:
         yield "there are intact chunks without a number of their own"
     if not groups:
@@ -169,12 +172,8 @@ def _doubts_of_count(
             yield "the number of chunks is not known"
         return
     front = _is_front(groups[0], evidence)
-    back = _is_back(groups[-1], evidence, found)
-    if nchunks not in (None, found):
-        yield "the header states another number of chunks"
-    elif not (front and back and len(groups) == 1) and (
-        not evidence.count_confirmed and not (front and back and _linked(groups))
-    ):
+    back = _is_back(groups[-1], evidence, numbering.nchunks)
+    if not evidence.count_confirmed and not (front and back and _linked(groups)):
         yield "only one statement gives the number of chunks"
 
 

@@ -149,8 +149,11 @@ def by_unique_extents(
     evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
 ) -> Iterator[Claim]:
     """Claim the only place where the table has the extents of a piece."""
+    any_size = evidence.last_chunk in (None, evidence.chunk_size)
     for i, piece in enumerate(pieces):
-        if piece.number is not None and piece.unique:
+        # The last chunk, whose extent is not known, may have the same one.
+        maybe_last = any_size and piece.chain.stop == evidence.size
+        if piece.number is not None and piece.unique > maybe_last:
             yield i, piece.number, 2 * piece.unique + piece.unmoved
 
 

@@ -50,11 +50,10 @@ def relocate_table(
     )
     search = _Search(storage, sections, chains[0].start, extents, largest)
     found = search.table()
-    if found is None:
-        return sections
-    score, least = _score(found.known, extents), _score(stated.entries, extents)
-    if score < least or (not score and stated.entries):
-        return sections
+    known = _rising(stated.entries, storage.size)
+    if found is None or _score(found.known, extents) < _score(known, extents):
+        table = OffsetTable(stated.entries, stated.start, stated.nfree, known)
+        return sections.replaced(table=table)
     return sections.replaced(table=found, first=search.first(found))
 
 
@@ -75,6 +74,15 @@ def _largest_extent(sections: Sections, chains: list[Chain]) -> int:
     if sections.header is not None and len(chains) == len(chains[0]) == 1:
         sizes += sections.header.chunk_size, sections.header.last_chunk
     return max(sizes) + LARGEST_OVERHEAD
+
+
+def _rising(entries: Sequence[int], size: int) -> Sequence[int]:
+    """Return the entries of a damaged table, FREE in place of the impossible ones."""
+    known, last = array("q"), BLOSCPACK_HEADER_LENGTH
+    for entry in entries:
+        known.append(entry if last < entry < size else FREE)
+        last = max(last, known[-1])
+    return known if len(known) - known.count(FREE) > 1 else ()
 
 
 def _score(entries: Sequence[int], extents: Counter[int]) -> int:
@@ -118,10 +126,12 @@ class _Search:
             entries[:0] = [FREE] * before
         else:
             stated = start
+        used = len(entries)
         while entries and entries[-1] == FREE:
             entries.pop()
         nchunks = header.nchunks if header is not None else -1
         if entries and entries[0] == announced and nchunks > 0:
+            entries += [FREE] * min(used - len(entries), nchunks - len(entries))
             _fill_hole(entries, nchunks)
         self._moved = stop - stated - OFFSET_LENGTH * len(entries)
         nfree = max(0, (self._stop - stop) // OFFSET_LENGTH)
@@ -134,15 +144,17 @@ class _Search:
         return OffsetTable(stored, stated, nfree, known)
 
     def _ends_at(self, stop: int, first: int) -> bool:
-        """Return whether nothing but free entries lies between a table and `first`."""
+        """Return whether hardly anything but free entries lies up to `first`."""
         free = self._region[stop:first]
-        return stop <= first <= self._stop and free.count(b"\xff") == len(free)
+        return stop <= first <= self._stop and 4 * free.count(b"\xff") >= 3 * len(free)
 
     def first(self, table: OffsetTable) -> int | None:
         """Return the offset of the first chunk, None if unknown."""
-        if table.known[0] == FREE:
-            return self._sections.first
-        return table.known[0] + self._moved
+        first = table.known[0]
+        if first == FREE:
+            stated = self._sections.first
+            return None if stated is None else stated + self._moved
+        return first + self._moved
 
     def _value(self, at: int) -> int:
         """Return the entry at byte `at` of the file, FREE behind the region."""
@@ -165,6 +177,8 @@ class _Search:
         The extent of the chunk that it states must be that of a chunk found.
         """
         header = self._sections.header
+        if stated and self._value(stated) == self._sections.first:
+            return stated
         has_table = header is None or header.offsets
         begin = max(0, (stated or BLOSCPACK_HEADER_LENGTH) - 64)
         found = None
