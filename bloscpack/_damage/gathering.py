@@ -47,9 +47,10 @@ def gather(
     limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound
     if nchunks is not None and nchunks > max(limit, len(table)):
         nchunks = None
-    if nchunks is not None and not confirmed and nchunks < nfound:
-        nchunks = None
     chunk_size, last_chunk = chunk_sizes(scan, sections, table, header_is_wrong)
+    usual = sum(chain.sizes.count(chunk_size or 0) for chain in scan.chains)
+    if nchunks is not None and not confirmed and nchunks < usual:
+        nchunks = None
     return Evidence(
         size=storage.size,
         base=sections.base or BLOSCPACK_HEADER_LENGTH,

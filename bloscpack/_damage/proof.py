@@ -173,6 +173,8 @@ def _doubts_of_count(
         return
     front = _is_front(groups[0], evidence)
     back = _is_back(groups[-1], evidence, numbering.nchunks)
+    if numbering.last_size not in (None, evidence.last_chunk or numbering.last_size):
+        yield "the last chunk has not the size in the header: an append may be lost"
     if not evidence.count_confirmed and not (front and back and _linked(groups)):
         yield "only one statement gives the number of chunks"
 

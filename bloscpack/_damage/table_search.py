@@ -48,7 +48,7 @@ def relocate_table(
         for chain in chains
         for i in range(len(chain))
     )
-    search = _Search(storage, sections, chains[0].start, extents, largest)
+    search = _Search(storage, sections, chains, extents, largest)
     found = search.table()
     known = _rising(stated.entries, storage.size)
     if found is None or _score(found.known, extents) < _score(known, extents):
@@ -98,11 +98,12 @@ class _Search:
         self,
         storage: Storage,
         sections: Sections,
-        stop: int,
+        chains: list[Chain],
         extents: Counter[int],
         largest: int,
     ) -> None:
-        self._stop = min(stop, MAX_TABLE_SEARCH_NBYTES)
+        self._chains = chains
+        self._stop = min(chains[0].start, MAX_TABLE_SEARCH_NBYTES)
         self._region = storage.read_at(0, self._stop)
         self._sections = sections
         self._extents = extents
@@ -120,6 +121,8 @@ class _Search:
         value = self._value(start)
         announced = sections.first if stated else None
         stop = self._walk(start, entries)
+        if header is None and not self._begins_with(entries, stop):
+            return None
         if stated and value != announced and not self._ends_at(stop, value):
             # The entries in front of the first plausible one are damaged.
             before = max(0, round((start - stated) / OFFSET_LENGTH))
@@ -147,6 +150,16 @@ class _Search:
         """Return whether hardly anything but free entries lies up to `first`."""
         free = self._region[stop:first]
         return stop <= first <= self._stop and 4 * free.count(b"\xff") >= 3 * len(free)
+
+    def _begins_with(self, entries: list[int], stop: int) -> bool:
+        """Return whether the first entry that was found is the first of the table."""
+        chain, first = self._chains[0], entries[0]
+        if self._ends_at(stop, first):
+            return True
+        known = any(first in chain.offsets for chain in self._chains)
+        extent = chain.stop_of(0) - chain.start
+        fits = len(entries) > 1 and entries[1] - first == extent
+        return fits and not known and self._ends_at(stop, chain.start)
 
     def first(self, table: OffsetTable) -> int | None:
         """Return the offset of the first chunk, None if unknown."""
