@@ -352,7 +352,10 @@ class _Checker:
 
     def _place_of_guess(self) -> dict[str, int | Pair | None]:
         """Return the place of the first chunk with a guessed number."""
-        guessed, chains = self.inspection.proof.first_guessed, self.inspection.numbering.chains
+        guessed, chains = (
+            self.inspection.proof.first_guessed,
+            self.inspection.numbering.chains,
+        )
         if guessed is None:
             return {"offset": chains[-1].stop} if chains else {}
         number = guessed.number

@@ -159,6 +159,13 @@ class Evidence(ImmutableObject):
             return self.last_chunk in (None, chain.sizes[i])
         return self.table.extent(number) == chain.stop_of(i) - chain.offsets[i]
 
+    def fits(self, chain: Chain, i: int, number: int) -> bool:
+        """Return whether the table does not contradict the number of a chunk."""
+        damaged = 0 <= number < len(self.table) - 1 and (
+            self.table.extent(number) is None
+        )
+        return damaged or self.matches(chain, i, number)
+
     def is_at_offset(self, chain: Chain, i: int, number: int) -> bool:
         """Return whether chunk `i` of a chain begins where the table says."""
         entries = self.table.entries
@@ -182,9 +189,17 @@ class Evidence(ImmutableObject):
         """Return how well the chunks from `i` on match the table from `number` on."""
         total = 0
         for k in range(min(NCOMPARED, len(chain) - i, len(self.table) - number)):
-            total += 2 * self.matches(chain, i + k, number + k)
+            total += 2 * self.fits(chain, i + k, number + k)
             total += self.is_at_offset(chain, i + k, number + k)
         return total
+
+    def distance(self, chain: Chain, i: int, number: int) -> int:
+        """Return how far chunk `i` of a chain is from where the table puts it."""
+        for k in range(min(NCOMPARED, len(chain) - i, len(self.table) - number)):
+            entry = self.table.entries[number + k]
+            if entry != FREE:
+                return abs(entry - chain.offsets[i + k])
+        return self.size
 
     def places(self, chain: Chain, i: int) -> list[int]:
         """Return the numbers that chunk `i` of a chain may have by the table, sorted.
@@ -205,13 +220,15 @@ class Evidence(ImmutableObject):
             unlike = not numbers and self.table.is_whole
             if unlike or self.is_marked(chain.sizes[i + k]):
                 found.add(len(self.table) - 1 - k)
+        near = bisect_left(self.table.entries, chain.offsets[i + k])
+        found.update((near - k - 1, near - k))
         if rarest is not None:
             k, numbers = rarest
             near = bisect_left(self.table.entries, chain.offsets[i])
             begin = bisect_left(numbers, near) - MAX_PLACES // 2
             begin = max(0, min(begin, len(numbers) - MAX_PLACES))
             found.update(n - k for n in numbers[begin : begin + MAX_PLACES])
-        return sorted(n for n in found if n >= 0)
+        return sorted(n for n in found if 0 <= n < len(self.table))
 
 
 def is_plausible(entries: Sequence[int], largest_extent: int) -> bool:

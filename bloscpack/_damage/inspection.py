@@ -202,5 +202,3 @@ def _examine_damaged(
             break
         end = None if chain is None else chain.stop
     return found
-
-

@@ -1,7 +1,7 @@
 """Read the intact parts of header, metadata and offset table of a damaged file.
 
 `_format.sections` raises at the first error. Here each error becomes a finding, and
-reading goes on. `find_metadata` searches for metadata that the header does not announce.
+reading goes on. `find_metadata` searches for metadata without a word in the header.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from array import array
 
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
-from .._format.offsets import FREE
 from .._storage.base import READ_SIZE
 from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS_LOOKUP
@@ -318,9 +317,7 @@ def _read_table(
 # Metadata that the header does not announce
 
 
-def find_metadata(
-    storage: Storage, sections: Sections, findings: Findings
-) -> Sections:
+def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> Sections:
     """Return the sections with metadata that the header does not announce, if any."""
     header, start = sections.header, BLOSCPACK_HEADER_LENGTH
     known = sections.metadata is not None or (header and header.metadata)

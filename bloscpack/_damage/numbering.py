@@ -282,11 +282,13 @@ class _Resolver:
         return found
 
     def _is_foreign(self, piece: Piece, number: int) -> bool:
-        """Return whether the file has no room for a piece, and an intact table knows it."""
+        """Return whether there is no room for a piece that an intact table lacks."""
         evidence = self._evidence
         if not evidence.count_confirmed or number < (evidence.nchunks or 0):
             return False
-        return piece.number is None and evidence.table.is_whole and len(evidence.table) > 0
+        return (
+            piece.number is None and evidence.table.is_whole and len(evidence.table) > 0
+        )
 
 
 def _count(placed: Sequence[Placed], evidence: Evidence) -> int:

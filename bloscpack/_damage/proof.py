@@ -48,7 +48,7 @@ class Proof(ImmutableObject):
         self.others = tuple(_other_doubts(inspection, len(groups)))
 
 
-def _groups(placed: Sequence[Placed]) -> list[Group]:
+def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
     """Return runs of pieces that touch each other and have consecutive numbers."""
     groups: list[list[Placed]] = []
     for piece in placed:
@@ -111,7 +111,9 @@ def _is_cut_exactly(
         nlost, link = first - number, group[0].piece.link
         linked = link is not None and link.confirmed and link.ndamaged == nlost
         if nlost < 0 or (
-            nlost and not linked and not _leave_bytes(number, nlost, end, start, evidence)
+            nlost
+            and not linked
+            and not _leave_bytes(number, nlost, end, start, evidence)
         ):
             return True
         number, end = group[-1].stop, group[-1].piece.chain.stop
@@ -122,7 +124,7 @@ def _is_cut_exactly(
 def _leave_bytes(
     number: int, nlost: int, start: int, stop: int, evidence: Evidence
 ) -> bool:
-    """Return whether `nlost` chunks left all of their bytes, or a part of a single one."""
+    """Return whether `nlost` chunks left all their bytes, or a part of a single one."""
     entries = evidence.table.entries
     if nlost == 1 or number + nlost >= len(entries):
         return nlost == 1 and start < stop
@@ -257,7 +259,11 @@ def _has_strays(inspection: Inspection) -> bool:
     evidence, numbering = inspection.evidence, inspection.numbering
     number, end = 0, evidence.first
     for placed in numbering.placed:
-        if end is not None and placed.number == number and placed.piece.chain.start > end:
+        if (
+            end is not None
+            and placed.number == number
+            and placed.piece.chain.start > end
+        ):
             return True
         number, end = placed.stop, placed.piece.chain.stop
     behind = number >= numbering.nchunks and end is not None and end < evidence.size

@@ -7,6 +7,8 @@ that stronger rules gave, and yields claims. `resolve` in `numbering` accepts th
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..abstract_objects import ImmutableObject
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -91,9 +93,7 @@ def _is_cut_by_size(chain: Chain, i: int, evidence: Evidence) -> bool:
     )
 
 
-def _piece(
-    link: Link, i: int, j: int, number: int | None, evidence: Evidence
-) -> Piece:
+def _piece(link: Link, i: int, j: int, number: int | None, evidence: Evidence) -> Piece:
     chain = link.chain if j - i == len(link.chain) else link.chain.part(i, j)
     before = None if i else link
     if number is None:
@@ -104,36 +104,29 @@ def _piece(
         and evidence.matches(chain, k, number + k)
         for k in range(len(chain))
     )
-    unique = sum(
-        evidence.is_unique(chain, k, number + k) for k in range(len(chain))
-    )
+    unique = sum(evidence.is_unique(chain, k, number + k) for k in range(len(chain)))
     return Piece(chain, before, number, unique, unmoved)
 
 
 def _best_place(chain: Chain, i: int, evidence: Evidence) -> int | None:
     """Return the number of chunk `i` that fits the table best, None if none does."""
-    best, agreement = None, 1
-    entries = evidence.table.entries
-    places = evidence.places(chain, i) if len(entries) else []
-    fitting = [n for n in places if evidence.matches(chain, i, n)]
+    places = evidence.places(chain, i) if len(evidence.table) else []
+    fitting = [n for n in places if evidence.fits(chain, i, n)]
     if not fitting:
         fitting = [n for n in places if evidence.is_at_offset(chain, i, n)]
-    for number in fitting or places:
-        found = evidence.agreement(chain, i, number)
-        nearer = best is not None and found == agreement and (
-            abs(entries[number] - chain.offsets[i])
-            < abs(entries[best] - chain.offsets[i])
-        )
-        if found > agreement or nearer:
-            best, agreement = number, found
-    return best
+    ranked = [
+        (evidence.agreement(chain, i, n), -evidence.distance(chain, i, n), n)
+        for n in fitting or places
+    ]
+    agreement, _, best = max(ranked, default=(0, 0, None))
+    return best if agreement > 1 else None
 
 
 def _next_place(
     chain: Chain, i: int, going_on: int | None, evidence: Evidence
 ) -> int | None:
     """Return the number of chunk `i`, behind a chunk that `going_on` follows."""
-    if going_on is not None and evidence.matches(chain, i, going_on):
+    if going_on is not None and evidence.fits(chain, i, going_on):
         return going_on
     best = _best_place(chain, i, evidence) if len(evidence.table) else None
     if going_on is None or best is None:
@@ -197,20 +190,16 @@ def by_equal_extents(
     evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
 ) -> Iterator[Claim]:
     """Claim all places where the table has the extents of a piece, nearest first."""
-    entries, moved = evidence.table.entries, 0
-    for i, piece in enumerate(pieces if entries else ()):
-        number, start = numbers[i], piece.chain.start
-        if number is not None:
-            if number < len(entries):
-                moved = start - entries[number]
+    for i, piece in enumerate(pieces if len(evidence.table) else ()):
+        if numbers[i] is not None:
             continue
         count = min(16, len(piece))
         places = [
             n
             for n in evidence.places(piece.chain, 0)
-            if all(evidence.matches(piece.chain, k, n + k) for k in range(count))
+            if all(evidence.fits(piece.chain, k, n + k) for k in range(count))
         ]
-        for n in sorted(places, key=lambda n: abs(entries[n] + moved - start)):
+        for n in sorted(places, key=partial(evidence.distance, piece.chain, 0)):
             yield i, n, 1
         if piece.number is not None:
             yield i, piece.number, 1

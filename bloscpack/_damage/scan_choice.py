@@ -34,7 +34,6 @@ def scan_file(
 
 
 class _FileScanner:
-
     def __init__(
         self,
         storage: Storage,

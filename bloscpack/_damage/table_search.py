@@ -1,8 +1,8 @@
 """Find an offset table that bytes were inserted into or deleted from.
 
 Entries are known by their values: each is greater than the one before, by the extent of
-a chunk. Where an entry is damaged, the search goes on at the next byte from which on two
-entries are plausible again. Their distance in bytes gives the number of damaged ones.
+a chunk. Where an entry is damaged, the search goes on at the next byte from which on
+two entries are plausible again. The distance gives the number of damaged entries.
 """
 
 from __future__ import annotations
@@ -121,11 +121,12 @@ class _Search:
         value = self._value(start)
         announced = sections.first if stated else None
         stop = self._walk(start, entries)
-        if header is None and not self._begins_with(entries, stop):
+        if header is None and not self._ends_at(stop, value):
             return None
         if stated and value != announced and not self._ends_at(stop, value):
             # The entries in front of the first plausible one are damaged.
-            before = max(0, round((start - stated) / OFFSET_LENGTH))
+            before = round((start - stated - self._shift(value)) / OFFSET_LENGTH)
+            before = max(0, before)
             entries[:0] = [FREE] * before
         else:
             stated = start
@@ -151,15 +152,11 @@ class _Search:
         free = self._region[stop:first]
         return stop <= first <= self._stop and 4 * free.count(b"\xff") >= 3 * len(free)
 
-    def _begins_with(self, entries: list[int], stop: int) -> bool:
-        """Return whether the first entry that was found is the first of the table."""
-        chain, first = self._chains[0], entries[0]
-        if self._ends_at(stop, first):
-            return True
-        known = any(first in chain.offsets for chain in self._chains)
-        extent = chain.stop_of(0) - chain.start
-        fits = len(entries) > 1 and entries[1] - first == extent
-        return fits and not known and self._ends_at(stop, chain.start)
+    def _shift(self, value: int) -> int:
+        """Return the distance from an entry to the nearest chunk, 0 if it is far."""
+        offsets = (offset for chain in self._chains for offset in chain.offsets)
+        shift = min((offset - value for offset in offsets), key=abs, default=0)
+        return shift if abs(shift) < 2 * BLOSCPACK_HEADER_LENGTH else 0
 
     def first(self, table: OffsetTable) -> int | None:
         """Return the offset of the first chunk, None if unknown."""
