@@ -129,7 +129,7 @@ def inspect(
         f.section == "header" and f.severity == ERROR for f in findings.kept
     )
     evidence = gather(storage, sections, scan, array, header_is_wrong)
-    links = drop_nested_chunks(
+    links, doubtful = drop_nested_chunks(
         scan.chains, evidence, scan.damaged_chunks, scan.has_right_size
     )
 
@@ -138,7 +138,7 @@ def inspect(
 
         return sha256(storage.read_at(start, stop - start)).digest()
 
-    numbering = number_chunks(links, evidence, key_of)
+    numbering = number_chunks(links, evidence, key_of, doubtful)
     return Inspection(
         storage,
         sections,

@@ -30,21 +30,26 @@ class Link(ImmutableObject):
 
     ``ndamaged`` is the number of damaged chunks between the chain before and this one,
     None if their headers do not lead here; ``confirmed`` says that their sizes are
-    right.
+    right. ``from_first`` says that they begin at the offset of the first chunk.
     """
 
-    __slots__ = ("chain", "confirmed", "ndamaged")
+    __slots__ = ("chain", "confirmed", "from_first", "ndamaged")
 
     def __init__(
-        self, chain: Chain, ndamaged: int | None = None, confirmed: bool = False
+        self,
+        chain: Chain,
+        ndamaged: int | None = None,
+        confirmed: bool = False,
+        from_first: bool = False,
     ) -> None:
+        self.from_first = from_first
         self.chain = chain
         self.ndamaged = ndamaged
         self.confirmed = confirmed
 
     def with_chain(self, chain: Chain) -> Link:
         """Return the same link to a chain that begins with the same chunk."""
-        return Link(chain, self.ndamaged, self.confirmed)
+        return Link(chain, self.ndamaged, self.confirmed, self.from_first)
 
 
 def drop_nested_chunks(
@@ -52,8 +57,10 @@ def drop_nested_chunks(
     evidence: Evidence,
     list_damaged: ListDamaged,
     has_right_size: HasRightSize,
-) -> list[Link]:
+) -> tuple[list[Link], list[Chain]]:
     """Return the chains of the file itself, each with its link to the one before.
+
+    The second list has chains that were dropped although they have the right sizes.
 
     ``list_damaged(start, stop)`` returns the damaged chunks from `start` on, and
     ``has_right_size(damaged)`` whether the blocks of one confirm its size; see
@@ -62,6 +69,7 @@ def drop_nested_chunks(
     chains = [part for chain in chains for part in _split(chain, evidence)]
     rules = _NestingRules(chains, evidence, has_right_size)
     kept: list[Link] = []
+    doubtful: list[Chain] = []
     end = evidence.base if evidence.first is None else evidence.first
     run: _DamagedRun | None = None
     for chain in chains:
@@ -75,15 +83,18 @@ def drop_nested_chunks(
             run = _DamagedRun(end, chain.start, list_damaged)
         nbefore, around = run.chunks_before(chain.start)
         if not overlaps and rules.is_nested(chain, around, end):
+            if around is None and evidence.fits_sizes(chain):
+                doubtful.append(chain)
             continue
         linked = chain.start == end or run.leads_to(nbefore, chain.start)
         confirmed = linked and all(
             damaged.nbytes == evidence.chunk_size and has_right_size(damaged)
             for damaged in run.damaged[:nbefore]
         )
-        kept.append(Link(chain, nbefore if linked else None, confirmed))
+        from_first = not kept and evidence.first is not None
+        kept.append(Link(chain, nbefore if linked else None, confirmed, from_first))
         end = chain.stop
-    return kept
+    return kept, doubtful
 
 
 def _split(chain: Chain, evidence: Evidence) -> list[Chain]:

@@ -78,11 +78,15 @@ class Numbering(ImmutableObject):
 
 
 def number_chunks(
-    links: Sequence[Link], evidence: Evidence, key_of: KeyOf
+    links: Sequence[Link],
+    evidence: Evidence,
+    key_of: KeyOf,
+    doubtful: Sequence[Chain] = (),
 ) -> Numbering:
     """Return the numbers of the chunks of all chains.
 
-    ``key_of(start, stop)`` returns a key of the content of a chunk.
+    ``key_of(start, stop)`` returns a key of the content of a chunk. ``doubtful`` are
+    chains that were dropped before.
     """
     links, leftovers = _split_leftovers(links, evidence, equal=False)
     links, copies = _drop_copies(links, evidence, key_of)
@@ -92,7 +96,7 @@ def number_chunks(
     for rule in RULES if pieces else ():
         resolver.apply(rule)
     placed = resolver.finish(RULES[-1])
-    dropped = [*resolver.dropped, *copies, *leftovers, *more]
+    dropped = [*resolver.dropped, *copies, *leftovers, *more, *map(Piece, doubtful)]
     return Numbering(placed, _count(placed, evidence), dropped)
 
 
@@ -119,7 +123,8 @@ def _split_leftovers(
             moved = k + 1 < len(chain) and (
                 extent == chain.stop_of(k + 1) - chain.offsets[k + 1]
             )
-            complete = k == last and evidence.last_chunk in (None, size)
+            unmoved = chain.offsets[: last + 1].tolist() == [*evidence.table.entries]
+            complete = unmoved and evidence.last_chunk in (None, size)
             if not (evidence.is_marked(size) or (complete and (equal or not moved))):
                 break
             behind = [Piece(other.chain) for other in links[i + 1 :]]

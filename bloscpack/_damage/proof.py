@@ -65,8 +65,20 @@ def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
 
 
 def _is_front(group: Group, evidence: Evidence) -> bool:
-    """Return whether a group begins with the file's first chunk, at its offset."""
-    return group[0].number == 0 and group[0].piece.chain.start == evidence.first
+    """Return whether a group begins with the file's first chunk, at its offset.
+
+    The headers of damaged chunks may lead from that offset to the group.
+    """
+    first, link = group[0].number, group[0].piece.link
+    if group[0].piece.chain.start == evidence.first:
+        return first == 0
+    return link is not None and link.from_first and _is_linked(group[0], first)
+
+
+def _is_linked(placed: Placed, nlost: int) -> bool:
+    """Return whether intact headers of `nlost` damaged chunks lead to a piece."""
+    link = placed.piece.link
+    return link is not None and link.confirmed and link.ndamaged == nlost
 
 
 def _is_back(group: Group, evidence: Evidence, nchunks: int) -> bool:
@@ -108,8 +120,8 @@ def _is_cut_exactly(
     number, end = 0, evidence.base if evidence.first is None else evidence.first
     for group in groups:
         first, start = group[0].number, group[0].piece.chain.start
-        nlost, link = first - number, group[0].piece.link
-        linked = link is not None and link.confirmed and link.ndamaged == nlost
+        nlost = first - number
+        linked = _is_linked(group[0], nlost)
         if nlost < 0 or (
             nlost
             and not linked
@@ -183,11 +195,10 @@ def _doubts_of_count(
 
 def _linked(groups: Sequence[Group]) -> bool:
     """Return whether intact headers of damaged chunks lead from group to group."""
-    for before, group in pairwise(groups):
-        link, nlost = group[0].piece.link, group[0].number - before[-1].stop
-        if link is None or not link.confirmed or link.ndamaged != nlost:
-            return False
-    return True
+    return all(
+        _is_linked(group[0], group[0].number - before[-1].stop)
+        for before, group in pairwise(groups)
+    )
 
 
 def _other_doubts(inspection: Inspection, ngroups: int) -> Iterator[str]:

@@ -131,8 +131,8 @@ def _next_place(
     best = _best_place(chain, i, evidence) if len(evidence.table) else None
     if going_on is None or best is None:
         return best if best is not None else going_on
-    gain = evidence.agreement(chain, i, best)
-    return best if gain > evidence.agreement(chain, i, going_on) else going_on
+    gain = evidence.agreement(chain, i, best) - evidence.agreement(chain, i, going_on)
+    return best if gain >= (not evidence.matches(chain, i, best)) else going_on
 
 
 # The rules

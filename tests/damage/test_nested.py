@@ -52,7 +52,7 @@ def kept_chains(chains, damaged, right_size=True, table=(), digest_size=4, size=
                 start = end
         return found
 
-    links = drop_nested_chunks(
+    links, _ = drop_nested_chunks(
         chains, evidence, list_damaged, lambda damaged: right_size
     )
     return [(link.chain.start, link.ndamaged) for link in links]
@@ -190,7 +190,7 @@ def test_many_parts_of_damaged_chunks():
     ]
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
-    links = drop_nested_chunks(
+    links, _ = drop_nested_chunks(
         [chain(100, 50), *parts, last],
         evidence_of(table, 10**6),
         list_damaged,
