@@ -187,10 +187,17 @@ class Evidence(ImmutableObject):
 
     def agreement(self, chain: Chain, i: int, number: int) -> int:
         """Return how well the chunks from `i` on match the table from `number` on."""
-        total = 0
-        for k in range(min(NCOMPARED, len(chain) - i, len(self.table) - number)):
-            total += 2 * self.fits(chain, i + k, number + k)
-            total += self.is_at_offset(chain, i + k, number + k)
+        count = min(NCOMPARED, len(chain) - i, len(self.table) - number)
+        entries = self.table.entries[number : number + count + 1]
+        ends = *chain.offsets[i : i + count], chain.stop_of(i + count - 1)
+        total = sum(map(int.__eq__, entries[:count], ends))
+        for (start, stop), (begin, end) in zip(
+            pairwise(entries), pairwise(ends), strict=False
+        ):
+            total += 2 * (stop - start == end - begin or FREE in (start, stop))
+        last = number + count == len(self.table)
+        if last:
+            total += 2 * self.matches(chain, i + count - 1, number + count - 1)
         return total
 
     def distance(self, chain: Chain, i: int, number: int) -> int:

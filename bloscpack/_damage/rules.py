@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..abstract_objects import ImmutableObject
+from .evidence import NCOMPARED
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -110,7 +111,14 @@ def _piece(link: Link, i: int, j: int, number: int | None, evidence: Evidence) -
 
 def _best_place(chain: Chain, i: int, evidence: Evidence) -> int | None:
     """Return the number of chunk `i` that fits the table best, None if none does."""
-    places = evidence.places(chain, i) if len(evidence.table) else []
+    if not len(evidence.table):
+        return None
+    here = evidence.table.number_at(chain.offsets[i])
+    if here is not None and evidence.agreement(chain, i, here) == 3 * min(
+        NCOMPARED, len(chain) - i
+    ):
+        return here  # no other place can fit better
+    places = evidence.places(chain, i)
     fitting = [n for n in places if evidence.fits(chain, i, n)]
     if not fitting:
         fitting = [n for n in places if evidence.is_at_offset(chain, i, n)]
@@ -193,7 +201,7 @@ def by_equal_extents(
     for i, piece in enumerate(pieces if len(evidence.table) else ()):
         if numbers[i] is not None:
             continue
-        count = min(16, len(piece))
+        count = min(NCOMPARED, len(piece))
         places = [
             n
             for n in evidence.places(piece.chain, 0)
