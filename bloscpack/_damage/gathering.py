@@ -116,8 +116,8 @@ def chunk_sizes(
     if header is not None and (header.format_version < 2 or header.chunk_size == -1):
         return None, None
     weights: Counter[int] = Counter()
-    named = False
-    counts = [*_counted(chains, table)]
+    named = bool(chains) and chains[0].start == sections.first
+    counts = [*_counted(chains, table if len(chains) > 1 or not named else Table())]
     for size, is_named, count in counts:
         weights[size] += size * count * (NAMED_WEIGHT if is_named else 1)
         named = named or is_named

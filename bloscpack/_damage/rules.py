@@ -72,6 +72,12 @@ def _cut(link: Link, evidence: Evidence) -> Iterator[Piece]:
     """Yield the pieces of a chain: cut it where its numbers can't go on."""
     chain, begin = link.chain, 0
     number = _best_place(chain, 0, evidence)
+    if number is not None and not _is_marked_inside(chain, evidence):
+        entries = evidence.table.entries[number : number + len(chain)]
+        ends = evidence.matches(chain, len(chain) - 1, number + len(chain) - 1)
+        if ends and [*entries] == [*chain.offsets]:
+            yield _piece(link, 0, len(chain), number, evidence)
+            return
     for i in range(1, len(chain)):
         expected = None if number is None else number + i - begin
         following = _next_place(chain, i, expected, evidence)
@@ -79,6 +85,13 @@ def _cut(link: Link, evidence: Evidence) -> Iterator[Piece]:
             yield _piece(link, begin, i, number, evidence)
             begin, number = i, following
     yield _piece(link, begin, len(chain), number, evidence)
+
+
+def _is_marked_inside(chain: Chain, evidence: Evidence) -> bool:
+    """Return whether a chunk before the end of a chain has the last chunk's size."""
+    last = evidence.last_chunk
+    marked = last is not None and evidence.is_marked(last)
+    return marked and last in chain.sizes[:-1]
 
 
 def _is_cut_by_size(chain: Chain, i: int, evidence: Evidence) -> bool:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_TABLE_SEARCH_NBYTES = 2**26
 # Maximum number of bytes searched for the first entries of a table without a header.
 MAX_START_SEARCH_NBYTES = 2**14
+# Maximum number of entries that are believed to be cut out in front of all others.
+MAX_CUT = 1000
 ENTRY = struct.Struct("<q")
 
 
@@ -126,8 +128,8 @@ class _Search:
         if stated and value != announced and not self._ends_at(stop, value):
             # The entries in front of the first plausible one are damaged.
             before = round((start - stated - self._shift(value)) / OFFSET_LENGTH)
-            before = max(0, before)
-            entries[:0] = [FREE] * before
+            missing = 0 if header is None else header.nchunks - len(entries)
+            entries[:0] = [FREE] * max(0, before, min(missing, before + MAX_CUT))
         else:
             stated = start
         used = len(entries)
