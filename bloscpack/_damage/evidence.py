@@ -1,12 +1,13 @@
-"""Evidence: what a damaged file says about its chunks. Nothing here changes or guesses.
+"""Evidence: the statements of a damaged file about its chunks, gathered once.
 
 The core of `verify` and `recover` numbers the intact chunks in five steps:
 
 1. `scan` finds chains of intact chunks, `lenient_sections` header, metadata and table;
-2. `sizes` finds the plain sizes of chunks, `nested` drops chunks of an inner file;
-3. `Evidence` keeps what is left, with an index of the offset table;
+2. `gathering` chooses between statements that disagree; `Evidence` keeps the others,
+   with an index of the offset table;
+3. `nested` drops the chunks of inner files, and links the other chains;
 4. the rules in `rules` yield claims: this piece of a chain begins with this number;
-   `resolve` takes the claims of the strongest rule first, and notes which rule decided;
+   `numbering` takes the claims of the strongest rule first, and notes which one decided;
 5. `proof` lists the reasons why the numbers are not certain.
 """
 

@@ -48,7 +48,7 @@ class Inspection(ImmutableObject):
 
     ``sections`` are the intact parts of the sections, and ``announced_first`` is
     the offset of the first chunk by the header. ``checksum`` is the checksum of the
-    digests found. ``evidence`` is what the numbers follow from; ``numbering`` has the
+    digests found. The numbers follow from ``evidence``; ``numbering`` has the
     chains of intact chunks, and ``geometry`` the count and the sizes of all chunks.
     ``damaged`` are the first places where a chunk should begin but no intact one does.
     ``findings`` are about the sections. ``proof`` has the doubts about all of this.

@@ -2,7 +2,7 @@
 
 `pieces_of` cuts the chains where the offset table shows that chunks were cut out or
 moved. Each rule is a pure function: it takes the evidence, the pieces and the numbers
-that stronger rules gave, and yields claims. `resolve` in `numbering` accepts them.
+that stronger rules gave, and yields claims. `numbering` accepts them.
 """
 
 from __future__ import annotations
