@@ -7,7 +7,7 @@ The core of `verify` and `recover` numbers the intact chunks in five steps:
    with an index of the offset table;
 3. `nested` drops the chunks of inner files, and links the other chains;
 4. the rules in `rules` yield claims: this piece of a chain begins with this number;
-   `numbering` takes the claims of the strongest rule first, and notes which one decided;
+   `numbering` takes those of the strongest rule first, and notes which rule decided;
 5. `proof` lists the reasons why the numbers are not certain.
 """
 

@@ -1,7 +1,7 @@
 """Read the intact parts of header, metadata and offset table of a damaged file.
 
 `_format.sections` raises at the first error. Here each error becomes a finding, and
-reading goes on. `find_metadata` searches for metadata without a word in the header.
+reading goes on. `find_metadata` finds metadata that the header does not announce.
 """
 
 from __future__ import annotations
