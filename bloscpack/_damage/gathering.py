@@ -48,8 +48,10 @@ def gather(
     if nchunks is not None and nchunks > max(limit, len(table)):
         nchunks = None
     chunk_size, last_chunk = chunk_sizes(scan, sections, table, header_is_wrong)
-    usual = sum(chain.sizes.count(chunk_size or 0) for chain in scan.chains)
-    if nchunks is not None and not confirmed and nchunks < usual:
+    fitting = sum(chain.sizes.count(chunk_size or 0) for chain in scan.chains)
+    fitting += any(last_chunk in chain.sizes for chain in scan.chains)
+    fitting -= last_chunk == chunk_size
+    if nchunks is not None and not confirmed and nchunks < fitting:
         nchunks = None
     return Evidence(
         size=storage.size,

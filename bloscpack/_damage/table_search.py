@@ -123,7 +123,9 @@ class _Search:
         value = self._value(start)
         announced = sections.first if stated else None
         stop = self._walk(start, entries)
-        if header is None and not self._ends_at(stop, value):
+        # Without a header the number of entries that were cut out is unknown.
+        whole = is_plausible(entries, self._largest)
+        if header is None and not (whole and self._ends_at(stop, value)):
             return None
         if stated and value != announced and not self._ends_at(stop, value):
             # The entries in front of the first plausible one are damaged.
@@ -139,7 +141,8 @@ class _Search:
         if entries and entries[0] == announced and nchunks > 0:
             entries += [FREE] * min(used - len(entries), nchunks - len(entries))
             _fill_hole(entries, nchunks)
-        self._moved = stop - stated - OFFSET_LENGTH * len(entries)
+        if entries and entries[-1] != FREE:
+            self._moved = stop - stated - OFFSET_LENGTH * len(entries)
         nfree = max(0, (self._stop - stop) // OFFSET_LENGTH)
         if header is not None and sections.table.nfree is not None:
             nfree = header.max_app_chunks
@@ -222,7 +225,9 @@ class _Search:
             extent = value - last
             if value == FREE == self._value(at + OFFSET_LENGTH):
                 break
-            if not last or BLOSC_HEADER_LENGTH <= extent <= self._largest:
+            rises = BLOSC_HEADER_LENGTH <= extent <= self._largest
+            # Entries may be cut out between two that are plausible.
+            if not last or rises or self._is_pair(at, last):
                 entries.append(value)
                 last, at = value, at + OFFSET_LENGTH
                 stop = at
