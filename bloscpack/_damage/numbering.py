@@ -92,12 +92,28 @@ def number_chunks(
     links, copies = _drop_copies(links, evidence, key_of)
     links, more = _split_leftovers(links, evidence, equal=True)
     pieces = pieces_of(links, evidence)
-    resolver = _Resolver(pieces, evidence)
-    for rule in RULES if pieces else ():
-        resolver.apply(rule)
-    placed = resolver.finish(RULES[-1])
-    dropped = [*resolver.dropped, *copies, *leftovers, *more, *map(Piece, doubtful)]
+    placed, lacking = _resolve(pieces, RULES, evidence)
+    numbers = [each.number for each in placed]
+    if (
+        len(evidence.table)
+        and not evidence.count_confirmed
+        and (numbers != sorted(numbers))
+    ):
+        # A table whose end is unknown is no proof that chunks are out of order.
+        pieces = [Piece(link.chain, link) for link in links]
+        placed, lacking = _resolve(pieces, RULES[-1:], evidence)
+    dropped = [*lacking, *copies, *leftovers, *more, *map(Piece, doubtful)]
     return Numbering(placed, _count(placed, evidence), dropped)
+
+
+def _resolve(
+    pieces: Sequence[Piece], rules: Sequence[Rule], evidence: Evidence
+) -> tuple[list[Placed], list[Piece]]:
+    """Return the numbers that the rules give, and pieces without a number."""
+    resolver = _Resolver(pieces, evidence)
+    for rule in rules if pieces else ():
+        resolver.apply(rule)
+    return resolver.finish(rules[-1]), resolver.dropped
 
 
 def _split_leftovers(
