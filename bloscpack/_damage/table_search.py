@@ -137,6 +137,7 @@ class _Search:
         used = len(entries)
         while entries and entries[-1] == FREE:
             entries.pop()
+        self._moved = stop - stated - OFFSET_LENGTH * len(entries)
         nchunks = header.nchunks if header is not None else -1
         if entries and entries[0] == announced and nchunks > 0:
             entries += [FREE] * min(used - len(entries), nchunks - len(entries))
@@ -149,7 +150,8 @@ class _Search:
         known = stored = array("q", entries)
         if not self._moved:
             stop = stated + OFFSET_LENGTH * len(known)
-            stored = array("q", decode(self._region[stated:stop]))
+            if stop <= len(self._region):
+                stored = array("q", decode(self._region[stated:stop]))
         return OffsetTable(stored, stated, nfree, known)
 
     def _ends_at(self, stop: int, first: int) -> bool:
