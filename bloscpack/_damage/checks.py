@@ -6,6 +6,7 @@ Damage becomes findings and never raises. A report does not change the inspectio
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 from .._format.offsets import FREE
 from .._format.sections import check_end, read_beginning
@@ -19,7 +20,7 @@ from .lenient_sections import is_filled
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .._format.array_metadata import Description
     from .findings import Pair
@@ -63,21 +64,36 @@ class _Checker:
             end = chains[0].start if known_from else inspection.sections.base
         number = 0
         damaged, nreported = inspection.damaged, 0
-        for first, chain in zip(numbering.numbers, chains, strict=True):
+        for placed, stop in zip(numbering.placed, self._lost_before(), strict=True):
+            first, chain = placed.number, placed.piece.chain
             begin = nreported
             while nreported < len(damaged) and damaged[nreported].start < chain.start:
                 nreported += 1
             in_gap = damaged[begin:nreported]
-            self._check_gap(number, first, end, chain.start, in_gap)
+            self._check_gap(number, stop, end, chain.start, in_gap)
             self._check_sizes(first, chain)
             self._check_offsets(first, chain)
-            number, end = first + len(chain), chain.stop
+            number, end = placed.stop, chain.stop
         self._check_end(number, end, damaged[nreported:])
         self._check_search()
         self._check_array()
         if not self.findings.nerrors:
             self._check_as_reader()
         return self.findings
+
+    def _lost_before(self) -> Iterator[int]:
+        """Yield for each piece the number up to which chunks before it are lost.
+
+        Where the pieces are out of order, no chunk is lost between them.
+        """
+        numbering = self.inspection.numbering
+        order = numbering.in_order
+        free = {b.number: a.stop for a, b in pairwise(order)}
+        number = 0
+        for placed in numbering.placed:
+            before = free.get(placed.number, 0)
+            yield placed.number if before == number else number
+            number = placed.stop
 
     # Sections
 
@@ -196,7 +212,7 @@ class _Checker:
                 extent=(end, size),
                 span=(0, header.last_chunk),
             )
-        if number < nchunks or not inspection.count_is_known:
+        if number < nchunks or inspection.evidence.nchunks is None:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
@@ -331,7 +347,7 @@ class _Checker:
                 "for",
                 offset=inspection.skipped_at,
             )
-        if not inspection.numbering.certain:
+        if inspection.proof.numbers:
             self.findings.note(
                 "chunks",
                 "guess",
@@ -342,12 +358,15 @@ class _Checker:
 
     def _place_of_guess(self) -> dict[str, int | Pair | None]:
         """Return the place of the first chunk with a guessed number."""
-        numbering = self.inspection.numbering
-        i, chains = numbering.first_guessed, numbering.chains
-        if i is None:
+        guessed, chains = (
+            self.inspection.proof.first_guessed,
+            self.inspection.numbering.chains,
+        )
+        if guessed is None:
             return {"offset": chains[-1].stop} if chains else {}
-        number = numbering.numbers[i]
-        return {"offset": chains[i].start, **self._place_of(number, number + 1)}
+        number = guessed.number
+        offset = guessed.piece.chain.start
+        return {"offset": offset, **self._place_of(number, number + 1)}
 
     def _check_as_reader(self) -> None:
         """Report why readers refuse the file, although all its chunks are intact.
@@ -386,7 +405,9 @@ class _Checker:
             "'%d'" % (described.shape, described.dtype, described.nbytes, nbytes)
         )
         numbering, kind = self.inspection.numbering, "array"
-        all_there = numbering.nfound == numbering.nchunks and numbering.certain
+        all_there = (
+            numbering.nfound == numbering.nchunks and not self.inspection.proof.numbers
+        )
         if nbytes < described.nbytes and all_there:
             message += (
                 ": releases 0.4.0 to 0.7.1 and 0.11.0 to 0.14.0 lost bytes of arrays "

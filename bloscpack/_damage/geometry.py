@@ -1,29 +1,22 @@
 """Chunk geometry: the number of chunks, and the plain bytes and rows of each.
 
-There are two steps. Before the chunks are numbered, `expected_sizes` compares the
-header with the chunks found and returns the sizes that chunks of the file should have.
-Afterwards `measure` corrects these by the numbered chunks. Reports, recoveries and
-pictures take counts, sizes and spans from the resulting `ChunkGeometry` alone.
+`measure` takes them from the numbered chunks. Reports, recoveries and pictures take
+counts, sizes and spans from the resulting `ChunkGeometry` alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 from ..abstract_objects import ImmutableObject
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .._format.array_metadata import Description
+    from .evidence import Evidence
     from .findings import Pair
     from .lenient_sections import Sections
     from .numbering import Numbering
-    from .scan import Chain, ChunkScan
-
-    Sizes = tuple[int | None, int | None]
 
 
 class ChunkGeometry(ImmutableObject):
@@ -100,17 +93,16 @@ def nbytes_of(
 def measure(
     numbering: Numbering,
     sections: Sections,
-    expected: Sizes,
+    evidence: Evidence,
     array: Description | None,
 ) -> ChunkGeometry:
     """Return the geometry of the numbered chunks.
 
-    The chunks found count more than the sizes `expected` of them, see
-    `expected_sizes`.
+    The chunks found count more than the sizes that the evidence has for them.
     """
     header, nchunks = sections.header, numbering.nchunks
     inner = _inner_sizes(numbering)
-    chunk_size, last_chunk = expected[0], numbering.last_size
+    chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
     if chunk_size is None or header is None:
         chunk_size = next(iter(inner)) if len(inner) == 1 else None
     elif chunk_size not in inner:
@@ -151,66 +143,3 @@ def _total_nbytes(
     if last_chunk is None or (nlost and chunk_size is None):
         return None
     return found + nlost * (chunk_size or 0) + last_chunk
-
-
-# The sizes that chunks should have, before they are numbered
-
-
-def expected_sizes(scan: ChunkScan, sections: Sections, header_is_wrong: bool) -> Sizes:
-    """Return the plain sizes of the chunks and of the last one, None if any is right.
-
-    All chunks but the last have the same size. The size that holds most bytes counts
-    more than the header. `header_is_wrong` says that the header has an error.
-    """
-    chains, header = scan.chains, sections.header
-    if header is not None and (header.format_version < 2 or header.chunk_size == -1):
-        return None, None
-    nbytes: Counter[int] = Counter()
-    for chain in chains:
-        for size, count in Counter(chain.sizes).items():
-            nbytes[size] += size * count
-    if not nbytes:
-        if header is None:
-            return None, None
-        return header.chunk_size, sections.stated_last_chunk
-    usual = max(nbytes, key=lambda size: nbytes[size])
-    if header is None:
-        return usual, chains[-1].sizes[-1]
-    end = scan.storage.size
-    chunk_size, last = header.chunk_size, sections.stated_last_chunk
-    is_usual = usual in (chunk_size, last)
-    if chunk_size in nbytes and (is_usual or _is_inner_size(chunk_size, chains, end)):
-        found = chains[-1].sizes[-1]
-        at_end = chains[-1].stop == end and found <= chunk_size
-        wrong = header_is_wrong and at_end and last is not None
-        return chunk_size, found if wrong else last
-    if chains[-1].stop == end and dict(nbytes) == {last: last}:
-        return chunk_size, last  # the only chunk found may be the last one
-    # The header of a damaged first chunk may confirm the size, or the table may show
-    # that no chunk found is one of this file.
-    first = sections.first
-    damaged = [] if first is None else scan.damaged_chunks(first, first + 1)
-    confirmed = any(chunk.nbytes == chunk_size for chunk in damaged)
-    if confirmed or _table_has_none_of(sections, chains):
-        return chunk_size, last
-    if last is not None and all(chain.sizes[-1] != last for chain in chains):
-        last = chains[-1].sizes[-1]
-    return usual, last
-
-
-def _is_inner_size(size: int, chains: Sequence[Chain], end: int) -> bool:
-    """Return whether a chunk found before the end of the file has this plain size."""
-    return any(
-        size in chain.sizes[: len(chain) - (chain.stop == end)] for chain in chains
-    )
-
-
-def _table_has_none_of(sections: Sections, chains: Sequence[Chain]) -> bool:
-    """Return whether the table has no chain's offset or first extent."""
-    entries = sections.table.entries
-    offsets = {*entries}
-    extents = {stop - start for start, stop in pairwise(entries)}
-    return sections.table_fits and not any(
-        chain.start in offsets or chain.stop_of(0) - chain.start in extents
-        for chain in chains
-    )

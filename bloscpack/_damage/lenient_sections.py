@@ -1,19 +1,15 @@
 """Read the intact parts of header, metadata and offset table of a damaged file.
 
 `_format.sections` raises at the first error. Here each error becomes a finding, and
-reading goes on. After the scan, `relocate_sections` searches for an offset table or a
-metadata section that is not where the header puts it.
+reading goes on. `find_metadata` finds metadata that the header does not announce.
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
-from itertools import pairwise
 
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
-from .._format.offsets import FREE
 from .._storage.base import READ_SIZE
 from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS_LOOKUP
@@ -47,28 +43,26 @@ if TYPE_CHECKING:
     from ..serializers import Json
     from .findings import Pair
 
-# Maximum number of bytes before a chunk that are searched for an offset table: room for
-# eight million entries.
-MAX_TABLE_SEARCH_NBYTES = 2**26
-# Maximum number of entries tried as the first one of a table.
-MAX_TABLES_TRIED = 64
-# Larger than any chunk with its digest: Blosc's chunks are smaller than 2 GiB.
-LARGEST_EXTENT = 2**31 + 2**10
-
 
 class OffsetTable(ImmutableObject):
     """An offset table at byte ``start`` of the file.
 
     ``entries`` are the offsets in use and ``nfree`` is the number of free entries, None
-    if the file has no table.
+    if the file has no table. ``known`` are the entries that may be right, and FREE in
+    place of the others.
     """
 
-    __slots__ = ("entries", "nfree", "start")
+    __slots__ = ("entries", "known", "nfree", "start")
 
     def __init__(
-        self, entries: Sequence[int] = (), start: int = 0, nfree: int | None = None
+        self,
+        entries: Sequence[int] = (),
+        start: int = 0,
+        nfree: int | None = None,
+        known: Sequence[int] | None = None,
     ) -> None:
         self.entries = entries
+        self.known = entries if known is None else known
         self.start = start
         self.nfree = nfree
 
@@ -315,120 +309,25 @@ def _read_table(
             offset=start,
             extent=(start, storage.size),
         )
-        return OffsetTable(), None
+        return OffsetTable((), start), None
     entries = array("q", offset_table.decode(storage.read_at(start, used)))
     return OffsetTable(entries, start, header.max_app_chunks), end
 
 
-# Sections that are not where the header puts them
+# Metadata that the header does not announce
 
 
-def relocate_sections(
-    storage: Storage, sections: Sections, starts: list[int], findings: Findings
-) -> Sections:
-    """Return the sections, with those found elsewhere if chunks begin at `starts`."""
-    if not starts or sections.first in starts:
-        return sections
-    if not _is_first_chunk_lost(storage, sections, starts):
-        for start in starts:
-            table = _find_table(storage, start, sections.first)
-            if table is not None:
-                # The table ends where the chunks begin.
-                sections = sections.replaced(table=table[0], first=table[1])
-                break
-    header = sections.header
-    if sections.metadata is None and not (header and header.metadata):
-        sections = _find_metadata(storage, sections, findings)
-    return sections
-
-
-def _is_first_chunk_lost(
-    storage: Storage, sections: Sections, starts: list[int]
-) -> bool:
-    """Return whether the table has one of `starts`, and is where it should be."""
-    named = [start for start in starts if start in sections.table.entries]
-    if not named or sections.first is None or min(named) < sections.first:
-        return False
-    return sections.table_fits or has_free_entries(storage, sections)
-
-
-def has_free_entries(storage: Storage, sections: Sections) -> bool:
-    """Return whether free entries fill the file from the used ones to the chunks."""
-    table, first = sections.table, sections.first
-    return bool(table.nfree and first) and is_filled(
-        storage, table.used_stop, first or 0, b"\xff"
-    )
-
-
-def _find_table(
-    storage: Storage, offset: int, stated_first: int | None
-) -> tuple[OffsetTable, int] | None:
-    """Return the table with the entry `offset`, and its end; None if there is none.
-
-    The table ends at the offset in its first entry, and all entries behind those in use
-    are free. The table that ends at `stated_first` is known already and not returned.
-    """
-    start = max(BLOSCPACK_HEADER_LENGTH, offset - MAX_TABLE_SEARCH_NBYTES)
-    region = storage.read_at(start, offset - start)
-    at = region.find(struct.pack("<q", offset))
-    first = offset
-    # The entry may be one of a later chunk. Each entry before it may be the first one:
-    # collect their positions, with the offset of the first chunk that they state.
-    begins: list[tuple[int, int]] = []
-    while at >= 0 and start + at < first:
-        begins.append((at, first))
-        at -= OFFSET_LENGTH
-        before = struct.unpack_from("<q", region, at)[0] if at >= 0 else 0
-        if not before < first:
-            break
-        first = before
-    stated = [begin for begin in begins if begin[1] == stated_first]
-    if any(_table_in(region, at, first - start) for at, first in stated):
-        return None
-    for at, first in begins[: -MAX_TABLES_TRIED - 1 : -1]:
-        entries = _table_in(region, at, first - start)
-        if entries:
-            break
-    else:
-        return None
-    table_start = start + at
-    # The first free entry may be damaged too.
-    while len(entries) > 1 and not 0 < entries[-1] - entries[-2] < LARGEST_EXTENT:
-        entries = entries[:-1]
-    nfree = (first - table_start) // OFFSET_LENGTH - len(entries)
-    return OffsetTable(array("q", entries), table_start, nfree), first
-
-
-def _table_in(region: bytes, start: int, stop: int) -> tuple[int, ...]:
-    """Return the used entries of a table in [start, stop), none if it is no table."""
-    length, rest = divmod(stop - start, OFFSET_LENGTH)
-    if rest or length < 1:
-        return ()
-    (last,) = struct.unpack_from("<q", region, stop - OFFSET_LENGTH)
-    if last != FREE and length > 1 and last <= stop:
-        return ()
-    entries: tuple[int, ...] = struct.unpack_from("<%dq" % length, region, start)
-    used = entries.index(FREE) if FREE in entries else length
-    # Accept damaged entries: a quarter of the free ones, a third of the used ones.
-    nfree = entries.count(FREE)
-    rising = sum(start < a < b for a, b in pairwise(entries[:used]))
-    if 4 * nfree < 3 * (length - used) or 3 * rising < 2 * (used - 1):
-        return ()
-    return entries[:used]
-
-
-def _find_metadata(
-    storage: Storage, sections: Sections, findings: Findings
-) -> Sections:
+def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> Sections:
     """Return the sections with metadata that the header does not announce, if any."""
-    start = BLOSCPACK_HEADER_LENGTH
-    if storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
+    header, start = sections.header, BLOSCPACK_HEADER_LENGTH
+    known = sections.metadata is not None or (header and header.metadata)
+    if known or storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
         return sections
     ignored = Findings()
     metadata, end, confirmed = _read_metadata(storage, start, ignored)
     if ignored.nerrors:
         return sections
-    if sections.header is not None:
+    if header is not None:
         findings.add(
             "header",
             "options",

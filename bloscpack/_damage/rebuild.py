@@ -98,11 +98,16 @@ class Recovery:
     remarks
         Sentences about other differences between the new and the damaged file.
     certain
-        False if numbers or sizes of chunks were guessed: chunks may then be at other
-        positions than before.
+        Whether it is proven that every copied chunk is in its place, and that the file
+        contained nothing else. Otherwise chunks may be at other positions than before.
+    doubts
+        Sentences that say why the result is not certain.
+    decided
+        The rule that gave the chunks their numbers: a list of (first, stop, rule).
     """
 
-    def __init__(self, report: Report, certain: bool) -> None:
+    def __init__(self, report: Report, inspection: Inspection) -> None:
+        proof = inspection.proof
         self.report = report
         self.nsaved = 0
         self.nlost = 0
@@ -111,7 +116,11 @@ class Recovery:
         self.nbytes: int | None = None
         self.metadata = "none"
         self.remarks: list[str] = []
-        self.certain = certain
+        self.doubts = [*proof.numbers, *proof.others]
+        self.certain = not self.doubts
+        self.decided: list[tuple[int, int, str]] = []
+        for placed in inspection.numbering.in_order:
+            self.decided.append((placed.number, placed.stop, placed.rule.text))
 
     @property
     def complete(self) -> bool:
@@ -197,7 +206,7 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     With `drop` lost chunks are left out. Raises `FormatError` if no chunk is intact.
     """
     report, geometry = report_on(inspection), inspection.geometry
-    recovery = Recovery(report, inspection.numbering.certain)
+    recovery = Recovery(report, inspection)
     parts = [*_all_parts(inspection)]
     lost = [part for part in parts if part.chain is None]
     recovery.nsaved = inspection.numbering.nfound
@@ -235,11 +244,11 @@ def _all_parts(inspection: Inspection) -> Iterator[Part]:
     """Yield all chunks of the damaged file in order, intact and lost ones."""
     number = 0
     numbering = inspection.numbering
-    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
-        if first > number:
-            yield Part(None, number, first - number)
-        yield Part(chain, first, len(chain))
-        number = first + len(chain)
+    for placed in numbering.in_order:
+        if placed.number > number:
+            yield Part(None, number, placed.number - number)
+        yield Part(placed.piece.chain, placed.number, len(placed.piece))
+        number = placed.stop
     if number < numbering.nchunks:
         yield Part(None, number, numbering.nchunks - number)
 

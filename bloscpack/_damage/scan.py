@@ -60,30 +60,14 @@ class Chain:
 
     ``start`` and ``stop`` are the extent of the chain in the file; ``offsets`` and
     ``sizes`` hold the offset and the plain size of each chunk.
-
-    `drop_nested_chunks` sets the rest. ``ndamaged_before`` is the number of damaged
-    chunks between the previous chain and this one, None if their headers do not lead
-    here. ``gap_confirmed`` says that the sizes of these damaged chunks are right.
-    ``maybe_nested`` says that the chain may lie inside a damaged chunk.
     """
 
-    __slots__ = (
-        "gap_confirmed",
-        "maybe_nested",
-        "ndamaged_before",
-        "offsets",
-        "sizes",
-        "start",
-        "stop",
-    )
+    __slots__ = ("offsets", "sizes", "start", "stop")
 
     def __init__(self, start: int) -> None:
         self.start = self.stop = start
         self.offsets = array("q")
         self.sizes = array("q")
-        self.ndamaged_before: int | None = None
-        self.gap_confirmed = False
-        self.maybe_nested = False
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -105,14 +89,12 @@ class Chain:
         self.sizes += other.sizes
         self.stop = other.stop
 
-    def split_off(self, i: int) -> Chain:
-        """Remove the chunks from index `i` on and return them as a chain."""
-        rest = Chain(self.stop_of(i - 1) if i else self.start)
-        rest.offsets, rest.sizes = self.offsets[i:], self.sizes[i:]
-        rest.stop = self.stop
-        del self.offsets[i:], self.sizes[i:]
-        self.stop = rest.start
-        return rest
+    def part(self, i: int, j: int) -> Chain:
+        """Return the chunks in [i, j) as a chain; `j` is greater than `i`."""
+        made = Chain(self.offsets[i])
+        made.offsets, made.sizes = self.offsets[i:j], self.sizes[i:j]
+        made.stop = self.stop_of(j - 1)
+        return made
 
 
 class DamagedChunk:
@@ -214,7 +196,8 @@ class ChunkScan:
             return chain.stop
         last = chain.offsets[-1]
         if len(chain) > 1:
-            self.chains.append(chain.split_off(len(chain) - 1))
+            count = len(chain) - 1
+            self.chains[-1:] = [chain.part(0, count), chain.part(count, count + 1)]
         return self.find(last + 1, size)
 
     def _is_chunk(self, offset: int) -> bool:

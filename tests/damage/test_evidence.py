@@ -1,4 +1,4 @@
-"""Chains are found in the offset table by the extents of their chunks."""
+"""Evidence: the offset table knows chunks by their offsets and their extents."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import random
 
 import pytest
 
-from bloscpack._damage.evidence import NCOMPARED, Evidence
+from bloscpack._damage.evidence import Evidence, Table
 from bloscpack._damage.scan import Chain
+from bloscpack._format.offsets import FREE
+
+EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
 
 
-def table_of(extents):
+def table_of(extents, start=100):
     """Return an offset table; the last of the extents is not in it."""
-    return [100 + sum(extents[:i]) for i in range(len(extents))]
+    return [start + sum(extents[:i]) for i in range(len(extents))]
 
 
 def chain(extents, last_size=50, start=7):
+    """Return adjacent chunks of these extents and of 50 plain bytes."""
     made = Chain(start)
     for extent in extents:
         made.offsets.append(made.stop)
@@ -25,66 +29,65 @@ def chain(extents, last_size=50, start=7):
     return made
 
 
-def matching(told, extents, last_size=50, last=20, least=0, stop=10**6):
-    evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, last)
-    return [*evidence.matching_numbers(chain(extents, last_size), least, stop)]
-
-
-EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
+def evidence_of(entries, last=20, **fields):
+    return Evidence(
+        size=10**6,
+        base=32,
+        first=100,
+        table=Table(entries),
+        chunk_size=50,
+        last_chunk=last,
+        **fields,
+    )
 
 
 @pytest.mark.parametrize(
-    ("expected", "extents", "options"),
+    ("extents", "number", "expected"),
     [
-        ([0, 2, 5], [30], {}),
-        ([2, 5], [30], {"least": 1}),
-        ([0, 2], [30], {"stop": 5}),
-        ([0, 2], [30, 40], {"stop": 5}),
-        ([0], [30, 40, 30], {}),
-        ([2], [30, 40, 50], {}),
-        ([], [40, 40], {}),
-        ([], [70], {}),
-        # The extent of the last chunk is told by nothing but its plain size.
-        ([0, 2, 5, 7], [30], {"last_size": 20}),
-        ([0, 5], [30, 40, 30], {"last_size": 20}),
-        ([5], [30, 40, 99], {"last_size": 20}),
-        ([5], [30, 40, 99], {"last": None}),
-        ([], [30, 40, 99], {}),
-        ([], [30, 40, 99], {"last_size": 20, "stop": 5}),
-        ([], [99], {"last": None}),
-        ([], [*EXTENTS, 30], {"last_size": 20}),
+        ([50], 4, True),
+        ([30], 0, False),  # three chunks have this extent
+        ([50], 5, False),
+        ([60], 7, False),  # the table does not state the extent of the last chunk
     ],
 )
-def test_matching_numbers(expected, extents, options):
-    assert expected == matching(EXTENTS, extents, **options)
+def test_extent_that_the_table_has_once(extents, number, expected):
+    evidence = evidence_of(table_of(EXTENTS))
+    assert expected == evidence.is_unique(chain(extents), 0, number)
 
 
-def places(told, extents):
-    """Return where one list is in the other, without its last item."""
-    n = min(len(extents), NCOMPARED)
-    ends = len(told) - len(extents)
-    return [i for i in range(ends) if told[i : i + n] == extents[:n]]
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_last_chunk_is_known_by_its_plain_size(confirmed):
+    evidence = evidence_of(table_of(EXTENTS), count_confirmed=confirmed)
+    assert confirmed == evidence.is_unique(chain([60], 20), 0, 7)
+
+
+def test_damaged_entry_makes_no_extent_unique():
+    entries = table_of(EXTENTS)
+    entries[6] = FREE
+    evidence = evidence_of(entries)
+    assert evidence.table.extent(5) is evidence.table.extent(6) is None
+    assert evidence.fits(chain([99]), 0, 5)
+    assert not evidence.matches(chain([99]), 0, 5)
+    assert not evidence.is_unique(chain([50]), 0, 4)
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 5, 1000])
-def test_long_tables(kinds):
+def test_place_of_a_chain_is_found(kinds):
     pick = random.Random(kinds)
     told = [pick.randrange(100, 100 + kinds) for _ in range(500)]
-    evidence = Evidence(table_of(told), 100, None, 100, 10**6, 50, 20)
+    evidence = evidence_of(table_of(told))
     for length in range(1, 20):
         at = pick.randrange(470)
-        found = told[at : at + length]
-        for extents in (found, [*found[:-1], 99]):
-            assert places(told, extents) == [
-                *evidence.matching_numbers(chain(extents), 0, 500)
-            ]
-    assert places(told, [100]) == [*evidence.numbers_of_extent(100)]
+        moved = chain(told[at : at + length], start=evidence.table.entries[at] + 3)
+        assert at in evidence.places(moved, 0)
+        assert 2 * min(length, 16) == evidence.agreement(moved, 0, at)
+        assert 3 == evidence.distance(moved, 0, at)
 
 
 def test_no_table():
-    evidence = Evidence((), 100, None, 100, 1000)
-    assert not evidence.has_match(chain([30]), 10)
-    assert [] == [*evidence.numbers_of_extent(30)]
+    evidence = evidence_of(())
+    assert [] == evidence.places(chain([30]), 0)
+    assert not evidence.matches(chain([30]), 0, 0)
 
 
 class Watched(list):
@@ -98,19 +101,13 @@ class Watched(list):
         return found
 
 
-@pytest.mark.parametrize(
-    "found", [[30, 40], [30, 30, 40], [30] * 15 + [40], [30] * 17 + [40]]
-)
-def test_many_chains_and_equal_extents(found):
-    # Nearly the same everywhere: were all places looked at for each chain, it would
-    # take hours.
+@pytest.mark.parametrize("found", [[30, 40], [30, 30, 40], [30] * 17 + [40]])
+def test_work_is_linear_for_many_chains_and_equal_extents(found):
     looked_at = []
     for count in (1000, 2000):
         table = Watched(table_of([30] * count))
-        evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
+        evidence = evidence_of(table)
         for i in range(count):
-            expected = len(found) > NCOMPARED
-            other = [*found[:-1], 40 + i]
-            assert expected == evidence.has_match(chain(other, start=i), count)
+            evidence.places(chain([*found[:-1], 40 + i], start=i), 0)
         looked_at.append(table.looked_at)
-    assert looked_at[1] < 2.2 * looked_at[0]
+    assert looked_at[1] < 2.3 * looked_at[0]

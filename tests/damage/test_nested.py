@@ -11,7 +11,7 @@ import blosc
 import pytest
 
 from bloscpack._damage import scan
-from bloscpack._damage.evidence import Evidence
+from bloscpack._damage.evidence import Evidence, Table
 from bloscpack._damage.nested import drop_nested_chunks
 from bloscpack._damage.scan import Chain, DamagedChunk
 from bloscpack.headers import BloscpackHeader
@@ -28,9 +28,21 @@ def chain(start, *sizes, extent=100):
     return made
 
 
+def evidence_of(table, size, digests=True):
+    return Evidence(
+        size=size,
+        base=100,
+        first=100,
+        table=Table(table),
+        chunk_size=50,
+        last_chunk=20,
+        digests=digests,
+    )
+
+
 def kept_chains(chains, damaged, right_size=True, table=(), digest_size=4, size=1000):
     """Return start and gap of the chains kept; `damaged` are (start, stop, nbytes)."""
-    evidence = Evidence(table, 100, None, 100, size, 50, 20)
+    evidence = evidence_of(table, size, digest_size > 0)
 
     def list_damaged(start, stop):
         found = []
@@ -40,10 +52,10 @@ def kept_chains(chains, damaged, right_size=True, table=(), digest_size=4, size=
                 start = end
         return found
 
-    kept = drop_nested_chunks(
-        chains, evidence, digest_size, list_damaged, lambda damaged: right_size
+    links, _ = drop_nested_chunks(
+        chains, evidence, list_damaged, lambda damaged: right_size
     )
-    return [(made.start, made.ndamaged_before) for made in kept]
+    return [(link.chain.start, link.ndamaged) for link in links]
 
 
 def test_all_is_well():
@@ -85,8 +97,11 @@ def test_chunk_of_another_size():
 
 
 def test_last_chunk_in_front_of_others():
+    # It was moved, unless the last chunk is at the end of the file.
     chains = [chain(100, 50), chain(250, 20), chain(700, 50)]
-    assert [100, 700] == [s for s, _ in kept_chains(chains, [])]
+    assert [100, 250, 700] == [s for s, _ in kept_chains(chains, [])]
+    chains = [chain(100, 50), chain(250, 20), chain(800, 50, 20)]
+    assert [100, 800] == [s for s, _ in kept_chains(chains, [])]
 
 
 def test_table_knows():
@@ -175,12 +190,14 @@ def test_many_parts_of_damaged_chunks():
     ]
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
-    evidence = Evidence(table, 100, None, 100, 10**6, 50, 20)
-    kept = drop_nested_chunks(
-        [chain(100, 50), *parts, last], evidence, 4, list_damaged, has_right_size
+    links, _ = drop_nested_chunks(
+        [chain(100, 50), *parts, last],
+        evidence_of(table, 10**6),
+        list_damaged,
+        has_right_size,
     )
     assert [(100, 0), (last.start, count)] == [
-        (made.start, made.ndamaged_before) for made in kept
+        (link.chain.start, link.ndamaged) for link in links
     ]
     assert count == len(walked)
     assert 2 * count >= len(asked)

@@ -618,7 +618,8 @@ def test_sound_chunks_behind_the_last_one_are_none_of_the_file(lost):
         damaged[frames_of(data)[lost][0] + 40] ^= 1
     plain, _, recovery = recovered(bytes(damaged))
     assert (4, 1000) == (recovery.nchunks, len(plain))
-    assert recovery.certain
+    # An intact chunk there may as well show that the count is wrong.
+    assert not recovery.certain
     assert "trailing" in {f.kind for f in recovery.report.findings}
 
 
