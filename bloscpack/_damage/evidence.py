@@ -1,31 +1,37 @@
 """Evidence: the statements of a damaged file about its chunks, gathered once.
 
-The core of `verify` and `recover` numbers the intact chunks in five steps:
+The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 1. `scan` finds chains of intact chunks, `lenient_sections` header, metadata and table;
-2. `gathering` chooses between statements that disagree; `Evidence` keeps the others,
-   with an index of the offset table;
-3. `nested` drops the chunks of inner files, and links the other chains;
-4. the rules in `rules` yield claims: this piece of a chain begins with this number;
-   `numbering` takes those of the strongest rule first, and notes which rule decided;
-5. `proof` lists the reasons why the numbers are not certain.
+2. `gather` chooses between statements that disagree; `Evidence` keeps the others, with
+   an index of the offset table;
+3. `nested` drops the chunks of inner files; the rules of `numbering` give the others
+   their numbers, the strongest rule first;
+4. `proof` lists the reasons why the numbers are not certain.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from itertools import pairwise
 
 from .._format.offsets import FREE
 from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS
-from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
+from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
+from .geometry import nbytes_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .scan import Chain
+    from .._format.array_metadata import Description
+    from .._storage.base import Storage
+    from .lenient_sections import Sections
+    from .scan import Chain, ChunkScan
+
+    Sizes = tuple[int | None, int | None]
 
 # Number of chunks compared with the table: as many equal extents identify a chain.
 NCOMPARED = 16
@@ -33,39 +39,41 @@ NCOMPARED = 16
 MAX_PLACES = 32
 # Maximum number of bytes that the extent of a chunk has beside its plain bytes.
 LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
+# Maximum number of chunks believed without an offset table: always this many, and this
+# many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
+# to fill them in.
+MIN_NCHUNKS_LIMIT = 2**16
+NCHUNKS_LIMIT_PER_CHUNK = 1000
+# The weight of a chunk that the offset table names, compared with one that it does not.
+NAMED_WEIGHT = 8
 
 
 class Table:
     """An index of an offset table: the numbers of its offsets and of its extents.
 
     ``entries`` are the offsets, FREE where an entry is damaged; ``is_whole`` says that
-    none is. The index is built on first use, as sound files need none. The last chunk
-    has no extent in the table.
+    none is. The last chunk has no extent in the table.
     """
 
     def __init__(self, entries: Sequence[int] = ()) -> None:
         self.entries = entries
         self.is_whole = FREE not in entries
-        self._numbers: dict[int, int] | None = None
-        self._by_extent: dict[int, list[int]] = {}
+        self._numbers: dict[int, int] = {}
+        self._by_extent: dict[int | None, list[int]] = {}
+        for number, offset in enumerate(entries):
+            self._numbers.setdefault(offset, number)
+            self._by_extent.setdefault(self.extent(number), []).append(number)
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def _index(self) -> dict[int, int]:
-        if self._numbers is None:
-            self._numbers = {}
-            for number, offset in enumerate(self.entries):
-                self._numbers.setdefault(offset, number)
-                extent = self.extent(number)
-                if extent is not None:
-                    self._by_extent.setdefault(extent, []).append(number)
-            self._numbers.pop(FREE, None)
-        return self._numbers
-
     def number_at(self, offset: int) -> int | None:
         """Return the number of the chunk that the table puts at `offset`."""
-        return self._index().get(offset)
+        return self._numbers.get(offset)
+
+    def has_chunk(self, start: int, stop: int) -> bool:
+        """Return whether the table has a chunk at `start`, or one of this extent."""
+        return start in self._numbers or stop - start in self._by_extent
 
     def extent(self, number: int) -> int | None:
         """Return the extent of a chunk, None if an entry of its is damaged."""
@@ -76,7 +84,6 @@ class Table:
 
     def numbers_of(self, extent: int) -> Sequence[int]:
         """Return the numbers of the chunks with this extent, ascending."""
-        self._index()
         return self._by_extent.get(extent, ())
 
 
@@ -90,7 +97,7 @@ class Evidence(ImmutableObject):
     that digests follow the chunks.
 
     ``count_confirmed`` says that two statements agree on ``nchunks``: the header and
-    the table, or the header and the array of the metadata (``fits_array``).
+    the table, or the header and the array of the metadata.
     """
 
     __slots__ = (
@@ -99,7 +106,6 @@ class Evidence(ImmutableObject):
         "count_confirmed",
         "digests",
         "first",
-        "fits_array",
         "last_chunk",
         "nchunks",
         "size",
@@ -117,7 +123,6 @@ class Evidence(ImmutableObject):
         chunk_size: int | None = None,
         last_chunk: int | None = None,
         count_confirmed: bool = False,
-        fits_array: bool = False,
         digests: bool = True,
     ) -> None:
         self.size = size
@@ -127,17 +132,8 @@ class Evidence(ImmutableObject):
         self.nchunks = nchunks
         self.chunk_size = chunk_size
         self.last_chunk = last_chunk
-        self.count_confirmed = count_confirmed or fits_array
-        self.fits_array = fits_array
+        self.count_confirmed = count_confirmed
         self.digests = digests
-
-    @property
-    def largest_extent(self) -> int:
-        """The maximum size in bytes of a chunk and its digest."""
-        nbytes = MAX_BUFFERSIZE
-        if self.chunk_size is not None:
-            nbytes = max(self.chunk_size, self.last_chunk or 0)
-        return nbytes + LARGEST_OVERHEAD
 
     def is_marked(self, size: int) -> bool:
         """Return whether only the last chunk of the file has this plain size."""
@@ -166,11 +162,6 @@ class Evidence(ImmutableObject):
             self.table.extent(number) is None
         )
         return damaged or self.matches(chain, i, number)
-
-    def is_at_offset(self, chain: Chain, i: int, number: int) -> bool:
-        """Return whether chunk `i` of a chain begins where the table says."""
-        entries = self.table.entries
-        return 0 <= number < len(entries) and entries[number] == chain.offsets[i]
 
     def is_unique(self, chain: Chain, i: int, number: int) -> bool:
         """Return whether the table has the extent of chunk `i` at this number alone.
@@ -201,42 +192,44 @@ class Evidence(ImmutableObject):
             total += 2 * self.matches(chain, i + count - 1, number + count - 1)
         return total
 
-    def distance(self, chain: Chain, i: int, number: int) -> int:
-        """Return how far chunk `i` of a chain is from where the table puts it."""
-        for k in range(min(NCOMPARED, len(chain) - i, len(self.table) - number)):
-            entry = self.table.entries[number + k]
-            if entry != FREE:
-                return abs(entry - chain.offsets[i + k])
-        return self.size
+    def place(self, chain: Chain, i: int) -> int | None:
+        """Return the number of chunk `i` that fits the table best, None if none does.
 
-    def places(self, chain: Chain, i: int) -> list[int]:
-        """Return the numbers that chunk `i` of a chain may have by the table, sorted.
+        Of equal places the one nearest to the chunk counts.
+        """
+        places = self._places(chain, i)
+        fitting = [n for n in places if self.fits(chain, i, n)]
+        entries, offset = self.table.entries, chain.offsets[i]
+        ranked = [
+            (self.agreement(chain, i, n), -abs(entries[n] - offset), n)
+            for n in fitting or places
+        ]
+        agreement, _, best = max(ranked, default=(0, 0, None))
+        return best if agreement > 1 else None
+
+    def _places(self, chain: Chain, i: int) -> list[int]:
+        """Return the numbers that chunk `i` of a chain may have by the table.
 
         The rarest of the next extents is looked up. Of many places, those nearest to
         the chunk are taken.
         """
+        entries, last = self.table.entries, len(self.table) - 1
         found: set[int] = set()
-        here = self.table.number_at(chain.offsets[i])
-        if here is not None:
-            found.add(here)
-        rarest: tuple[int, Sequence[int]] | None = None
+        rarest: tuple[int, Sequence[int]] = 0, ()
         for k in range(min(NCOMPARED, len(chain) - i)):
-            extent = chain.stop_of(i + k) - chain.offsets[i + k]
-            numbers = self.table.numbers_of(extent)
-            if numbers and (rarest is None or len(numbers) < len(rarest[1])):
+            numbers = self.table.numbers_of(chain.stop_of(i + k) - chain.offsets[i + k])
+            if numbers and not 0 < len(rarest[1]) <= len(numbers):
                 rarest = k, numbers
             unlike = not numbers and self.table.is_whole
             if unlike or self.is_marked(chain.sizes[i + k]):
-                found.add(len(self.table) - 1 - k)
-        near = bisect_left(self.table.entries, chain.offsets[i + k])
-        found.update((near - k - 1, near - k))
-        if rarest is not None:
-            k, numbers = rarest
-            near = bisect_left(self.table.entries, chain.offsets[i])
-            begin = bisect_left(numbers, near) - MAX_PLACES // 2
-            begin = max(0, min(begin, len(numbers) - MAX_PLACES))
-            found.update(n - k for n in numbers[begin : begin + MAX_PLACES])
-        return sorted(n for n in found if 0 <= n < len(self.table))
+                found.add(last - k)
+        near = bisect_left(entries, chain.offsets[i])
+        found.update((near - 1, near))
+        k, numbers = rarest
+        begin = bisect_left(numbers, near) - MAX_PLACES // 2
+        begin = max(0, min(begin, len(numbers) - MAX_PLACES))
+        found.update(n - k for n in numbers[begin : begin + MAX_PLACES])
+        return [n for n in found if 0 <= n <= last]
 
 
 def is_plausible(entries: Sequence[int], largest_extent: int) -> bool:
@@ -245,3 +238,89 @@ def is_plausible(entries: Sequence[int], largest_extent: int) -> bool:
         BLOSC_HEADER_LENGTH <= after - before <= largest_extent
         for before, after in pairwise(entries)
     )
+
+
+# Gather the evidence
+
+
+def gather(
+    storage: Storage,
+    sections: Sections,
+    scan: ChunkScan,
+    array: Description | None,
+    header_is_wrong: bool,
+) -> Evidence:
+    """Return the evidence; `header_is_wrong` says that the header has an error."""
+    table, header = Table(sections.table.known), sections.header
+    nchunks = None if header is None or header.nchunks == -1 else header.nchunks
+    confirmed = nchunks == len(table) > 0 and table.entries[-1] != FREE
+    if len(table) and sections.first is not None:
+        nchunks = len(table)
+    nfound = sum(map(len, scan.chains))
+    limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound
+    if nchunks is not None and nchunks > max(limit, len(table)):
+        nchunks = None
+    chunk_size, last_chunk = _chunk_sizes(scan, sections, table, header_is_wrong)
+    return Evidence(
+        size=storage.size,
+        base=sections.base or BLOSCPACK_HEADER_LENGTH,
+        first=sections.first,
+        table=table,
+        nchunks=nchunks,
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
+        count_confirmed=confirmed or _is_array_size(sections, array),
+        digests=scan.checksum.size > 0,
+    )
+
+
+def _is_array_size(sections: Sections, array: Description | None) -> bool:
+    """Return whether the header states as many plain bytes as the array has."""
+    header, last = sections.header, sections.stated_last_chunk
+    if array is None or header is None or last is None:
+        return False
+    if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
+        return False
+    return nbytes_of(header.nchunks, header.chunk_size, last) == array.nbytes
+
+
+def _chunk_sizes(
+    scan: ChunkScan, sections: Sections, table: Table, header_is_wrong: bool
+) -> Sizes:
+    """Return the plain sizes of the chunks and of the last one, None if any is right.
+
+    All chunks but the last have the same size. If no chunk has the size in the header,
+    the size that most bytes have is right; chunks that the table names weigh more.
+    """
+    chains, header = scan.chains, sections.header
+    if header is not None and (header.format_version < 2 or header.chunk_size == -1):
+        return None, None
+    weights: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
+    named = bool(chains) and chains[0].start == sections.first
+    for chain in chains:
+        for i, nbytes in enumerate(chain.sizes):
+            is_named = table.has_chunk(chain.offsets[i], chain.stop_of(i))
+            weights[nbytes] += nbytes * (NAMED_WEIGHT if is_named else 1)
+            counts[nbytes] += 1
+            named = named or is_named
+    size = None if header is None else header.chunk_size
+    last = sections.stated_last_chunk
+    if not chains:
+        return size, last
+    usual = max(weights, key=weights.__getitem__)
+    found, at_end = chains[-1].sizes[-1], chains[-1].stop == scan.storage.size
+    if size is None:
+        others = [n for n, count in counts.items() if n < usual and count == 1]
+        return usual, others[0] if found == usual and len(others) == 1 else found
+    if size in weights and usual in (size, last):
+        wrong = header_is_wrong and at_end and found <= size and last is not None
+        return size, found if wrong else last
+    if at_end and found == last and sum(map(len, chains)) == 1:
+        return size, last  # the only chunk found may be the last one
+    plausible = len(table) and is_plausible(table.entries, size + LARGEST_OVERHEAD)
+    if plausible and not named:
+        return size, last  # the chunks found are those of an inner file
+    if last is not None and all(chain.sizes[-1] != last for chain in chains):
+        last = found
+    return usual, last

@@ -12,8 +12,8 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
+from .evidence import gather
 from .findings import ERROR, Findings
-from .gathering import gather
 from .geometry import measure
 from .lenient_sections import find_metadata, read_sections
 from .nested import drop_nested_chunks
@@ -129,16 +129,14 @@ def inspect(
         f.section == "header" and f.severity == ERROR for f in findings.kept
     )
     evidence = gather(storage, sections, scan, array, header_is_wrong)
-    links, doubtful = drop_nested_chunks(
-        scan.chains, evidence, scan.damaged_chunks, scan.has_right_size
-    )
+    chains = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
 
     def key_of(start: int, stop: int) -> bytes:
         from hashlib import sha256
 
         return sha256(storage.read_at(start, stop - start)).digest()
 
-    numbering = number_chunks(links, evidence, key_of, doubtful)
+    numbering = number_chunks(chains, evidence, key_of)
     return Inspection(
         storage,
         sections,

@@ -1,7 +1,10 @@
-"""Number the pieces: accept the claims of the rules, from the strongest to the weakest.
+"""Number the intact chunks, by rules from the strongest to the weakest.
 
-A claim is accepted if the numbers are free and, unless its rule ignores the order of
-the file, lie between those of the pieces before and behind.
+`number_chunks` cuts the chains where the offset table shows that chunks were cut out or
+moved. Each rule is a pure function: it takes the evidence, the pieces and the numbers
+that stronger rules gave, and yields claims: this piece begins with this number. A claim
+is accepted if the numbers are free and, unless its rule ignores the order of the file,
+lie between those of the pieces before and behind.
 """
 
 from __future__ import annotations
@@ -9,18 +12,38 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ..abstract_objects import ImmutableObject
-from .nested import Link
-from .rules import RULES, Piece, highest_numbers, pieces_of
+from .nested import Piece
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .evidence import Evidence
-    from .rules import Claim, Rule
     from .scan import Chain
 
+    # The index of a piece, and the number of its first chunk.
+    Claim = tuple[int, int]
+    Numbers = Sequence[int | None]
     KeyOf = Callable[[int, int], bytes]
+
+# Bytes of an offset table per chunk: one entry and, by default, ten free entries.
+TABLE_NBYTES_PER_CHUNK = 88
+
+
+class Rule(ImmutableObject):
+    """A rule, its description for people, and whether it ignores the file's order."""
+
+    __slots__ = ("anywhere", "claims", "text")
+
+    def __init__(
+        self,
+        claims: Callable[[Evidence, Sequence[Piece], Numbers], Iterator[Claim]],
+        text: str,
+        anywhere: bool = False,
+    ) -> None:
+        self.claims = claims
+        self.text = text
+        self.anywhere = anywhere
 
 
 class Placed(ImmutableObject):
@@ -43,20 +66,18 @@ class Numbering(ImmutableObject):
     """The chains of the file, in its order, with the number of each one's first chunk.
 
     ``placed`` has the rule that decided for each chain. ``nchunks`` is the number of
-    chunks that the file should have. ``dropped`` are intact chunks that are copies of
-    others, or for which the file has no number.
+    chunks that the file should have. ``dropped`` says that there are intact chunks that
+    are copies of others, or for which the file has no number.
     """
 
     __slots__ = ("chains", "dropped", "nchunks", "numbers", "placed")
 
-    def __init__(
-        self, placed: Sequence[Placed], nchunks: int, dropped: Sequence[Piece] = ()
-    ) -> None:
+    def __init__(self, placed: Sequence[Placed], nchunks: int, dropped: bool) -> None:
         self.placed = tuple(placed)
         self.chains: tuple[Chain, ...] = tuple(p.piece.chain for p in placed)
         self.numbers = tuple(p.number for p in placed)
         self.nchunks = nchunks
-        self.dropped = tuple(dropped)
+        self.dropped = dropped
 
     @property
     def nfound(self) -> int:
@@ -78,251 +99,299 @@ class Numbering(ImmutableObject):
 
 
 def number_chunks(
-    links: Sequence[Link],
-    evidence: Evidence,
-    key_of: KeyOf,
-    doubtful: Sequence[Chain] = (),
+    chains: Sequence[Piece], evidence: Evidence, key_of: KeyOf
 ) -> Numbering:
     """Return the numbers of the chunks of all chains.
 
-    ``key_of(start, stop)`` returns a key of the content of a chunk. ``doubtful`` are
-    chains that were dropped before.
+    ``key_of(start, stop)`` returns a key of the content of a chunk.
     """
-    links, leftovers = _split_leftovers(links, evidence, equal=False)
-    links, copies = _drop_copies(links, evidence, key_of)
-    links, more = _split_leftovers(links, evidence, equal=True)
-    pieces = pieces_of(links, evidence)
-    placed, lacking = _resolve(pieces, RULES, evidence)
-    numbers = [each.number for each in placed]
-    if (
-        len(evidence.table)
-        and not evidence.count_confirmed
-        and (numbers != sorted(numbers))
-    ):
-        # A table whose end is unknown is no proof that chunks are out of order.
-        pieces = [Piece(link.chain, link) for link in links]
-        placed, lacking = _resolve(pieces, RULES[-1:], evidence)
-    dropped = [*lacking, *copies, *leftovers, *more, *map(Piece, doubtful)]
-    return Numbering(placed, _count(placed, evidence), dropped)
-
-
-def _resolve(
-    pieces: Sequence[Piece], rules: Sequence[Rule], evidence: Evidence
-) -> tuple[list[Placed], list[Piece]]:
-    """Return the numbers that the rules give, and pieces without a number."""
+    nfound = sum(map(len, chains))
+    chains = _without_leftovers(chains, evidence, equal=False)
+    chains = _without_copies(chains, evidence, key_of)
+    chains = _without_leftovers(chains, evidence, equal=True)
+    pieces = [piece for chain in chains for piece in _cut(chain, evidence)]
     resolver = _Resolver(pieces, evidence)
-    for rule in rules if pieces else ():
+    for rule in RULES:
         resolver.apply(rule)
-    return resolver.finish(rules[-1]), resolver.dropped
-
-
-def _split_leftovers(
-    links: Sequence[Link], evidence: Evidence, equal: bool
-) -> tuple[Sequence[Link], list[Piece]]:
-    """Return the links up to the last chunk of the file, and the chunks behind it.
-
-    Releases up to 0.16.0 left the end of a longer last chunk there. The last chunk lies
-    where header and table say. It is marked by its plain size, or follows all others.
-    `equal` says that the chunks behind may have the extent of the last one: then they
-    may be chunks of the file that a copy of another chunk moved.
-    """
-    last = len(evidence.table) - 1
-    if not evidence.count_confirmed or last < 0:
-        return links, []
-    offset = evidence.table.entries[last]
-    for i, link in enumerate(links):
-        chain = link.chain
-        k = bisect_left(chain.offsets, offset)
-        if k < len(chain) and chain.offsets[k] == offset:
-            size = chain.sizes[k]
-            extent = chain.stop_of(k) - offset
-            moved = k + 1 < len(chain) and (
-                extent == chain.stop_of(k + 1) - chain.offsets[k + 1]
-            )
-            unmoved = chain.offsets[: last + 1].tolist() == [*evidence.table.entries]
-            complete = unmoved and evidence.last_chunk in (None, size)
-            if not (evidence.is_marked(size) or (complete and (equal or not moved))):
-                break
-            behind = [Piece(other.chain) for other in links[i + 1 :]]
-            if k + 1 < len(chain):
-                behind.append(Piece(chain.part(k + 1, len(chain))))
-                link = link.with_chain(chain.part(0, k + 1))
-            return [*links[:i], link], behind
-    return links, []
-
-
-def _drop_copies(
-    links: Sequence[Link], evidence: Evidence, key_of: KeyOf
-) -> tuple[Sequence[Link], list[Piece]]:
-    """Return the links without copies of chunks, and the copies.
-
-    Chunks are copies only if there are more than the file had. Of equal chunks, those
-    nearest to each other are copies.
-    """
-    surplus = sum(len(link.chain) for link in links) - (evidence.nchunks or 0)
-    if surplus <= 0 or not evidence.count_confirmed:
-        return links, []
-    seen: dict[bytes, int] = {}
-    equal: list[tuple[int, int, int]] = []
-    position = 0
-    for i, link in enumerate(links):
-        for k, start in enumerate(link.chain.offsets):
-            key = key_of(start, link.chain.stop_of(k))
-            if key in seen:
-                equal.append((position - seen[key], i, k))
-            seen[key] = position
-            position += 1
-    copies: dict[int, list[int]] = {}
-    if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
-        return links, []  # any of them may be a copy
-    for _, i, k in sorted(equal)[:surplus]:
-        copies.setdefault(i, []).append(k)
-    kept: list[Link] = []
-    dropped: list[Piece] = []
-    for i, link in enumerate(links):
-        chain, begin = link.chain, 0
-        for k in [*sorted(copies.get(i, ())), len(chain)]:
-            if begin < k:
-                part = chain.part(begin, k)
-                kept.append(Link(part) if begin else link.with_chain(part))
-            if k < len(chain):
-                dropped.append(Piece(chain.part(k, k + 1)))
-            begin = k + 1
-    return kept, dropped
-
-
-class _Resolver:
-    """Accepts claims. ``dropped`` are the pieces whose numbers others have."""
-
-    def __init__(self, pieces: Sequence[Piece], evidence: Evidence) -> None:
-        self._pieces = tuple(pieces)
-        self._placed: list[Placed | None] = [None] * len(pieces)
-        self._taken: list[tuple[int, int]] = []
-        self._evidence = evidence
-        self.dropped: list[Piece] = []
-
-    def apply(self, rule: Rule) -> None:
-        """Accept the claims of a rule that fit."""
-        numbers = [None if p is None else p.number for p in self._placed]
-        claims = [*rule.claims(self._evidence, self._pieces, numbers)]
-        if rule.anywhere:
-            self._accept_anywhere(rule, claims)
-            return
-        highest = highest_numbers(self._pieces, numbers, 2**63)
-        least = position = 0
-        for i, number, _ in sorted(claims, key=lambda claim: claim[0]):
-            for piece, placed in zip(
-                self._pieces[position:i], self._placed[position:i], strict=True
-            ):
-                least = least + len(piece) if placed is None else placed.stop
-            position = max(position, i)
-            if self._placed[i] is None:
-                in_order = least <= number <= highest[i]
-                # Where the order of the file is wrong, any free numbers will do.
-                if in_order or least > highest[i]:
-                    self._accept(i, number, rule)
-
-    def _accept(self, i: int, number: int, rule: Rule) -> None:
-        """Place a piece if its numbers are free."""
-        piece = self._pieces[i]
-        if number >= 0 and self._is_free(number, number + len(piece)):
-            self._placed[i] = Placed(piece, number, rule)
-            insort(self._taken, (number, number + len(piece)))
-
-    def _is_free(self, start: int, stop: int) -> bool:
-        i = bisect_left(self._taken, (stop,))
-        return i == 0 or self._taken[i - 1][1] <= start
-
-    def _accept_anywhere(self, rule: Rule, claims: list[Claim]) -> None:
-        """Place pieces without regard to their order, the strongest claims first.
-
-        Chunks whose numbers are taken are copies of other chunks.
-        """
-        split: dict[int, list[tuple[Piece, Placed | None]]] = {}
-        for i, number, _ in sorted(claims, key=lambda claim: -claim[2]):
-            piece = self._pieces[i]
-            if self._placed[i] is not None or number < 0:
-                continue
-            if self._is_free(number, number + len(piece)):
-                self._accept(i, number, rule)
-                continue
-            split[i] = []
-            end, stop = number, number + len(piece)
-            for free, until in [*self._free_parts(number, stop), (stop, stop)]:
-                if end < free:
-                    covered = piece.part(end - number, free - number)
-                    split[i].append((covered, None))
-                if free < until:
-                    part = piece.part(free - number, until - number)
-                    split[i].append((part, Placed(part, free, rule)))
-                    insort(self._taken, (free, until))
-                end = until
-        if split:
-            entries = [
-                entry
-                for i, entry in enumerate(zip(self._pieces, self._placed, strict=True))
-                for entry in split.get(i, [entry])
-            ]
-            self._pieces = tuple(piece for piece, _ in entries)
-            self._placed = [placed for _, placed in entries]
-
-    def _free_parts(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the free numbers in [start, stop), as intervals."""
-        found = []
-        i = max(0, bisect_left(self._taken, (start,)) - 1)
-        while start < stop:
-            begin, end = self._taken[i] if i < len(self._taken) else (stop, stop)
-            if begin > start:
-                found.append((start, min(begin, stop)))
-            start, i = max(start, end), i + 1
-        return found
-
-    def finish(self, rule: Rule) -> list[Placed]:
-        """Place what is left at any free numbers; return all pieces placed.
-
-        Copies of other chunks are dropped, and chunks that an intact table lacks.
-        """
-        free = iter(self._free_parts(0, 2**63))
-        begin = stop = 0
-        found: list[Placed] = []
-        for piece, placed in zip(self._pieces, self._placed, strict=True):
-            if placed is not None:
-                found.append(placed)
-                continue
-            i = 0
-            while i < len(piece):
-                if begin == stop:
-                    begin, stop = next(free)
-                part = piece.part(i, i + min(stop - begin, len(piece) - i))
-                if self._is_foreign(part, begin):
-                    self.dropped.append(part)
-                else:
-                    found.append(Placed(part, begin, rule))
-                    begin += len(part)
-                i += len(part)
-        return found
-
-    def _is_foreign(self, piece: Piece, number: int) -> bool:
-        """Return whether there is no room for a piece that an intact table lacks."""
-        evidence = self._evidence
-        if not evidence.count_confirmed or number < (evidence.nchunks or 0):
-            return False
-        return (
-            piece.number is None and evidence.table.is_whole and len(evidence.table) > 0
-        )
+    placed = resolver.finish()
+    nplaced = sum(len(each.piece) for each in placed)
+    return Numbering(placed, _count(placed, evidence), nplaced < nfound)
 
 
 def _count(placed: Sequence[Placed], evidence: Evidence) -> int:
     """Return the number of chunks that the file should have."""
     count = max((p.stop for p in placed), default=0)
-    nchunks = evidence.nchunks
-    if nchunks is None:
+    if not placed:
+        return evidence.nchunks or 0
+    chain = placed[-1].piece.chain
+    at_end = chain.stop == evidence.size
+    if evidence.nchunks is None:
         # The bytes behind the last chunk may have been one more.
-        at_end = placed and placed[-1].piece.chain.stop == evidence.size
-        return count + bool(placed and not at_end)
-    if placed and nchunks > count and not evidence.count_confirmed:
-        chain = placed[-1].piece.chain
-        if chain.stop == evidence.size and evidence.is_marked(chain.sizes[-1]):
-            # The header states more, but all chunks up to the last one are there.
-            return count
-    return max(nchunks, count)
+        return count + (not at_end)
+    if at_end and evidence.is_marked(chain.sizes[-1]) and not evidence.count_confirmed:
+        return count  # all chunks up to the last one are there
+    return max(evidence.nchunks, count)
+
+
+# Chunks that are not of the file, and pieces of chains
+
+
+def _without_leftovers(
+    pieces: Sequence[Piece], evidence: Evidence, *, equal: bool
+) -> Sequence[Piece]:
+    """Return the chains up to the last chunk of the file.
+
+    Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
+    lies where header and table say. It is marked by its plain size, or all others lie
+    where the table says too. `equal` says that the chunk behind may have its extent:
+    then it may be a chunk of the file that a copy of another chunk moved.
+    """
+    entries = evidence.table.entries
+    if not evidence.count_confirmed or not entries:
+        return pieces
+    for i, piece in enumerate(pieces):
+        offsets = piece.chain.offsets
+        k = bisect_left(offsets, entries[-1])
+        if k < len(piece) and offsets[k] == entries[-1]:
+            chain, size = piece.chain, piece.chain.sizes[k]
+            complete = offsets[: k + 1].tolist() == [*entries]
+            complete = complete and evidence.last_chunk in (None, size)
+            if not equal and k + 1 < len(piece):
+                behind = chain.stop_of(k + 1) - chain.stop_of(k)
+                complete = complete and behind != chain.stop_of(k) - offsets[k]
+            if complete or evidence.is_marked(size):
+                return [*pieces[:i], piece.part(0, k + 1)]
+    return pieces
+
+
+def _without_copies(
+    pieces: Sequence[Piece], evidence: Evidence, key_of: KeyOf
+) -> Sequence[Piece]:
+    """Return the chains without copies of chunks.
+
+    Chunks are copies only if there are more than the file had. Of equal chunks, those
+    nearest to each other are copies.
+    """
+    surplus = sum(map(len, pieces)) - (evidence.nchunks or 0)
+    if surplus <= 0 or not evidence.count_confirmed:
+        return pieces
+    seen: dict[bytes, int] = {}
+    equal: list[tuple[int, int]] = []
+    starts = [start for piece in pieces for start in piece.chain.offsets]
+    stops = [p.chain.stop_of(k) for p in pieces for k in range(len(p))]
+    for position, extent in enumerate(zip(starts, stops, strict=True)):
+        key = key_of(*extent)
+        if key in seen:
+            equal.append((position - seen[key], extent[0]))
+        seen[key] = position
+    if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
+        return pieces  # any of them may be a copy
+    copies = {start for _, start in sorted(equal)[:surplus]}
+    kept: list[Piece] = []
+    for piece in pieces:
+        begin = 0
+        for k, start in enumerate(piece.chain.offsets):
+            if start in copies:
+                kept += [piece.part(begin, k)] if begin < k else []
+                begin = k + 1
+        kept += [piece.part(begin, len(piece))] if begin < len(piece) else []
+    return kept
+
+
+def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
+    """Yield the pieces of a chain: cut it where its numbers can't go on.
+
+    They go on if the table does not contradict it, but not behind the last chunk.
+    """
+    chain, ndamaged = piece.chain, piece.ndamaged
+    begin, number = 0, evidence.place(chain, 0)
+    for i in range(1, len(chain)):
+        expected = following = None if number is None else number + i - begin
+        if len(evidence.table) and (
+            expected is None or not evidence.fits(chain, i, expected)
+        ):
+            best = evidence.place(chain, i)
+            following = expected if best is None else best
+        if following != expected or evidence.is_marked(chain.sizes[i - 1]):
+            yield Piece(chain.part(begin, i), ndamaged, number)
+            begin, number, ndamaged = i, following, None
+    yield Piece(chain.part(begin, len(chain)) if begin else chain, ndamaged, number)
+
+
+# The rules
+
+
+def by_unique_extents(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Claim the only place where the table has an extent of a piece."""
+    for i, piece in enumerate(pieces):
+        number, chain = piece.number, piece.chain
+        if number is not None and any(
+            evidence.is_unique(chain, k, number + k) for k in range(len(chain))
+        ):
+            yield i, number
+
+
+def by_marked_end(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Claim the last number for a marked chunk, if the count is confirmed.
+
+    A single chunk found needs no confirmation.
+    """
+    alone = len(pieces) == sum(map(len, pieces)) == 1
+    marked = bool(pieces) and evidence.is_marked(pieces[-1].chain.sizes[-1])
+    if marked and (alone or evidence.count_confirmed):
+        yield from by_end(evidence, pieces, numbers)
+
+
+def by_start(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Claim the number 0 for the chunk where the first one should begin."""
+    for i, piece in enumerate(pieces):
+        if piece.chain.start == evidence.first:
+            yield i, 0
+
+
+def by_table(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Claim the place nearest to a piece where the table has its extents."""
+    for i, piece in enumerate(pieces):
+        if piece.number is not None:
+            yield i, piece.number
+
+
+def by_end(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Claim the last number for a chunk of the last one's size that ends the file."""
+    if evidence.nchunks is not None and pieces:
+        chain = pieces[-1].chain
+        fits = evidence.last_chunk in (None, chain.sizes[-1])
+        if fits and chain.stop == evidence.size:
+            yield len(pieces) - 1, evidence.nchunks - len(chain)
+
+
+def by_links(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Count the damaged chunks between two pieces, as their headers lead."""
+    stop = None
+    for i, piece in enumerate(pieces):
+        number = numbers[i]
+        if number is None and stop is not None and piece.ndamaged is not None:
+            number = stop + piece.ndamaged
+            yield i, number
+        stop = None if number is None else number + len(piece)
+
+
+def by_gaps(
+    evidence: Evidence, pieces: Sequence[Piece], numbers: Numbers
+) -> Iterator[Claim]:
+    """Guess the number of lost chunks from the bytes between two pieces."""
+    nfound = sum(map(len, pieces))
+    mean = sum(p.chain.stop - p.chain.start for p in pieces) / max(nfound, 1)
+    highest = _highest_numbers(pieces, numbers, evidence.nchunks or 2**63)
+    end, following = evidence.first, 0
+    for i, piece in enumerate(pieces):
+        number, start = numbers[i], piece.chain.start
+        if number is None:
+            if end is None:
+                # An offset table may be in front of the first chunk too.
+                gap = start - evidence.base - TABLE_NBYTES_PER_CHUNK * nfound
+                nlost = round(gap / (mean + TABLE_NBYTES_PER_CHUNK))
+            else:
+                nlost = round((start - end) / mean)
+                nlost = max(nlost, i > 0 and start > end)
+            number = following + max(0, min(nlost, highest[i] - following))
+            yield i, number
+        end, following = piece.chain.stop, number + len(piece)
+
+
+RULES = (
+    Rule(by_unique_extents, "an extent that the offset table has once", True),
+    Rule(by_marked_end, "the end of the file"),
+    Rule(by_start, "the offset of the first chunk"),
+    Rule(by_table, "the offset table"),
+    Rule(by_end, "the number of chunks in the header"),
+    Rule(by_links, "the headers of damaged chunks"),
+    Rule(by_gaps, "the number of bytes between chunks"),
+)
+
+
+def _highest_numbers(
+    pieces: Sequence[Piece], numbers: Numbers, highest: int
+) -> list[int]:
+    """Return the highest number of each piece that leaves room for those behind it."""
+    found = []
+    for piece, number in zip(reversed(pieces), reversed(numbers), strict=True):
+        highest -= len(piece)
+        found.append(highest)
+        if number is not None:
+            highest = number
+    return found[::-1]
+
+
+class _Resolver:
+    """Accepts claims, and keeps the intervals of numbers that are taken."""
+
+    def __init__(self, pieces: Sequence[Piece], evidence: Evidence) -> None:
+        self._pieces = pieces
+        self._placed: list[Placed | None] = [None] * len(pieces)
+        self._taken: list[tuple[int, int]] = []
+        self._evidence = evidence
+
+    def apply(self, rule: Rule) -> None:
+        """Accept the claims of a rule that fit; they are in the order of the file."""
+        numbers = [None if p is None else p.number for p in self._placed]
+        claims = dict(rule.claims(self._evidence, self._pieces, numbers))
+        highest = _highest_numbers(self._pieces, numbers, 2**63)
+        least = 0
+        for i, piece in enumerate(self._pieces):
+            number = claims.get(i)
+            if self._placed[i] is None and number is not None:
+                in_order = least <= number <= highest[i]
+                # Where the order of the file is wrong, any free numbers will do.
+                if rule.anywhere or in_order or least > highest[i]:
+                    self._accept(i, number, rule)
+            placed = self._placed[i]
+            least = least + len(piece) if placed is None else placed.stop
+
+    def _accept(self, i: int, number: int, rule: Rule) -> None:
+        """Place a piece if its numbers are free."""
+        stop = number + len(self._pieces[i])
+        k = bisect_left(self._taken, (stop,))
+        if number >= 0 and (k == 0 or self._taken[k - 1][1] <= number):
+            self._placed[i] = Placed(self._pieces[i], number, rule)
+            insort(self._taken, (number, stop))
+
+    def finish(self) -> list[Placed]:
+        """Place what is left at any free numbers; return all pieces placed.
+
+        Chunks that an intact table lacks are dropped if the file has no room for them.
+        """
+        evidence = self._evidence
+        known = evidence.count_confirmed and evidence.table.is_whole
+        room = evidence.nchunks if known and len(evidence.table) else None
+        starts = [0, *(stop for _, stop in self._taken)]
+        stops = [*(start for start, _ in self._taken), 2**63]
+        free = ((i, j) for i, j in zip(starts, stops, strict=True) if i < j)
+        begin = stop = 0
+        found: list[Placed] = []
+        for piece, placed in zip(self._pieces, self._placed, strict=True):
+            if placed is not None:
+                found.append(placed)
+            i = len(piece) if placed is not None else 0
+            while i < len(piece):
+                if begin == stop:
+                    begin, stop = next(free)
+                part = piece.part(i, i + min(stop - begin, len(piece) - i))
+                i += len(part)
+                foreign = room is not None and begin >= room and piece.number is None
+                if not foreign:
+                    found.append(Placed(part, begin, RULES[-1]))
+                    begin += len(part)
+        return found

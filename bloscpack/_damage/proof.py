@@ -6,9 +6,6 @@ chunks; then the sizes, the digests and all bytes of the file must agree with th
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from .._format.offsets import FREE
 from ..abstract_objects import ImmutableObject
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -45,7 +42,7 @@ class Proof(ImmutableObject):
         if self.first_guessed is not None:
             doubts.append("the number of a chunk follows from a single source")
         self.numbers = tuple(doubts)
-        self.others = tuple(_other_doubts(inspection, len(groups)))
+        self.others = tuple(_other_doubts(inspection))
 
 
 def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
@@ -65,27 +62,13 @@ def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
 
 
 def _is_front(group: Group, evidence: Evidence) -> bool:
-    """Return whether a group begins with the file's first chunk, at its offset.
-
-    The headers of damaged chunks may lead from that offset to the group.
-    """
-    first, link = group[0].number, group[0].piece.link
-    if group[0].piece.chain.start == evidence.first:
-        return first == 0
-    return link is not None and link.from_first and _is_linked(group[0], first)
-
-
-def _is_linked(placed: Placed, nlost: int) -> bool:
-    """Return whether intact headers of `nlost` damaged chunks lead to a piece."""
-    link = placed.piece.link
-    return link is not None and link.confirmed and link.ndamaged == nlost
+    """Return whether a group begins with the file's first chunk, at its offset."""
+    return group[0].number == 0 and group[0].piece.chain.start == evidence.first
 
 
 def _is_back(group: Group, evidence: Evidence, nchunks: int) -> bool:
     """Return whether a group ends with the file, and with its last chunk."""
-    chain = group[-1].piece.chain
-    fits = evidence.last_chunk in (None, chain.sizes[-1])
-    return group[-1].stop == nchunks and chain.stop == evidence.size and fits
+    return group[-1].stop == nchunks and group[-1].piece.chain.stop == evidence.size
 
 
 def _unproven(
@@ -95,18 +78,14 @@ def _unproven(
 
     A number is proven if the table has the extents of the chunks once. It is also
     proven if the chunks touch each other up to the first chunk or to the last one of
-    the file, and no chunk is lost without leaving a byte.
+    the file, the table agrees, and no chunk is lost without leaving a byte.
     """
     exact = _is_cut_exactly(groups, evidence, numbering)
     for group in groups:
         front = _is_front(group, evidence)
-        proven = front or _is_back(group, evidence, numbering.nchunks)
-        if exact or not proven:
-            for placed in group:
-                if not _is_unique(placed, evidence, numbering, every=exact):
-                    yield placed
-        else:
-            yield from (p for p in group if not _agrees(p, evidence))
+        touches = front or _is_back(group, evidence, numbering.nchunks)
+        agrees = _agrees if touches and not exact else _is_unique
+        yield from (placed for placed in group if not agrees(placed, evidence))
 
 
 def _is_cut_exactly(
@@ -114,34 +93,16 @@ def _is_cut_exactly(
 ) -> bool:
     """Return whether chunks are out of order, or may be lost with all of their bytes.
 
-    A lost chunk is in its place if it leaves bytes there. Of several, the headers or
-    the offset table must say that all of their bytes are there.
+    A lost chunk is in its place if it leaves bytes there.
     """
     number, end = 0, evidence.base if evidence.first is None else evidence.first
     for group in groups:
-        first, start = group[0].number, group[0].piece.chain.start
-        nlost = first - number
-        linked = _is_linked(group[0], nlost)
-        if nlost < 0 or (
-            nlost
-            and not linked
-            and not _leave_bytes(number, nlost, end, start, evidence)
-        ):
+        nlost, start = group[0].number - number, group[0].piece.chain.start
+        if nlost not in (0, 1) or (nlost and start <= end):
             return True
         number, end = group[-1].stop, group[-1].piece.chain.stop
     nlost = numbering.nchunks - number
-    return nlost > 0 and not _leave_bytes(number, nlost, end, evidence.size, evidence)
-
-
-def _leave_bytes(
-    number: int, nlost: int, start: int, stop: int, evidence: Evidence
-) -> bool:
-    """Return whether `nlost` chunks left all their bytes, or a part of a single one."""
-    entries = evidence.table.entries
-    if nlost == 1 or number + nlost >= len(entries):
-        return nlost == 1 and start < stop
-    begin, end = entries[number], entries[number + nlost]
-    return FREE not in (begin, end) and end - begin == stop - start
+    return nlost > 1 or (nlost == 1 and evidence.size <= end)
 
 
 def _agrees(placed: Placed, evidence: Evidence) -> bool:
@@ -154,24 +115,12 @@ def _agrees(placed: Placed, evidence: Evidence) -> bool:
     )
 
 
-def _is_unique(
-    placed: Placed, evidence: Evidence, numbering: Numbering, every: bool
-) -> bool:
-    """Return whether a confirmed table has the extent of a chunk only once.
-
-    With `every` this must be true of each chunk of the piece. The extent of the last
-    chunk of the file is known only if that chunk was found or differs in size.
-    """
-    last_known = evidence.last_chunk not in (None, evidence.chunk_size)
-    if not evidence.count_confirmed or not len(evidence.table):
-        return False
-    if not last_known and numbering.last_size is None:
-        return False
+def _is_unique(placed: Placed, evidence: Evidence) -> bool:
+    """Return whether a confirmed table has each extent of a piece only once."""
     chain = placed.piece.chain
-    unique = sum(
+    return evidence.count_confirmed and all(
         evidence.is_unique(chain, k, placed.number + k) for k in range(len(chain))
     )
-    return unique >= (len(chain) if every else 1) and _agrees(placed, evidence)
 
 
 def _doubts_of_count(
@@ -185,33 +134,37 @@ def _doubts_of_count(
         if nchunks is None and evidence.first != evidence.size:
             yield "the number of chunks is not known"
         return
-    front = _is_front(groups[0], evidence)
-    back = _is_back(groups[-1], evidence, numbering.nchunks)
     if numbering.last_size not in (None, evidence.last_chunk or numbering.last_size):
         yield "the last chunk has not the size in the header: an append may be lost"
-    if not evidence.count_confirmed and not (front and back and _linked(groups)):
+    if not (evidence.count_confirmed or _are_linked(groups, evidence, numbering)):
         yield "only one statement gives the number of chunks"
 
 
-def _linked(groups: Sequence[Group]) -> bool:
-    """Return whether intact headers of damaged chunks lead from group to group."""
-    return all(
-        _is_linked(group[0], group[0].number - before[-1].stop)
-        for before, group in pairwise(groups)
-    )
+def _are_linked(
+    groups: Sequence[Group], evidence: Evidence, numbering: Numbering
+) -> bool:
+    """Return whether intact headers of damaged chunks lead from end to end."""
+    number = 0
+    for group in groups:
+        if (
+            evidence.first is None
+            or group[0].piece.ndamaged != group[0].number - number
+        ):
+            return False
+        number = group[-1].stop
+    return _is_back(groups[-1], evidence, numbering.nchunks)
 
 
-def _other_doubts(inspection: Inspection, ngroups: int) -> Iterator[str]:
+def _other_doubts(inspection: Inspection) -> Iterator[str]:
     """Yield the doubts about sizes, digests and bytes that belong to no chunk."""
     header, evidence = inspection.sections.header, inspection.evidence
     numbering, geometry = inspection.numbering, inspection.geometry
-    complete = ngroups <= 1 and numbering.nfound == numbering.nchunks
     if header is None:
         yield "the header is damaged"
         return
     if inspection.checksum is not header.checksum_impl:
         yield "the chunks have no digests of the checksum in the header"
-    elif not evidence.digests and not complete:
+    elif not evidence.digests and numbering.nfound < numbering.nchunks:
         yield "there are no digests: the chunks beside the damage may be damaged too"
     if inspection.sections.first != inspection.announced_first:
         yield "the sections in front of the chunks do not end where the header says"
@@ -263,10 +216,7 @@ def _lost_sizes_known(inspection: Inspection) -> bool:
 
 
 def _has_strays(inspection: Inspection) -> bool:
-    """Return whether bytes lie where no chunk is lost, in front of the last chunk.
-
-    Bytes behind the last one are harmless if an append may have left them there.
-    """
+    """Return whether bytes lie where no chunk is lost, in front of the last chunk."""
     evidence, numbering = inspection.evidence, inspection.numbering
     number, end = 0, evidence.first
     for placed in numbering.placed:
@@ -277,7 +227,4 @@ def _has_strays(inspection: Inspection) -> bool:
         ):
             return True
         number, end = placed.stop, placed.piece.chain.stop
-    behind = number >= numbering.nchunks and end is not None and end < evidence.size
-    header = inspection.sections.header
-    appendable = header is not None and header.format_version == 3 and header.offsets
-    return behind and not (appendable or inspection.has_another(end or 0))
+    return False

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import Counter
-from itertools import pairwise
 
-from .._format.offsets import FREE, decode
+from .._format.offsets import FREE
+from ..abstract_objects import ImmutableObject
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .evidence import LARGEST_OVERHEAD, is_plausible
-from .lenient_sections import OffsetTable, is_filled
+from .lenient_sections import OffsetTable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ MAX_START_SEARCH_NBYTES = 2**14
 # Maximum number of entries that are believed to be cut out in front of all others.
 MAX_CUT = 1000
 ENTRY = struct.Struct("<q")
+# Distances from a damaged entry to the next one, the most likely distance first.
+STEPS = sorted(range(1, 2 * OFFSET_LENGTH), key=lambda n: abs(n - OFFSET_LENGTH))
 
 
 def relocate_table(
@@ -42,40 +43,24 @@ def relocate_table(
     stated, header = sections.table, sections.header
     if not chains or (header is not None and header.format_version < 2):
         return sections
-    largest = _largest_extent(sections, chains)
+    sizes = [max(chain.sizes) for chain in chains]
+    if header is not None and len(chains) == len(chains[0]) == 1:
+        # A single chunk may be the last one, which is smaller.
+        sizes += header.chunk_size, header.last_chunk
+    largest = max(sizes) + LARGEST_OVERHEAD
     if sections.table_fits and is_plausible(stated.entries, largest):
         return sections
-    extents = Counter(
-        chain.stop_of(i) - chain.offsets[i]
-        for chain in chains
-        for i in range(len(chain))
+    region = _Region(
+        storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES)), largest
     )
-    search = _Search(storage, sections, chains, extents, largest)
-    found = search.table()
-    known = _rising(stated.entries, storage.size)
-    if found is None or _score(found.known, extents) < _score(known, extents):
-        table = OffsetTable(stated.entries, stated.start, stated.nfree, known)
-        return sections.replaced(table=table)
-    return sections.replaced(table=found, first=search.first(found))
-
-
-def has_free_entries(storage: Storage, sections: Sections) -> bool:
-    """Return whether free entries fill the file from the used ones to the chunks."""
-    table, first = sections.table, sections.first
-    return bool(table.nfree and first) and is_filled(
-        storage, table.used_stop, first or 0, b"\xff"
+    return _searched(region, sections, chains) or sections.replaced(
+        table=OffsetTable(
+            stated.entries,
+            stated.start,
+            stated.nfree,
+            _rising(stated.entries, storage.size),
+        )
     )
-
-
-def _largest_extent(sections: Sections, chains: list[Chain]) -> int:
-    """Return the largest extent that a chunk may have.
-
-    The header may be wrong. A single chunk may be the last one, which is smaller.
-    """
-    sizes = [max(chain.sizes) for chain in chains]
-    if sections.header is not None and len(chains) == len(chains[0]) == 1:
-        sizes += sections.header.chunk_size, sections.header.last_chunk
-    return max(sizes) + LARGEST_OVERHEAD
 
 
 def _rising(entries: Sequence[int], size: int) -> Sequence[int]:
@@ -87,176 +72,114 @@ def _rising(entries: Sequence[int], size: int) -> Sequence[int]:
     return known if len(known) - known.count(FREE) > 1 else ()
 
 
-def _score(entries: Sequence[int], extents: Counter[int]) -> int:
-    """Return the number of extents that the table shares with the chunks found."""
-    shared = extents & Counter(after - before for before, after in pairwise(entries))
-    return shared.total()
+def _searched(
+    region: _Region, sections: Sections, chains: list[Chain]
+) -> Sections | None:
+    """Return the sections with the table found in a region, None if there is none."""
+    header, announced = sections.header, sections.first
+    stated = sections.table.start if header is not None else 0
+    extents = {
+        chain.stop_of(i) - chain.offsets[i]
+        for chain in chains
+        for i in range(len(chain))
+    }
+    if stated and region.entry(stated) == announced:
+        start: int | None = stated
+    else:
+        only = header is None or header.offsets
+        begin = stated or BLOSCPACK_HEADER_LENGTH
+        start = region.first_entry(begin, extents, only)
+    if start is None:
+        return None
+    value = region.entry(start)
+    entries, stop = region.walk(start)
+    ends = region.ends_at(stop, value)
+    if header is None and not ends:
+        return None
+    if stated and value != announced and not ends:
+        # The entries in front of the first plausible one are damaged.
+        before = round((start - stated) / OFFSET_LENGTH)
+        missing = 0 if header is None else header.nchunks - len(entries)
+        entries[:0] = [FREE] * max(0, before, min(missing, before + MAX_CUT))
+    else:
+        stated = start
+    while entries and entries[-1] == FREE:
+        entries.pop()
+    moved = stop - stated - OFFSET_LENGTH * len(entries)
+    if header is not None and entries[0] == announced:
+        room = len(region.data) // OFFSET_LENGTH
+        entries += [FREE] * (min(room, header.nchunks) - len(entries))
+    first = announced if entries[0] == FREE else entries[0]
+    nfree = max(0, (len(region.data) - stop) // OFFSET_LENGTH)
+    known = array("q", entries)
+    return sections.replaced(
+        table=OffsetTable(known, stated, nfree, known),
+        first=None if first is None else first + moved,
+    )
 
 
-class _Search:
-    """A search for a table in the bytes in front of the first chunk found."""
+class _Region(ImmutableObject):
+    """The bytes in front of the first chunk found, and the largest possible extent."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        sections: Sections,
-        chains: list[Chain],
-        extents: Counter[int],
-        largest: int,
-    ) -> None:
-        self._chains = chains
-        self._stop = min(chains[0].start, MAX_TABLE_SEARCH_NBYTES)
-        self._region = storage.read_at(0, self._stop)
-        self._sections = sections
-        self._extents = extents
-        self._largest = largest
-        self._moved = 0
+    __slots__ = ("data", "largest")
 
-    def table(self) -> OffsetTable | None:
-        """Return the table, None if there is none."""
-        header, sections = self._sections.header, self._sections
-        stated = sections.table.start if header is not None else 0
-        start = self._first_entry(stated)
-        if start is None:
-            return None
-        entries: list[int] = []
-        value = self._value(start)
-        announced = sections.first if stated else None
-        stop = self._walk(start, entries)
-        # Without a header the number of entries that were cut out is unknown.
-        whole = is_plausible(entries, self._largest)
-        if header is None and not (whole and self._ends_at(stop, value)):
-            return None
-        if stated and value != announced and not self._ends_at(stop, value):
-            # The entries in front of the first plausible one are damaged.
-            before = round((start - stated - self._shift(value)) / OFFSET_LENGTH)
-            missing = 0 if header is None else header.nchunks - len(entries)
-            entries[:0] = [FREE] * max(0, before, min(missing, before + MAX_CUT))
-        else:
-            stated = start
-        used = len(entries)
-        while entries and entries[-1] == FREE:
-            entries.pop()
-        self._moved = stop - stated - OFFSET_LENGTH * len(entries)
-        nchunks = header.nchunks if header is not None else -1
-        if entries and entries[0] == announced and nchunks > 0:
-            entries += [FREE] * min(used - len(entries), nchunks - len(entries))
-            _fill_hole(entries, nchunks)
-        if entries and entries[-1] != FREE:
-            self._moved = stop - stated - OFFSET_LENGTH * len(entries)
-        nfree = max(0, (self._stop - stop) // OFFSET_LENGTH)
-        if header is not None and sections.table.nfree is not None:
-            nfree = header.max_app_chunks
-        known = stored = array("q", entries)
-        if not self._moved:
-            stop = stated + OFFSET_LENGTH * len(known)
-            if stop <= len(self._region):
-                stored = array("q", decode(self._region[stated:stop]))
-        return OffsetTable(stored, stated, nfree, known)
+    def __init__(self, data: bytes, largest: int) -> None:
+        self.data = data
+        self.largest = largest
 
-    def _ends_at(self, stop: int, first: int) -> bool:
-        """Return whether hardly anything but free entries lies up to `first`."""
-        free = self._region[stop:first]
-        return stop <= first <= self._stop and 4 * free.count(b"\xff") >= 3 * len(free)
-
-    def _shift(self, value: int) -> int:
-        """Return the distance from an entry to the nearest chunk, 0 if it is far."""
-        offsets = (offset for chain in self._chains for offset in chain.offsets)
-        shift = min((offset - value for offset in offsets), key=abs, default=0)
-        return shift if abs(shift) < 2 * BLOSCPACK_HEADER_LENGTH else 0
-
-    def first(self, table: OffsetTable) -> int | None:
-        """Return the offset of the first chunk, None if unknown."""
-        first = table.known[0]
-        if first == FREE:
-            stated = self._sections.first
-            return None if stated is None else stated + self._moved
-        return first + self._moved
-
-    def _value(self, at: int) -> int:
-        """Return the entry at byte `at` of the file, FREE behind the region."""
-        if at + OFFSET_LENGTH > len(self._region):
+    def entry(self, at: int) -> int:
+        """Return the entry at byte `at`, FREE behind the region."""
+        if at + OFFSET_LENGTH > len(self.data):
             return FREE
-        found: tuple[int] = ENTRY.unpack_from(self._region, at)
+        found: tuple[int] = ENTRY.unpack_from(self.data, at)
         return found[0]
 
-    def _is_pair(self, at: int, least: int) -> bool:
-        """Return whether the entries at byte `at` and behind it are plausible."""
-        value, following = self._value(at), self._value(at + OFFSET_LENGTH)
-        if following == FREE:
-            return least < value <= least + self._largest
-        extent = following - value
-        return least < value and BLOSC_HEADER_LENGTH <= extent <= self._largest
+    def rises(self, extent: int) -> bool:
+        """Return whether an extent between two entries is possible."""
+        return BLOSC_HEADER_LENGTH <= extent <= self.largest
 
-    def _first_entry(self, stated: int) -> int | None:
+    def is_pair(self, at: int, least: int) -> bool:
+        """Return whether the entries at byte `at` and behind it are plausible."""
+        value = self.entry(at)
+        return least < value and self.rises(self.entry(at + OFFSET_LENGTH) - value)
+
+    def ends_at(self, stop: int, first: int) -> bool:
+        """Return whether hardly anything but free entries lies up to `first`."""
+        free = self.data[stop:first]
+        inside = stop <= first <= len(self.data)
+        return inside and 4 * free.count(b"\xff") >= 3 * len(free)
+
+    def first_entry(self, begin: int, extents: set[int], only: bool) -> int | None:
         """Return the offset of the first plausible entry, None if there is none.
 
-        The extent of the chunk that it states must be that of a chunk found.
+        The extent of the chunk that it states must be that of a chunk found; with
+        `only` it may be the only entry, that of the first chunk found.
         """
-        header = self._sections.header
-        if stated and self._value(stated) == self._sections.first:
-            return stated
-        has_table = header is None or header.offsets
-        begin = max(0, (stated or BLOSCPACK_HEADER_LENGTH) - 64)
-        found = None
-        for at in range(begin, min(self._stop, begin + MAX_START_SEARCH_NBYTES)):
-            value, following = self._value(at), self._value(at + OFFSET_LENGTH)
-            only = has_table and value == self._stop and following == FREE
-            if only or (
-                following - value in self._extents and value > BLOSCPACK_HEADER_LENGTH
-            ):
-                found = at
-                break
-        if found is None:
-            return None
-        # Chunks before it may be lost.
-        while found - OFFSET_LENGTH >= (stated or BLOSCPACK_HEADER_LENGTH):
-            before = self._value(found - OFFSET_LENGTH)
-            extent = self._value(found) - before
-            plausible = BLOSC_HEADER_LENGTH <= extent <= self._largest
-            if not plausible or before <= BLOSCPACK_HEADER_LENGTH:
-                break
-            found -= OFFSET_LENGTH
-        return found
+        for at in range(begin, min(len(self.data), begin + MAX_START_SEARCH_NBYTES)):
+            value, following = self.entry(at), self.entry(at + OFFSET_LENGTH)
+            known = following - value in extents and value > BLOSCPACK_HEADER_LENGTH
+            if known or (only and value == len(self.data) and following == FREE):
+                return at
+        return None
 
-    def _walk(self, at: int, entries: list[int]) -> int:
-        """Append all entries from byte `at` on; return the end of the last one."""
+    def walk(self, at: int) -> tuple[list[int], int]:
+        """Return all entries from byte `at` on, and the end of the last one."""
+        entries: list[int] = []
         last, stop = 0, at
-        while at + OFFSET_LENGTH <= len(self._region):
-            value = self._value(at)
-            extent = value - last
-            if value == FREE == self._value(at + OFFSET_LENGTH):
+        while at + OFFSET_LENGTH <= len(self.data):
+            value = self.entry(at)
+            if value == FREE == self.entry(at + OFFSET_LENGTH):
                 break
-            rises = BLOSC_HEADER_LENGTH <= extent <= self._largest
-            # Entries may be cut out between two that are plausible.
-            if not last or rises or self._is_pair(at, last):
-                entries.append(value)
-                last, at = value, at + OFFSET_LENGTH
-                stop = at
-                continue
-            # Look for the next two entries, nearest to the place where they should be.
-            steps = sorted(range(1, 2 * OFFSET_LENGTH), key=lambda n: abs(n - 8))
-            for step in steps:
-                if self._is_pair(at + step, last):
-                    entries += [FREE] * round(step / OFFSET_LENGTH)
-                    at += step
-                    entries.append(self._value(at))
-                    last, at = entries[-1], at + OFFSET_LENGTH
-                    stop = at
-                    break
+            if not last or self.rises(value - last):
+                step = 0
             else:
+                step = next((n for n in STEPS if self.is_pair(at + n, last)), -1)
+            if step < 0:
                 entries.append(FREE)
-                at += OFFSET_LENGTH
-        return stop
-
-
-def _fill_hole(entries: list[int], nchunks: int) -> None:
-    """Add or remove damaged entries where bytes were deleted or inserted."""
-    missing = nchunks - len(entries)
-    if missing > 0:
-        rises = [after - before for before, after in pairwise(entries)]
-        i = max(range(len(rises)), key=rises.__getitem__, default=0)
-        entries[i + 1 : i + 1] = [FREE] * missing
-    while missing < 0 and FREE in entries:
-        entries.remove(FREE)
-        missing += 1
+            else:
+                entries += [FREE] * round(step / OFFSET_LENGTH)
+                at += step
+                last, stop = self.entry(at), at + OFFSET_LENGTH
+                entries.append(last)
+            at += OFFSET_LENGTH
+        return entries, stop

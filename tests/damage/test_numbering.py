@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bloscpack._damage.evidence import Evidence, Table
-from bloscpack._damage.nested import Link
+from bloscpack._damage.nested import Piece
 from bloscpack._damage.numbering import number_chunks
 from bloscpack._damage.scan import Chain
 from bloscpack._format.offsets import FREE
@@ -18,14 +18,14 @@ UNIQUE = "an extent that the offset table has once"
 GAPS = "the number of bytes between chunks"
 
 
-def link(first, stop, moved=0, ndamaged=None):
+def piece(first, stop, moved=0, ndamaged=None):
     """Return the chain of the chunks from `first` up to `stop`, `moved` bytes on."""
     made = Chain(TABLE[first] + moved)
     for i in range(first, stop):
         made.offsets.append(TABLE[i] + moved)
         made.sizes.append(20 if i == 9 else 50)
         made.stop = TABLE[i] + SIZES[i] + moved
-    return Link(made, ndamaged, ndamaged is not None)
+    return Piece(made, ndamaged)
 
 
 def equal(start, count, last=50):
@@ -35,10 +35,10 @@ def equal(start, count, last=50):
         made.offsets.append(start + 100 * i)
         made.sizes.append(50)
     made.sizes[-1], made.stop = last, start + 100 * count
-    return Link(made)
+    return Piece(made)
 
 
-def numbered(links, table=(), nchunks=10, size=SIZE, last=20, confirmed=None):
+def numbered(pieces, table=(), nchunks=10, size=SIZE, last=20, confirmed=None):
     """Return the numbers, the count, and the rules that decided."""
     evidence = Evidence(
         size=size,
@@ -50,84 +50,78 @@ def numbered(links, table=(), nchunks=10, size=SIZE, last=20, confirmed=None):
         last_chunk=last,
         count_confirmed=nchunks == len(table) if confirmed is None else confirmed,
     )
-    numbering = number_chunks(links, evidence, lambda start, stop: b"%d" % start)
+    numbering = number_chunks(pieces, evidence, lambda start, stop: b"%d" % start)
     rules = [placed.rule.text for placed in numbering.placed]
     return [*numbering.numbers], numbering.nchunks, rules
 
 
 @pytest.mark.parametrize("moved", [0, -90, -7, 7, 300])
 def test_table_has_the_extents(moved):
-    links = [link(0, 3), link(5, 8, moved)]
-    assert ([0, 5], 10, [UNIQUE, UNIQUE]) == numbered(links, TABLE)
+    pieces = [piece(0, 3), piece(5, 8, moved)]
+    assert ([0, 5], 10, [UNIQUE, UNIQUE]) == numbered(pieces, TABLE)
 
 
 def test_chunks_out_of_order():
-    links = [link(0, 3), link(8, 10, -500), link(5, 7, 600)]
-    assert ([0, 8, 5], 10, [UNIQUE] * 3) == numbered(links, TABLE, size=3000)
+    pieces = [piece(0, 3), piece(8, 10, -500), piece(5, 7, 600)]
+    assert ([0, 8, 5], 10, [UNIQUE] * 3) == numbered(pieces, TABLE, size=3000)
 
 
 def test_chunks_that_were_cut_out():
-    made = link(0, 3).chain
-    made.extend(link(5, 10).chain)
-    numbers, nchunks, _ = numbered([Link(made)], TABLE, size=made.stop)
+    made = piece(0, 3).chain
+    made.extend(piece(5, 10, TABLE[3] - TABLE[5]).chain)
+    numbers, nchunks, _ = numbered([Piece(made)], TABLE, size=made.stop)
     assert ([0, 5], 10) == (numbers, nchunks)
 
 
 @pytest.mark.parametrize(
-    ("links", "expected"),
+    ("pieces", "expected"),
     [
         ([equal(100, 3), equal(520, 2)], [0, 4]),  # 20 bytes in between are new
         ([equal(100, 3), equal(520, 5, 20)], [0, 5]),  # the last one ends the file
     ],
 )
-def test_equal_extents(links, expected):
+def test_equal_extents(pieces, expected):
     table, size = [100 * i for i in range(1, 11)], 1020
-    assert expected == numbered(links, table, size=size)[0]
+    assert expected == numbered(pieces, table, size=size)[0]
 
 
 def test_damaged_entries():
     table = [FREE, *TABLE[1:4], FREE, FREE, *TABLE[6:]]
-    links = [link(0, 2, 3), link(3, 8, 3)]
-    assert [0, 3] == numbered(links, table, size=SIZE + 3)[0]
+    pieces = [piece(0, 2, 3), piece(3, 8, 3)]
+    assert [0, 3] == numbered(pieces, table, size=SIZE + 3)[0]
 
 
 def test_headers_of_damaged_chunks():
-    links = [link(0, 3), link(5, 8, ndamaged=2)]
-    numbers, _, rules = numbered(links)
+    pieces = [piece(0, 3), piece(5, 8, ndamaged=2)]
+    numbers, _, rules = numbered(pieces)
     assert ([0, 5], "the headers of damaged chunks") == (numbers, rules[1])
 
 
 def test_end_of_the_file():
-    numbers, _, rules = numbered([link(0, 3), link(7, 10)])
+    numbers, _, rules = numbered([piece(0, 3), piece(7, 10)])
     assert ([0, 7], "the number of chunks in the header") == (numbers, rules[1])
 
 
-def test_last_chunk_that_was_moved():
-    links = [link(0, 3), link(9, 10, -600), link(5, 8)]
-    numbers, _, rules = numbered(links)
-    assert (9, "the size of the last chunk") == (numbers[1], rules[1])
-
-
 def test_bytes_between():
-    links = [link(0, 3), link(5, 7), link(8, 9)]
-    numbers, _, rules = numbered(links, nchunks=None)
+    pieces = [piece(0, 3), piece(5, 7), piece(8, 9)]
+    numbers, _, rules = numbered(pieces, nchunks=None)
     assert ([0, 5, 8], GAPS) == (numbers, rules[2])
 
 
 def test_count_of_the_header_that_is_too_high():
-    assert 10 == numbered([link(0, 10)], nchunks=12)[1]
+    assert 10 == numbered([piece(0, 10)], nchunks=12)[1]
 
 
 def test_leftovers_behind_the_last_chunk():
-    made = link(0, 10).chain
+    made = piece(0, 10).chain
     made.extend(equal(SIZE, 1).chain)
-    numbers, nchunks, _ = numbered([Link(made)], TABLE, size=made.stop)
+    numbers, nchunks, _ = numbered([Piece(made)], TABLE, size=made.stop)
     assert ([0], 10, 11) == (numbers, nchunks, len(made))
 
 
 def test_no_chunk_is_dropped_without_a_copy():
-    links = [link(0, 10), equal(SIZE + 7, 2)]
-    numbers, nchunks, _ = numbered(links, nchunks=10, size=SIZE + 207, confirmed=False)
+    pieces = [piece(0, 10), equal(SIZE + 7, 2)]
+    numbers, nchunks, _ = numbered(pieces, nchunks=10, size=SIZE + 207, confirmed=False)
     assert (12, 0) == (nchunks, numbers[0])
 
 
