@@ -697,6 +697,18 @@ def test_journal_is_no_output(tmp_path):
     assert checker.old == checker.operation.see(checker.folder)
 
 
+def test_output_with_the_name_of_a_journal(tmp_path):
+    """Readers and writers of the file would refuse it."""
+    path, name = tmp_path / "x.blp", tmp_path / "x.blp.journal"
+    bloscpack.pack_bytes_to_file(b"old", path)
+    with pytest.raises(StorageError, match="is the name of the journal of '.*x.blp'"):
+        bloscpack.pack_bytes_to_file(b"new", name)
+    assert not name.exists()
+    path.unlink()
+    bloscpack.pack_bytes_to_file(b"new", name)
+    assert (b"new", None) == bloscpack.unpack_bytes_from_file(name)
+
+
 @pytest.mark.skipif(os.name != "posix" or not os.getuid(), reason="root reads all")
 def test_file_with_a_journal_that_can_not_be_read(tmp_path):
     checker = half_done(tmp_path)
