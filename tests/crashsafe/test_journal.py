@@ -701,7 +701,7 @@ def test_output_with_the_name_of_a_journal(tmp_path):
     """Readers and writers of the file would refuse it."""
     path, name = tmp_path / "x.blp", tmp_path / "x.blp.journal"
     bloscpack.pack_bytes_to_file(b"old", path)
-    with pytest.raises(StorageError, match="is the name of the journal of '.*x.blp'"):
+    with pytest.raises(StorageError, match="is the name of the journal of"):
         bloscpack.pack_bytes_to_file(b"new", name)
     assert not name.exists()
     path.unlink()
