@@ -82,10 +82,20 @@ def may_write(uid: int, file: BinaryFile) -> bool:
 
     The bits of the group say nothing where the file has an access control list.
     """
+    return _has_bit(uid, file, stat.S_IWOTH)
+
+
+def may_read(uid: int, file: BinaryFile) -> bool:
+    """Return whether a user may read a file, in the same way as `may_write`."""
+    return _has_bit(uid, file, stat.S_IROTH)
+
+
+def _has_bit(uid: int, file: BinaryFile, bit: int) -> bool:
+    """Return whether a user has a permission bit, which is given for others."""
     status = os.fstat(file.fileno())
-    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
+    if uid in (0, status.st_uid) or status.st_mode & bit:
         return True
-    by_group = bool(status.st_mode & stat.S_IWGRP)
+    by_group = bool(status.st_mode & bit << 3)
     return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
 
 

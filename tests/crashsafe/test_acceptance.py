@@ -521,6 +521,32 @@ def test_one_chunk_of_another_owner(path, tmp_path):
     assert OWNER == path.stat().st_uid
 
 
+@needs_root
+@pytest.mark.parametrize("others", [0, 4])
+def test_copy_that_its_owner_could_not_read(path, tmp_path, others):
+    """A user with an entry in the access control list of the file appends."""
+    entries = [(1, 6, 2**32 - 1), (2, 6, STRANGER), (4, 4, 2**32 - 1)]
+    entries += [(16, 6, 2**32 - 1), (32, others, 2**32 - 1)]
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)
+    os.chown(path, OWNER, STRANGER)
+    try:
+        os.setxattr(path, "system.posix_acl_access", content)
+    except (AttributeError, OSError) as error:
+        pytest.skip("no access control lists: %s" % error)
+    path.parent.chmod(0o777)
+    (tmp_path / "new").write_bytes(b"new")
+    with user(STRANGER):
+        if others:
+            append(path, tmp_path / "new")
+        else:
+            with pytest.raises(StorageError, match="the owner of the file could not"):
+                append(path, tmp_path / "new")
+    with user(OWNER):
+        expected = PLAIN + b"new" if others else PLAIN
+        assert expected == bloscpack.unpack_bytes_from_file(path)[0]
+    assert {TARGET, "new"} == set(os.listdir(path.parent))
+
+
 @needs_owners
 def test_file_system_that_gives_journals_other_permission_bits(path, monkeypatch):
     def careless(fp, name, file):
@@ -615,9 +641,8 @@ def test_empty_file_that_may_not_be_removed(path, tmp_path):
     os.chown(name, STRANGER, STRANGER)
     path.parent.chmod(0o1777)
     os.chown(path, OWNER, OWNER)
-    with user(OWNER):
-        with pytest.raises(PermissionError, match="Operation not perm") as raised:
-            append(path, __file__)
+    with user(OWNER), pytest.raises(PermissionError, match="not perm") as raised:
+        append(path, __file__)
     assert str(name) == raised.value.filename
     assert "remains" not in str(raised.value)
     assert PACKED == path.read_bytes()
