@@ -20,6 +20,7 @@ import os
 import stat
 import struct
 
+from .._storage.base import READ_SIZE
 from .._storage.local import whole_file
 from ..exceptions import FormatError, StorageError
 from .journal import (
@@ -38,7 +39,7 @@ from .journal import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .._storage.base import Storage
     from .._storage.protocols import BinaryFile
@@ -81,10 +82,20 @@ def may_write(uid: int, file: BinaryFile) -> bool:
 
     The bits of the group say nothing where the file has an access control list.
     """
+    return _has_bit(uid, file, stat.S_IWOTH)
+
+
+def may_read(uid: int, file: BinaryFile) -> bool:
+    """Return whether a user may read a file, in the same way as `may_write`."""
+    return _has_bit(uid, file, stat.S_IROTH)
+
+
+def _has_bit(uid: int, file: BinaryFile, bit: int) -> bool:
+    """Return whether a user has a permission bit, which is given for others."""
     status = os.fstat(file.fileno())
-    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
+    if uid in (0, status.st_uid) or status.st_mode & bit:
         return True
-    by_group = bool(status.st_mode & stat.S_IWGRP)
+    by_group = bool(status.st_mode & bit << 3)
     return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
 
 
@@ -214,25 +225,33 @@ def _witness_differs(evidence: Evidence) -> str | None:
 
 
 def _head_differs(evidence: Evidence) -> str | None:
-    new = evidence.saved.new_head()
-    old = evidence.read_old(0, len(new))
-    head = evidence.storage.read_at(0, len(new))
-    if head in (old, new):
-        return None
-    # An interrupted write may have replaced a part, or left zeros.
-    for offset, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
-        if byte and byte not in known:
-            return "'%d' at byte '%d'" % (byte, offset)
+    for start, head, old, new in _blocks_of_head(evidence):
+        if head in (old, new):
+            continue
+        # An interrupted write may have replaced a part, or left zeros.
+        for i, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
+            if byte and byte not in known:
+                return "'%d' at byte '%d'" % (byte, start + i)
     return None
 
 
 def _complete_copy(evidence: Evidence) -> str | None:
-    new = evidence.saved.new_head()
     # The head is written last.
-    if evidence.storage.read_at(0, len(new)) != new:
+    if any(head != new for _, head, _, new in _blocks_of_head(evidence)):
         return None
     same = evidence.of_file.st_ino & INODE_MASK == evidence.saved.inode
     return None if same else "a copy"
+
+
+def _blocks_of_head(evidence: Evidence) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """Yield offset, present bytes, old bytes and new bytes of the head, in blocks.
+
+    A head contains the room for metadata, which a forged header may make huge.
+    """
+    for start in range(0, evidence.saved.new_head_size, READ_SIZE):
+        new = evidence.saved.new_head(start, READ_SIZE)
+        head = evidence.storage.read_at(start, len(new))
+        yield start, head, evidence.read_old(start, len(new)), new
 
 
 IDENTITY_RULES: tuple[Rule, ...] = (
@@ -308,7 +327,7 @@ def _open(name: str) -> io.FileIO | None:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
-            if not os.lstat(name).st_size:  # a writer is creating it now
+            if not _size_of(name):  # a writer is creating it now, or has removed it
                 return None
             raise StorageError(
                 "the journal '%s' can't be read (%s), and without it the file may be a "
@@ -320,6 +339,14 @@ def _open(name: str) -> io.FileIO | None:
         os.close(descriptor)
         raise _no_regular_file(name)
     return io.FileIO(descriptor, "rb")
+
+
+def _size_of(name: str) -> int:
+    """Return the size of a file; 0 if there is none."""
+    try:
+        return os.lstat(name).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _no_regular_file(name: str) -> StorageError:
