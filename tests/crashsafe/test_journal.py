@@ -481,7 +481,7 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
     with pytest.raises(StorageError) as raised:
         loaded(path, content)
     assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
-    expected = "If a copy of the file without the journal is whole, remove the journal"
+    expected = "verify the copy: if it is whole, remove the journal"
     assert expected in str(raised.value)
 
 
@@ -579,7 +579,7 @@ def test_file_that_was_replaced_by_a_foreign_hand(tmp_path):
     os.unlink(path)
     path.write_bytes(bloscpack.pack_bytes_to_bytes(b"another" * 1000))
     for use in (checker.operation.see, lambda f: checker.operation.follow(f, tmp_path)):
-        with pytest.raises(StorageError, match="is whole, remove the journal"):
+        with pytest.raises(StorageError, match="if it is whole, remove the journal"):
             use(checker.folder)
     (checker.folder / JOURNAL).unlink()
     assert (b"another" * 1000, None) == checker.operation.see(checker.folder)
