@@ -41,7 +41,8 @@ def gather(
     table = Table(sections.table.known)
     nchunks = _stated_count(sections, scan.chains)
     confirmed = _is_count_confirmed(storage, sections, scan.chains, nchunks)
-    if len(table) and sections.first is not None:
+    complete = _is_complete(storage, sections, scan.chains, nchunks)
+    if len(table) and sections.first is not None and not complete:
         nchunks = len(table)
     nfound = sum(map(len, scan.chains))
     limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound
@@ -80,6 +81,15 @@ def _stated_count(sections: Sections, chains: list[Chain]) -> int | None:
         known = -1 in sizes or any(chain.sizes[0] in sizes for chain in chains)
         return header.nchunks if known or sections.table_fits else None
     return header.nchunks
+
+
+def _is_complete(
+    storage: Storage, sections: Sections, chains: list[Chain], nchunks: int | None
+) -> bool:
+    """Return whether the file is exactly the chunks that the header states."""
+    if len(chains) != 1 or len(chains[0]) != nchunks:
+        return False
+    return chains[0].start == sections.first and chains[0].stop == storage.size
 
 
 def _is_count_confirmed(

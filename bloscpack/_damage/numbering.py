@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 
 from ..abstract_objects import ImmutableObject
 from .nested import Link
-from .rules import RULES, Piece, highest_numbers, pieces_of
+from .rules import IN_ORDER, RULES, Piece, highest_numbers, is_in_order, pieces_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -88,6 +88,9 @@ def number_chunks(
     ``key_of(start, stop)`` returns a key of the content of a chunk. ``doubtful`` are
     chains that were dropped before.
     """
+    if not doubtful and is_in_order(links, evidence):
+        whole = Piece(links[0].chain, links[0])
+        return Numbering([Placed(whole, 0, IN_ORDER)], len(whole))
     links, leftovers = _split_leftovers(links, evidence, equal=False)
     links, copies = _drop_copies(links, evidence, key_of)
     links, more = _split_leftovers(links, evidence, equal=True)

@@ -7,6 +7,7 @@ that stronger rules gave, and yields claims. `numbering` accepts them.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from ..abstract_objects import ImmutableObject
@@ -354,3 +355,45 @@ RULES = (
     Rule(by_size, "the size of the last chunk", True),
     Rule(by_gaps, "the number of bytes between chunks"),
 )
+
+# A file whose chunks are all there, in order, needs no other rule.
+IN_ORDER = Rule(lambda evidence, pieces, numbers: iter(()), "the order of the file")
+
+
+def is_in_order(links: Sequence[Link], evidence: Evidence) -> bool:
+    """Return whether the file consists of all chunks that it should have, in order.
+
+    If a single entry of the offset table contradicts the order, the entry is wrong. If
+    several do, and the table has the same extents in another order, chunks have changed
+    places.
+    """
+    if len(links) != 1:
+        return False
+    chain, entries = links[0].chain, evidence.table.entries
+    complete = (
+        chain.start == evidence.first
+        and chain.stop == evidence.size
+        and len(chain) == evidence.nchunks
+        and evidence.last_chunk in (None, chain.sizes[-1])
+        and (
+            evidence.chunk_size is None
+            or chain.sizes[:-1].count(evidence.chunk_size) == len(chain) - 1
+        )
+    )
+    return complete and not (
+        is_reordered(chain, evidence)
+        and sum(map(int.__ne__, entries, chain.offsets)) > 1
+    )
+
+
+def is_reordered(chain: Chain, evidence: Evidence) -> bool:
+    """Return whether the table has the extents of all chunks, but in another order."""
+    numbers = range(len(chain) - 1)
+    if len(evidence.table) != len(chain) or [*evidence.table.entries] == [
+        *chain.offsets
+    ]:
+        return False
+    found = [chain.stop_of(i) - chain.offsets[i] for i in numbers]
+    stated = [evidence.table.extent(i) for i in numbers]
+    last = chain.stop - chain.offsets[-1]
+    return found != stated and not Counter(stated) - Counter([*found, last])

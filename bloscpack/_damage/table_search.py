@@ -56,7 +56,10 @@ def relocate_table(
     if found is None or _score(found.known, extents) < _score(known, extents):
         table = OffsetTable(stated.entries, stated.start, stated.nfree, known)
         return sections.replaced(table=table)
-    return sections.replaced(table=found, first=search.first(found))
+    # The first chunk is where the header says: then its entry is damaged.
+    is_there = chains[0].start == sections.first
+    first = sections.first if is_there else search.first(found)
+    return sections.replaced(table=found, first=first)
 
 
 def has_free_entries(storage: Storage, sections: Sections) -> bool:
