@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
         "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged,\n"
-        "1 if Blosc lacks a codec that the file needs"
+        "1 if a file is no Bloscpack file or can't be read, or if Blosc lacks its codec"
     )
     parser.epilog = (
         "examples:\n"
