@@ -36,6 +36,7 @@ def report_on(inspection: Inspection) -> Report:
         nchunks=geometry.nchunks,
         nintact=inspection.numbering.nfound,
         nbytes=geometry.nbytes,
+        nbytes_intact=sum(sum(c.sizes) for c in inspection.numbering.chains),
         cbytes=inspection.storage.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,

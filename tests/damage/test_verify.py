@@ -186,6 +186,7 @@ def test_report_of_a_sound_file(tmp_path):
         "nchunks": 4,
         "nintact": 4,
         "nbytes": 1000,
+        "nbytes_intact": 1000,
         "cbytes": path.stat().st_size,
         "layout": 3,
         "checksum": "adler32",
