@@ -96,7 +96,12 @@ class Findings:
             self._take(finding)
 
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
-        """Add a finding; the arguments are those of `Finding`."""
+        """Add a finding; the arguments are those of `Finding`.
+
+        If its place is an extent, ``offset`` is the start of it.
+        """
+        if "extent" in where:
+            where.setdefault("offset", where["extent"][0])
         self._take(Finding(section, kind, message, **where))
 
     def note(self, section: str, kind: str, message: str, **where: Any) -> None:
