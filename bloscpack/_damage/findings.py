@@ -6,7 +6,7 @@ something unusual but harmless.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 TYPE_CHECKING = False  # mypy reads it as True
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ FINDINGS_KEPT = 1000
 ANOTHER = "another"
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Finding:
     """A difference between a file and the format.
 
     Attributes
@@ -66,7 +67,7 @@ class Finding(NamedTuple):
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
-        fields = self._asdict()
+        fields = vars(self)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
     def __str__(self) -> str:
