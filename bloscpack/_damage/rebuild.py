@@ -249,7 +249,7 @@ def _plan_filling(
         remarks.append(
             "the size of the last chunk is not known: '%d' bytes are filled in" % size
         )
-        geometry = geometry.with_last_chunk(size)
+        geometry = geometry._replace(last_chunk=size)
     ends = [i for part in lost for i in (part.first, part.stop - 1)]
     if any(geometry.size_of(i) is None for i in ends):
         remarks.append(

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
 from ..constants import MAGIC
-from .scan import ChunkScan, find_checksum
+from .scan import ChunkScan
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _FileScanner:
         if stated is not None and self._is_confirmed(stated):
             return stated
         base = self._sections.base if header is None else 0
-        found = find_checksum(self._storage, base)
+        found = ChunkScan(self._storage, CHECKSUMS[0], 1).find_checksum(base)
         with_digests = None if found is None else self._run(found)
         without = stated
         if without is None or without.checksum.size:
@@ -79,7 +79,7 @@ class _FileScanner:
         if entries and entries[0] not in (first, FREE):
             first = None
         scan = ChunkScan(self._storage, checksum, self._nthreads, self._progress)
-        scan.run(first, 0, limit, lambda chain: self._is_complete(chain, scan))
+        scan.run(first, limit, lambda chain: self._is_complete(chain, scan))
         return scan
 
     def _is_complete(self, chain: Chain, scan: ChunkScan) -> bool:
@@ -122,8 +122,8 @@ class _FileScanner:
             return False
         if count > 1 or end == self._storage.size:
             return True
-        chunk_header = scan.checker.header_at(first)
-        return scan.checker.find_checksum(first, chunk_header) is None
+        header = scan.checker.header_at(first)
+        return scan.checker.find_checksum((first, first, header)) is None
 
     def _proves_no_digests(self, scan: ChunkScan) -> bool:
         """Return whether the chunks prove that the digests in the header do not exist.

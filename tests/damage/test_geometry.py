@@ -116,5 +116,5 @@ def test_sizes_and_spans(sizes, nbytes, spans):
 
 def test_another_last_chunk():
     geometry = ChunkGeometry(8, 128, None)
-    assert 1024 == geometry.with_last_chunk(128).nbytes
+    assert 1024 == geometry._replace(last_chunk=128).nbytes
     assert geometry.last_chunk is None
