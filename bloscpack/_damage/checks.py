@@ -286,16 +286,21 @@ class _Checker:
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
         inspection = self.inspection
-        missing, chains = inspection.missing_codec, inspection.numbering.chains
+        missing, chains = (
+            inspection.scan.checker.missing_codec,
+            inspection.numbering.chains,
+        )
         if missing is not None:
             message = missing.message + ": only digests were checked"
             self.findings.add("chunks", "codec", message, offset=missing.offset)
-        if inspection.skipped_at is not None:
+        if inspection.scan.skipped_at is not None:
             message = (
                 "too many bytes look like chunks: some large chunks were not searched "
                 "for"
             )
-            self.findings.add("chunks", "search", message, offset=inspection.skipped_at)
+            self.findings.add(
+                "chunks", "search", message, offset=inspection.scan.skipped_at
+            )
         if inspection.proof.numbers:
             message = (
                 "the numbers of some chunks, or the number of chunks, are not certain: "
