@@ -542,6 +542,15 @@ def test_last_chunk_of_unknown_size_may_be_the_longer_one():
     assert (True, True) == (report_on(stated).ok, reads(stated))
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+def test_digests_behind_a_file_without_digests(offsets):
+    settings = bp.BloscpackArgs(checksum="None", offsets=offsets)
+    alone = bp.pack_bytes_to_bytes(text(1000), bloscpack_args=settings)
+    report = report_on(alone + packed(text(5000)))
+    assert (True, "None") == (report.ok, report.checksum)
+    assert "another" in kinds(report, "note")
+
+
 def test_no_more_findings_are_kept_than_anyone_will_read():
     findings = Findings()
     for i in range(FINDINGS_KEPT + 5):
