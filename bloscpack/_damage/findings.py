@@ -7,8 +7,8 @@ something unusual but harmless.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # mypy reads it as True
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any

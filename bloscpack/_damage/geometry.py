@@ -7,9 +7,8 @@ counts, sizes and spans from the resulting `ChunkGeometry` alone.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False  # mypy reads it as True
 if TYPE_CHECKING:
     from .._format.array_metadata import Description
     from .evidence import Evidence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .._format.blosc_header import unpack_header
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -24,7 +25,6 @@ from .proof import Proof
 from .scan_choice import scan_file
 from .table_search import relocate_table
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -7,7 +7,7 @@ reading goes on. `find_metadata` finds metadata that the header does not announc
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
@@ -34,7 +34,6 @@ from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Findings
 from .scan import BLOSC_PREFIX
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
 from ..args import MetadataArgs
@@ -21,7 +21,6 @@ from ..serializers import is_array
 from .checks import report_on
 from .findings import ANOTHER, ERROR
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

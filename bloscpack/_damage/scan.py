@@ -11,7 +11,7 @@ then drops the chunks that belong to a packed file stored inside a chunk.
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._engine.threads import for_each
 from .._format.blosc_header import (
@@ -28,7 +28,6 @@ from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .chunk_checker import ChunkChecker
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

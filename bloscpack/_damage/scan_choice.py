@@ -7,14 +7,13 @@ of which checksum.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
 from ..constants import MAGIC
 from .scan import ChunkScan
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..abstract_io import Progress
