@@ -80,14 +80,13 @@ def state_of(report: Report) -> tuple[int, str]:
 
 def tell(report: Report) -> None:
     """Show a line for the file, and a line for each finding."""
-    counts = "%d chunks" % report.nchunks
-    if report.nchunks == 1:
-        counts = "1 chunk"
-    if report.nbytes is not None:
-        counts += ", %s" % pretty_size(report.nbytes)
     _, state = state_of(report)
+    counts = "%d chunk%s" % (report.nchunks, "s" * (report.nchunks != 1))
     if state == DAMAGED:
-        counts = "%d of %s good" % (report.nintact, counts)
+        nbytes = pretty_size(report.nbytes_intact)
+        counts = "%d of %s, %s good" % (report.nintact, counts, nbytes)
+    elif report.nbytes is not None:
+        counts += ", %s" % pretty_size(report.nbytes)
     say("%s: %s (%s)" % (printable(report.filename or ""), state, counts))
     for finding in report.findings:
         say("  " + printable(str(finding)))
