@@ -16,7 +16,7 @@ from ._cli.exit_codes import (
     EXIT_OK,
     SIGNAL_BASE,
     exit_code,
-    message_of,
+    printable_message_of,
 )
 from ._compat import sibling_names
 from .exceptions import BloscpackError, UsageError
@@ -126,7 +126,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, value))
+        log.debug("    %s: %s" % (argument, log.printable(str(value))))
     process_nthread_arg(args)
     if not output_is_optional:
         log.need_output()
@@ -200,11 +200,11 @@ def main(argv: list[str] | None = None) -> None:
         # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
     except log.OutputLost as error:
-        log.error(str(error), _code_without_output(code))
+        log.error(log.printable(str(error)), _code_without_output(code))
     except Terminated as error:
         log.error("terminated", SIGNAL_BASE + error.number)
     except (BloscpackError, OSError, MemoryError) as error:
-        log.error(message_of(error), exit_code(error))
+        log.error(printable_message_of(error), exit_code(error))
     except KeyboardInterrupt:
         log.error("interrupted", EXIT_INTERRUPTED)
     finally:

@@ -267,6 +267,8 @@ def verbose(message: str, level: str = VERBOSE) -> None:
             "Desired level '%s' is not one of %s" % (level, VERBOSITY_LEVELS)
         )
     if enabled(level):
+        if level == VERBOSE:
+            message = printable(message)  # a name may contain newlines
         _write(sys.stderr if OUTPUT_IS_DATA else sys.stdout, message)
 
 
@@ -291,7 +293,7 @@ def notice(message: str) -> None:
         return
     if PREFIX == COMMAND:
         _flush_before_message()
-        _write(sys.stderr, message)
+        _write(sys.stderr, printable(message))
         return
     import warnings
 

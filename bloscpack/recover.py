@@ -117,7 +117,7 @@ def _write(
 
     def tasks() -> Iterator[Task]:
         for part in plan.parts:
-            for i in range(part.count):
+            for i in range(part.stop - part.first):
                 if part.chain is not None:
                     yield part.chain.offsets[i], part.chain.stop_of(i)
                 else:

@@ -28,6 +28,7 @@ EXIT_COULD_NOT = 1
 EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
+HINT = "\nThis might not be a bloscpack compressed file."
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -64,13 +65,20 @@ def message_of(error: BaseException) -> str:
         and error.section == "header"
         and not isinstance(error, FormatVersionMismatch)
     ):
-        text += "\nThis might not be a bloscpack compressed file."
+        text += HINT
     return text
+
+
+def printable_message_of(error: BaseException) -> str:
+    """Return the message for an error, with escapes for newlines in names as well."""
+    text = message_of(error)
+    hint = HINT if text.endswith(HINT) else ""
+    return log.printable(text.removesuffix(HINT)) + hint
 
 
 def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
-    text = message_of(error)
+    name, text = log.printable(name), printable_message_of(error)
     # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
     log.report(text if named else "'%s': %s" % (name, text))

@@ -20,6 +20,7 @@ import os
 import stat
 import struct
 
+from .._storage.base import READ_SIZE
 from .._storage.local import whole_file
 from ..exceptions import FormatError, StorageError
 from .journal import (
@@ -38,18 +39,34 @@ from .journal import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .._storage.base import Storage
     from .._storage.protocols import BinaryFile
 
-    # What a journal must have, and a function that returns what it has instead.
-    Rule = tuple[str, Callable[["Evidence"], str | None]]
+    # What a journal must have, a function that returns what it has instead, and what
+    # the user can do.
+    Rule = tuple[str, Callable[["Evidence"], str | None], str]
 
-# What the user can do. Without the journal the file may be a mixture of two states.
-REMEDY = "If a copy of the file without the journal is whole, remove the journal"
+# Without the journal the file may be a mixture of two states.
+REMEDY = (
+    "Copy the file alone to another folder and verify the copy: if it is whole, remove "
+    "the journal"
+)
 REMEDY_OF_STRANGERS = (
     REMEDY + "; if you may not remove it, move the file to another folder"
+)
+REMEDY_OF_LINKS = (
+    "If the journal is genuine, remove its other names; a copy of file and journal in "
+    "another folder is valid as well"
+)
+REMEDY_OF_BITS = (
+    "If the journal is genuine, take the permission to write it from group and others "
+    "(chmod go-w). " + REMEDY
+)
+REMEDY_OF_OTHER_FILES = (
+    "It was not written for this file, or the file has been copied or replaced since. "
+    + REMEDY
 )
 
 
@@ -81,10 +98,20 @@ def may_write(uid: int, file: BinaryFile) -> bool:
 
     The bits of the group say nothing where the file has an access control list.
     """
+    return _has_bit(uid, file, stat.S_IWOTH)
+
+
+def may_read(uid: int, file: BinaryFile) -> bool:
+    """Return whether a user may read a file, in the same way as `may_write`."""
+    return _has_bit(uid, file, stat.S_IROTH)
+
+
+def _has_bit(uid: int, file: BinaryFile, bit: int) -> bool:
+    """Return whether a user has a permission bit, which is given for others."""
     status = os.fstat(file.fileno())
-    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
+    if uid in (0, status.st_uid) or status.st_mode & bit:
         return True
-    by_group = bool(status.st_mode & stat.S_IWGRP)
+    by_group = bool(status.st_mode & bit << 3)
     return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
 
 
@@ -141,10 +168,10 @@ def _too_large(evidence: Evidence) -> str | None:
 
 
 FILE_RULES: tuple[Rule, ...] = (
-    ("one hard link", _several_links),
-    ("an owner who may write the file", _wrong_owner),
-    ("no other user who may write it", _others_write),
-    ("at most twice the size of the file", _too_large),
+    ("one hard link", _several_links, REMEDY_OF_LINKS),
+    ("an owner who may write the file", _wrong_owner, REMEDY_OF_STRANGERS),
+    ("no other user who may write it", _others_write, REMEDY_OF_BITS),
+    ("at most twice the size of the file", _too_large, REMEDY_OF_STRANGERS),
 )
 
 # Rules about the fields
@@ -193,15 +220,24 @@ def _overreach(evidence: Evidence) -> str | None:
 
 
 CONTENT_RULES: tuple[Rule, ...] = (
-    ("an old length of at most the size of the file", _longer_than_file),
-    ("extents that are in order, apart, and inside the old length", _disorder),
-    ("a new head that fills the first extent", _wrong_head),
+    (
+        "an old length of at most the size of the file",
+        _longer_than_file,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    (
+        "extents that are in order, apart, and inside the old length",
+        _disorder,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    ("a new head that fills the first extent", _wrong_head, REMEDY_OF_OTHER_FILES),
     (
         "a witness of at least '%d' bytes inside the old length and outside the extents"
         % MIN_WITNESS,
         _bad_witness,
+        REMEDY_OF_OTHER_FILES,
     ),
-    ("extents that a change overwrites", _overreach),
+    ("extents that a change overwrites", _overreach, REMEDY_OF_OTHER_FILES),
 )
 
 # Rules about the bytes of the file
@@ -214,40 +250,59 @@ def _witness_differs(evidence: Evidence) -> str | None:
 
 
 def _head_differs(evidence: Evidence) -> str | None:
-    new = evidence.saved.new_head()
-    old = evidence.read_old(0, len(new))
-    head = evidence.storage.read_at(0, len(new))
-    if head in (old, new):
-        return None
-    # An interrupted write may have replaced a part, or left zeros.
-    for offset, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
-        if byte and byte not in known:
-            return "'%d' at byte '%d'" % (byte, offset)
+    for start, head, old, new in _blocks_of_head(evidence):
+        if head in (old, new):
+            continue
+        # An interrupted write may have replaced a part, or left zeros.
+        for i, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
+            if byte and byte not in known:
+                return "'%d' at byte '%d'" % (byte, start + i)
     return None
 
 
 def _complete_copy(evidence: Evidence) -> str | None:
-    new = evidence.saved.new_head()
     # The head is written last.
-    if evidence.storage.read_at(0, len(new)) != new:
+    if any(head != new for _, head, _, new in _blocks_of_head(evidence)):
         return None
     same = evidence.of_file.st_ino & INODE_MASK == evidence.saved.inode
     return None if same else "a copy"
 
 
+def _blocks_of_head(evidence: Evidence) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """Yield offset, present bytes, old bytes and new bytes of the head, in blocks.
+
+    A head contains the room for metadata, which a forged header may make huge.
+    """
+    for start in range(0, evidence.saved.new_head_size, READ_SIZE):
+        new = evidence.saved.new_head(start, READ_SIZE)
+        head = evidence.storage.read_at(start, len(new))
+        yield start, head, evidence.read_old(start, len(new)), new
+
+
 IDENTITY_RULES: tuple[Rule, ...] = (
-    ("the witness to be unchanged", _witness_differs),
-    ("every byte of the head to be old, new or zero", _head_differs),
-    ("the same file, or a head that is not completely new", _complete_copy),
+    ("the witness to be unchanged", _witness_differs, REMEDY_OF_OTHER_FILES),
+    (
+        "every byte of the head to be old, new or zero",
+        _head_differs,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    (
+        "the same file, or a head that is not completely new",
+        _complete_copy,
+        REMEDY_OF_OTHER_FILES,
+    ),
 )
 
 
-def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> str | None:
-    """Return a description of the first rule that is broken; None if there is none."""
-    for expected, find in rules:
+def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> tuple[str, str] | None:
+    """Return the first rule that is broken, in words, and what the user can do.
+
+    Return None if all rules are kept.
+    """
+    for expected, find, remedy in rules:
         found = find(evidence)
         if found is not None:
-            return "expected %s, found %s" % (expected, found)
+            return "expected %s, found %s" % (expected, found), remedy
     return None
 
 
@@ -277,7 +332,7 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
     if broken:
         raise StorageError(
             "the journal '%s', without which the file can't be changed, would be "
-            "refused: %s" % (name, broken)
+            "refused: %s" % (name, broken[0])
         )
 
 
@@ -308,7 +363,7 @@ def _open(name: str) -> io.FileIO | None:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
-            if not os.lstat(name).st_size:  # a writer is creating it now
+            if not _size_of(name):  # a writer is creating it now, or has removed it
                 return None
             raise StorageError(
                 "the journal '%s' can't be read (%s), and without it the file may be a "
@@ -322,8 +377,18 @@ def _open(name: str) -> io.FileIO | None:
     return io.FileIO(descriptor, "rb")
 
 
+def _size_of(name: str) -> int:
+    """Return the size of a file; 0 if there is none."""
+    try:
+        return os.lstat(name).st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _no_regular_file(name: str) -> StorageError:
-    return StorageError("'%s' has the name of a journal, but is no regular file" % name)
+    return StorageError(
+        "'%s' has the name of a journal, but is no regular file: move it away" % name
+    )
 
 
 def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
@@ -333,13 +398,13 @@ def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
         return None  # a writer has removed it since it was opened
     broken = first_broken(FILE_RULES, evidence)
     if broken:
-        raise _refused(name, broken, REMEDY_OF_STRANGERS)
+        raise _refused(name, *broken)
     finished = _check_kind(name, fp)
     # A writer may be writing the journal now, so its length is read after the flag.
-    saved, broken = _fields(name, whole_file(fp))
+    saved, problem = _fields(name, whole_file(fp))
     if saved is None:
         if finished:
-            raise _damaged(name, broken)
+            raise _damaged(name, problem)
         return None
     evidence.saved = saved
     broken = first_broken(CONTENT_RULES, evidence)
@@ -349,10 +414,10 @@ def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
             raise _damaged(name, "expected the digest of its bytes, found another")
         return None
     if broken:
-        raise _refused(name, broken)
+        raise _refused(name, *broken)
     broken = first_broken(IDENTITY_RULES, evidence)
     if broken:
-        raise _refused(name, broken)
+        raise _refused(name, *broken)
     return saved.keep(fp)
 
 
@@ -367,11 +432,14 @@ def _check_kind(name: str, fp: BinaryFile) -> bool:
     while head[written : written + 1] == MAGIC[written : written + 1] != b"":
         written += 1
     if written < len(MAGIC) and any(head[written:]):
-        raise StorageError("'%s' has the name of a journal, but is none" % name)
+        raise StorageError(
+            "'%s' has the name of a journal, but is none: move it away" % name
+        )
     version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
     if version not in (b"", b"\0", bytes([VERSION])):
         raise StorageError(
-            "the journal '%s' has version %d, which is not known" % (name, version[0])
+            "the journal '%s' has version %d, which is not known: change the file with "
+            "the release of Bloscpack that wrote it" % (name, version[0])
         )
     return head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1"
 
@@ -392,15 +460,12 @@ def _fields(name: str, storage: Storage) -> tuple[Journal | None, str]:
     return saved, ""
 
 
-def _refused(name: str, broken: str, remedy: str = REMEDY) -> StorageError:
-    return StorageError(
-        "the journal '%s' is refused: %s. It was not written for this file, or the "
-        "file has been copied or replaced since. %s" % (name, broken, remedy)
-    )
+def _refused(name: str, broken: str, remedy: str) -> StorageError:
+    return StorageError("the journal '%s' is refused: %s. %s" % (name, broken, remedy))
 
 
 def _damaged(name: str, found: str) -> StorageError:
     return StorageError(
         "the journal '%s' is damaged: %s. The change that it belongs to can't be taken "
-        "back. Remove the journal if the file is whole" % (name, found)
+        "back. %s" % (name, found, REMEDY)
     )

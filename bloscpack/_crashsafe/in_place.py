@@ -19,6 +19,7 @@ objects, whose name is unknown.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -28,7 +29,7 @@ from .._storage.base import write_all
 from .._storage.disk import disk
 from .._storage.local import whole_file, writes_at_end
 from ..constants import BLOSC_HEADER_LENGTH
-from ..exceptions import UsageError
+from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
 from .ownership import Attributes, copy_attributes
 from .temporary import TemporaryFile
@@ -254,6 +255,7 @@ class CopiedChange(Change):
         self._raw.flush()
         old = Attributes(self._fp.fileno())
         copy_attributes(temporary.handle, old, owner=True)
+        self._check_owner(old.status.st_uid)
         if self._locked_file.sync:
             disk.sync(self._raw)
         self._locked_file.size = os.fstat(self._raw.fileno()).st_size
@@ -267,6 +269,19 @@ class CopiedChange(Change):
         self._locked_file.temporary = None
         if self._locked_file.sync:
             disk.sync_folder(self._target)
+
+    def _check_owner(self, owner: int) -> None:
+        """Raise `StorageError` if the copy would lock the owner of the file out.
+
+        Only root can give the copy to another user.
+        """
+        if not acceptance.may_read(owner, self._raw):
+            raise StorageError(
+                errno.EACCES,
+                "the file can only be changed in a copy, which would belong to this "
+                "user, and the owner of the file could not read it",
+                os.fsdecode(self._locked_file.path),
+            )
 
     def restore(self) -> None:
         self._locked_file.remove_temporary()

@@ -182,9 +182,13 @@ class Journal:
         nbytes = sum(stop - start for start, stop in self.extents)
         self.size: int = self._old_bytes_offset + nbytes + DIGEST_LENGTH
 
-    def new_head(self) -> bytes:
-        """Return the bytes that the first extent will begin with."""
-        return self._content.read_at(self._new_head_offset, self.new_head_size)
+    def new_head(self, start: int, size: int) -> bytes:
+        """Return up to `size` bytes, from `start` on, of the new head.
+
+        The first extent will begin with the new head.
+        """
+        size = min(size, self.new_head_size - start)
+        return self._content.read_at(self._new_head_offset + start, size)
 
     def digest_fits(self) -> bool:
         """Return whether the digest at the end is that of the bytes before it."""

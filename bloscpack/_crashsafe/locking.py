@@ -106,12 +106,12 @@ class LockedFile:
     def roll_back(self) -> bool:
         """Restore the old content from the journal; return whether there was one."""
         saved = acceptance.load(self.journal_name, self._raw)
+        if saved is None:
+            # The journal is incomplete, so nothing has been changed.
+            if os.path.lexists(self.journal_name):
+                disk.remove(self.journal_name)
+            return False
         try:
-            if saved is None:
-                # The journal is incomplete, so nothing has been changed.
-                if os.path.lexists(self.journal_name):
-                    disk.remove(self.journal_name)
-                return False
             restore_bytes(self._raw, saved.length, saved.old_bytes())
             self.mark_changed()
             disk.sync(self._raw)  # always: the journal has the only copy of the bytes

@@ -65,16 +65,13 @@ def replacing(
     `times`. See `ownership`.
     """
     name = os.fsdecode(path)
+    _check_name(os.path.realpath(name))
     if not os.path.exists(name):
         _check_new(name)
         _check_no_journal(name)
         with _new_file(name, None, bool(sync), like, access, times) as fp:
             yield fp
         return
-    if journal.is_journal(os.path.realpath(name)):
-        raise StorageError(
-            "'%s' is a journal, without which its file could not be restored" % name
-        )
     status = os.stat(name)
     if not is_stream(name):
         with (
@@ -107,6 +104,20 @@ def _replaced(name: str) -> Iterator[Attributes]:
             name,
         )
     yield Attributes(name)
+
+
+def _check_name(name: str) -> None:
+    """Raise `StorageError` for the name of a journal, by which a file is restored."""
+    if journal.is_journal(name):
+        raise StorageError(
+            "'%s' is a journal, without which its file could not be restored" % name
+        )
+    file = name.removesuffix(journal.SUFFIX)
+    if file != name and os.path.isfile(file):
+        raise StorageError(
+            "'%s' is the name of the journal of '%s', which could not be read beside "
+            "another file of that name" % (name, file)
+        )
 
 
 def _check_new(name: str) -> None:

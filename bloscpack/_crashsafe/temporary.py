@@ -37,6 +37,10 @@ class TemporaryFile:
             # Another writer may have removed it before it was locked.
             if _lock(self._guard) is not False and self._has_name():
                 return
+            # Another user may have locked it. The next writer removes a usual name; no
+            # writer looks for other names.
+            if self.name not in disk.names_beside(target) and self._has_name():
+                disk.remove(self.name)
             self.fp.close()
             os.close(self._guard)
 

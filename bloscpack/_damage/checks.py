@@ -12,8 +12,8 @@ from .._format.offsets import FREE
 from .._format.sections import check_end, read_beginning
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
-from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
-from ..exceptions import ChecksumMismatch, FormatError, NotReadable
+from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from ..exceptions import ChecksumMismatch, FormatError
 from ..headers import FIELD_OFFSETS
 from .findings import ANOTHER, Findings, Report
 from .lenient_sections import is_filled
@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .._format.array_metadata import Description
+    from ..headers import BloscpackHeader
     from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
@@ -36,6 +36,7 @@ def report_on(inspection: Inspection) -> Report:
         nchunks=geometry.nchunks,
         nintact=inspection.numbering.nfound,
         nbytes=geometry.nbytes,
+        nbytes_intact=sum(sum(c.sizes) for c in inspection.numbering.chains),
         cbytes=inspection.storage.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,
@@ -99,27 +100,12 @@ class _Checker:
 
     def _check_sections(self) -> None:
         """Compare header and offset table with the chunks that were found."""
-        inspection, header = self.inspection, self._header
-        nchunks, chains = self.geometry.nchunks, inspection.numbering.chains
-        if header is not None and header.nchunks not in (-1, nchunks):
-            self.findings.add(
-                "header",
-                "nchunks",
-                "expected '%d' chunks, as in the offset table or in the file, found "
-                "'%d'" % (nchunks, header.nchunks),
-                offset=FIELD_OFFSETS[header.format_version]["nchunks"],
-            )
-        if header is not None and header.format_version >= 2 and chains:
-            typesize = inspection.first_typesize()
-            if typesize != header.typesize:
-                self.findings.note(
-                    "header",
-                    "typesize",
-                    "the first chunk has the type size '%d', but the header '%d'"
-                    % (typesize, header.typesize),
-                    offset=FIELD_OFFSETS[header.format_version]["typesize"],
-                )
-        first, announced = inspection.sections.first, inspection.announced_first
+        if self._header is not None:
+            self._check_header(self._header)
+        first, announced = (
+            self.inspection.sections.first,
+            self.inspection.announced_first,
+        )
         if first is not None and announced is not None and first != announced:
             self.findings.add(
                 "header",
@@ -128,17 +114,31 @@ class _Checker:
                 "end at byte %d" % (announced, first),
                 offset=announced,
             )
-        if self._table.nfree:
-            start = self._table.used_stop
-            stop = start + OFFSET_LENGTH * self._table.nfree
-            if not is_filled(inspection.storage, start, stop, b"\xff"):
-                self.findings.add(
-                    "offsets",
-                    "free-entry",
-                    "expected free entries to be -1",
-                    offset=start,
-                    extent=(start, stop),
-                )
+        start = self._table.used_stop
+        stop = start + OFFSET_LENGTH * (self._table.nfree or 0)
+        if not is_filled(self.inspection.storage, start, stop, b"\xff"):
+            message = "expected free entries to be -1"
+            self.findings.add("offsets", "free-entry", message, extent=(start, stop))
+
+    def _check_header(self, header: BloscpackHeader) -> None:
+        nchunks, fields = self.geometry.nchunks, FIELD_OFFSETS[header.format_version]
+        if header.nchunks not in (-1, nchunks):
+            message = (
+                "expected '%d' chunks, as in the offset table or in the file, found "
+                "'%d'" % (nchunks, header.nchunks)
+            )
+            self.findings.add("header", "nchunks", message, offset=fields["nchunks"])
+        if header.format_version < 2 or not self.inspection.numbering.chains:
+            return
+        typesize = self.inspection.first_typesize()
+        if typesize != header.typesize:
+            message = "the first chunk has the type size '%d', but the header '%d'"
+            self.findings.note(
+                "header",
+                "typesize",
+                message % (typesize, header.typesize),
+                offset=fields["typesize"],
+            )
 
     def _place_of(self, first: int, stop: int) -> dict[str, int | Pair | None]:
         """Return number, span and rows of chunks, as arguments of a finding."""
@@ -156,33 +156,20 @@ class _Checker:
         damaged: Sequence[DamagedChunk],
     ) -> None:
         """Report chunks [first, stop), lost between the bytes `start` and `end`."""
-        nothing_lost = first >= stop
-        for chunk in damaged:
-            if first >= stop:
-                break
-            self._report_damaged_chunk(first, chunk, end)
+        if first >= stop and end > start:
+            message = "'%d' bytes belong to no chunk" % (end - start)
+            self.findings.add("chunks", "gap", message, extent=(start, end))
+        for number, chunk in zip(range(first, stop), damaged, strict=False):
+            self._report_damaged_chunk(number, chunk, end)
             first += 1
             if chunk.stop is not None:  # the missing chunks begin behind it
                 start = max(start, min(chunk.stop, end))
         if first < stop:
-            several = "chunks %d to %d are" % (first, stop - 1)
-            one = "chunk %d is" % first
-            self.findings.add(
-                "chunks",
-                "missing",
-                "%s missing" % (several if stop - first > 1 else one),
-                offset=start,
-                extent=(start, max(start, end)),
-                **self._place_of(first, stop),
-            )
-        elif nothing_lost and end > start:
-            self.findings.add(
-                "chunks",
-                "gap",
-                "'%d' bytes belong to no chunk" % (end - start),
-                offset=start,
-                extent=(start, end),
-            )
+            message = "chunk %d is missing" % first
+            if stop - first > 1:
+                message = "chunks %d to %d are missing" % (first, stop - 1)
+            where = {"extent": (start, max(start, end)), **self._place_of(first, stop)}
+            self.findings.add("chunks", "missing", message, **where)
 
     def _report_damaged_chunk(self, number: int, chunk: DamagedChunk, end: int) -> None:
         stop = min(end if chunk.stop is None else chunk.stop, max(end, chunk.start))
@@ -190,7 +177,6 @@ class _Checker:
             "chunks",
             _kind(chunk.error, self.inspection.storage.size, chunk.stop),
             "damaged" if chunk.error is None else chunk.error.message,
-            offset=chunk.start,
             extent=(chunk.start, stop),
             **self._place_of(number, number + 1),
         )
@@ -199,37 +185,26 @@ class _Checker:
         self, number: int, end: int, damaged: Sequence[DamagedChunk]
     ) -> None:
         """Report the bytes behind the last intact chunk, which ends at `end`."""
-        inspection = self.inspection
+        inspection, header = self.inspection, self._header
         size, nchunks = inspection.storage.size, self.geometry.nchunks
-        header = self._header
         if nchunks == 0 and header is not None and header.last_chunk > 0:
-            self.findings.add(
-                "chunks",
-                "missing",
-                "expected a last chunk of '%d' plain bytes, found none"
-                % header.last_chunk,
-                offset=end,
-                extent=(end, size),
-                span=(0, header.last_chunk),
-            )
+            last = header.last_chunk
+            message = "expected a last chunk of '%d' plain bytes, found none" % last
+            where = {"extent": (end, size), "span": (0, last)}
+            self.findings.add("chunks", "missing", message, **where)
         if number < nchunks or inspection.evidence.nchunks is None:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
-            if inspection.storage.read_at(end, len(MAGIC)) == MAGIC:
+            if inspection.has_another(end):
                 kind = ANOTHER
                 why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
                     ": releases up to 0.16.0 left the end of a longer last chunk there"
                 )
-            self.findings.note(
-                "chunks",
-                kind,
-                "'%d' bytes lie behind the last chunk%s" % (size - end, why),
-                offset=end,
-                extent=(end, size),
-            )
+            message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
+            self.findings.note("chunks", kind, message, extent=(end, size))
 
     # Intact chunks
 
@@ -238,29 +213,26 @@ class _Checker:
         header = self._header
         if header is None or header.format_version < 2:
             return
-        nchunks = self.geometry.nchunks
-        for last in (False, True):
-            expected = header.last_chunk if last else header.chunk_size
-            stop = len(chain) if last else min(len(chain), nchunks - 1 - first)
-            start = max(0, nchunks - 1 - first) if last else 0
-            sizes = chain.sizes[start:stop]
-            unknown = header.nchunks == expected == -1
-            if unknown and last and header.chunk_size != -1 and sizes:
-                expected = min(header.chunk_size, sizes[0])
-            if expected == -1 or sizes.count(expected) == len(sizes):
-                continue
-            wrong = [i for i, size in enumerate(sizes, start) if size != expected]
-            self._report_sizes(first, chain, wrong, expected)
+        last = self.geometry.nchunks - 1 - first
+        largest = header.last_chunk
+        if largest == header.nchunks == -1 < header.chunk_size and last < len(chain):
+            largest = min(header.chunk_size, chain.sizes[last])
+        for start, sizes, expected in (
+            (0, chain.sizes[:last], header.chunk_size),
+            (last, chain.sizes[last:], largest),
+        ):
+            if expected != -1 and sizes.count(expected) < len(sizes):
+                wrong = [i for i, n in enumerate(sizes, start) if n != expected]
+                self._report_sizes(first, chain, wrong, expected)
 
     def _report_sizes(
         self, first: int, chain: Chain, wrong: list[int], expected: int
     ) -> None:
         i = wrong[0]
-        found = chain.sizes[i]
+        found, kind = chain.sizes[i], "size"
         message = "expected a chunk of '%d' plain bytes, found '%d'" % (expected, found)
         if len(wrong) > 1:
             message += "; '%d' more are not as expected" % (len(wrong) - 1)
-        kind = "size"
         described = self.geometry.array
         itemsize = described.dtype.itemsize if described else 0
         if itemsize and found == expected - expected % itemsize != expected:
@@ -270,14 +242,9 @@ class _Checker:
                 "where the item size, here '%d', does not divide the chunk size"
                 % (expected % itemsize, itemsize)
             )
-        self.findings.add(
-            "chunks",
-            kind,
-            message,
-            offset=chain.offsets[i],
-            extent=(chain.offsets[i], chain.stop_of(i)),
-            **self._place_of(first + i, first + i + 1),
-        )
+        extent = chain.offsets[i], chain.stop_of(i)
+        place = self._place_of(first + i, first + i + 1)
+        self.findings.add("chunks", kind, message, extent=extent, **place)
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
@@ -285,88 +252,68 @@ class _Checker:
         found = chain.offsets[: len(entries)]
         if entries == found:
             return
-        if entries.count(FREE) == len(entries):
-            self._report_entry(
-                first, "unfilled", "the writer did not finish: it left the table empty"
-            )
-            return
         distances = {at - entry for at, entry in zip(found, entries, strict=True)}
-        if len(distances) == 1 and len(entries) > 1:
+        if entries.count(FREE) == len(entries):
+            message = "the writer did not finish: it left the table empty"
+            self._report_entry(first, "unfilled", message)
+        elif len(distances) == 1 and len(entries) > 1:
             (distance,) = distances
-            self._report_entry(
-                first,
-                "moved",
+            message = (
                 "the chunks from %d to %d start '%d' bytes %s where the offset table "
                 "says"
-                % (
-                    first,
-                    first + len(found) - 1,
-                    abs(distance),
-                    "behind" if distance > 0 else "in front of",
-                ),
             )
-            return
-        for i, (offset, entry) in enumerate(zip(found, entries, strict=True), first):
-            if offset != entry:
-                self._report_entry(
-                    i,
-                    "offset",
-                    "the offset table says that chunk %d starts at byte %d, but it "
-                    "starts at byte %d" % (i, entry, offset),
-                )
+            side = "behind" if distance > 0 else "in front of"
+            last = first + len(found) - 1
+            self._report_entry(
+                first, "moved", message % (first, last, abs(distance), side)
+            )
+        else:
+            message = (
+                "the offset table says that chunk %d starts at byte %d, but it starts "
+                "at byte %d"
+            )
+            for i, (at, entry) in enumerate(zip(found, entries, strict=True), first):
+                if at != entry:
+                    self._report_entry(i, "offset", message % (i, entry, at))
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
         at = self._table.start + OFFSET_LENGTH * i
-        self.findings.add(
-            "offsets",
-            kind,
-            message,
-            chunk=i,
-            offset=at,
-            extent=(at, at + OFFSET_LENGTH),
-        )
+        extent = at, at + OFFSET_LENGTH
+        self.findings.add("offsets", kind, message, chunk=i, extent=extent)
 
     # The whole file
 
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
         inspection = self.inspection
-        missing = inspection.missing_codec
+        missing, chains = (
+            inspection.scan.checker.missing_codec,
+            inspection.numbering.chains,
+        )
         if missing is not None:
-            self.findings.add(
-                "chunks",
-                "codec",
-                missing.message + ": only digests were checked",
-                offset=missing.offset,
-            )
-        if inspection.skipped_at is not None:
-            self.findings.add(
-                "chunks",
-                "search",
+            message = missing.message + ": only digests were checked"
+            self.findings.add("chunks", "codec", message, offset=missing.offset)
+        if inspection.scan.skipped_at is not None:
+            message = (
                 "too many bytes look like chunks: some large chunks were not searched "
-                "for",
-                offset=inspection.skipped_at,
+                "for"
+            )
+            self.findings.add(
+                "chunks", "search", message, offset=inspection.scan.skipped_at
             )
         if inspection.proof.numbers:
-            self.findings.note(
-                "chunks",
-                "guess",
+            message = (
                 "the numbers of some chunks, or the number of chunks, are not certain: "
-                "they follow from the bytes between chunks or from the header alone",
-                **self._place_of_guess(),
+                "they follow from the bytes between chunks or from the header alone"
             )
-
-    def _place_of_guess(self) -> dict[str, int | Pair | None]:
-        """Return the place of the first chunk with a guessed number."""
-        guessed, chains = (
-            self.inspection.proof.first_guessed,
-            self.inspection.numbering.chains,
-        )
-        if guessed is None:
-            return {"offset": chains[-1].stop} if chains else {}
-        number = guessed.number
-        offset = guessed.piece.chain.start
-        return {"offset": offset, **self._place_of(number, number + 1)}
+            place: dict[str, int | Pair | None] = {}
+            guessed = inspection.proof.first_guessed
+            if guessed is not None:
+                place = self._place_of(guessed.number, guessed.number + 1)
+                place["offset"] = guessed.piece.chain.start
+            elif chains:
+                place["offset"] = chains[-1].stop
+            self.findings.note("chunks", "guess", message, **place)
 
     def _check_as_reader(self) -> None:
         """Report why readers refuse the file, although all its chunks are intact.
@@ -386,8 +333,7 @@ class _Checker:
                     offset=cursor.position,
                 )
             if chains:
-                stop = chains[-1].stop
-                cursor.skip(stop - cursor.position, "chunks", "chunks")
+                cursor.skip(chains[-1].stop - cursor.position, "chunks", "chunks")
             if header.nchunks != -1:
                 check_end(cursor, header)
         except FormatError as error:
@@ -395,28 +341,25 @@ class _Checker:
             self.findings.add(section, "reader", error.message, offset=error.offset)
 
     def _check_array(self) -> None:
+        """Compare the array in the metadata with the plain size of all chunks."""
         described, nbytes = self.geometry.array, self.geometry.nbytes
-        if described is not None and nbytes not in (None, described.nbytes):
-            self._report_array(described, nbytes or 0)
-
-    def _report_array(self, described: Description, nbytes: int) -> None:
+        if described is None or nbytes is None or nbytes == described.nbytes:
+            return
         message = (
             "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
             "'%d'" % (described.shape, described.dtype, described.nbytes, nbytes)
         )
         numbering, kind = self.inspection.numbering, "array"
-        all_there = (
-            numbering.nfound == numbering.nchunks and not self.inspection.proof.numbers
-        )
-        if nbytes < described.nbytes and all_there:
+        complete = numbering.nfound == numbering.nchunks
+        if nbytes > described.nbytes:
+            message += ": appending with releases up to 0.16.0 left the shape unchanged"
+        elif complete and not self.inspection.proof.numbers:
             message += (
                 ": releases 0.4.0 to 0.7.1 and 0.11.0 to 0.14.0 lost bytes of arrays "
                 "whose item size does not divide the chunk size, and 0.7.0 where the "
                 "type size asked for was not the item size"
             )
             kind = "lossy-writer"
-        if nbytes > described.nbytes:
-            message += ": appending with releases up to 0.16.0 left the shape unchanged"
         self.findings.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
 
@@ -426,6 +369,4 @@ def _kind(error: FormatError | None, size: int, stop: int | None) -> str:
         return "truncated"
     if isinstance(error, ChecksumMismatch):
         return "digest"
-    if isinstance(error, NotReadable):
-        return "codec"
     return "chunk-header" if stop is None else "content"

@@ -79,11 +79,12 @@ class ChunkChecker:
             )
         return None
 
-    def has_right_size(self, offset: int, header: BloscHeader) -> bool:
+    def has_right_size(self, candidate: Candidate) -> bool:
         """Return whether the blocks of a chunk end at the end that its header states.
 
         If they do, the size in the header is right, even if other bytes are damaged.
         """
+        offset, _, header = candidate
         raw = self.storage.read_at(offset, header.ctbytes)
         if len(raw) < header.ctbytes:
             return False
@@ -102,8 +103,9 @@ class ChunkChecker:
                 return False
         return True
 
-    def find_checksum(self, offset: int, header: BloscHeader) -> Hash | None:
+    def find_checksum(self, candidate: Candidate) -> Hash | None:
         """Return the checksum whose digest follows a chunk, None if none does."""
+        offset, _, header = candidate
         largest = max(checksum.size for checksum in CHECKSUMS)
         raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))
         compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]

@@ -145,6 +145,18 @@ class Evidence(ImmutableObject):
             return True
         return len(chain) == 1 and chain.sizes[0] == self.last_chunk
 
+    def is_complete(self, chain: Chain) -> bool:
+        """Return whether the file consists of a chain of all chunks that it states."""
+        return (
+            (chain.start, chain.stop) == (self.first, self.size)
+            and len(chain) == self.nchunks
+            and self.last_chunk in (None, chain.sizes[-1])
+            and (
+                self.chunk_size is None
+                or chain.sizes[:-1].count(self.chunk_size) == len(chain) - 1
+            )
+        )
+
     # Chunks in the table
 
     def matches(self, chain: Chain, i: int, number: int) -> bool:
@@ -254,7 +266,8 @@ def gather(
     table, header = Table(sections.table.known), sections.header
     nchunks = None if header is None or header.nchunks == -1 else header.nchunks
     confirmed = nchunks == len(table) > 0 and table.entries[-1] != FREE
-    if len(table) and sections.first is not None:
+    only = scan.chains[0] if len(scan.chains) == 1 else ()
+    if len(table) and sections.first is not None and len(only) != nchunks:
         nchunks = len(table)
     nfound = sum(map(len, scan.chains))
     limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound

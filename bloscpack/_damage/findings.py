@@ -6,7 +6,9 @@ something unusual but harmless.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -26,6 +28,7 @@ FINDINGS_KEPT = 1000
 ANOTHER = "another"
 
 
+@dataclass(frozen=True, repr=False)
 class Finding:
     """A difference between a file and the format.
 
@@ -52,44 +55,19 @@ class Finding:
         The rows of the array that `span` touches, as (start, stop), or None.
     """
 
-    __slots__ = (
-        "chunk",
-        "extent",
-        "kind",
-        "message",
-        "offset",
-        "rows",
-        "section",
-        "severity",
-        "span",
-    )
-
-    def __init__(
-        self,
-        section: str,
-        kind: str,
-        message: str,
-        *,
-        severity: str = ERROR,
-        chunk: int | None = None,
-        offset: int | None = None,
-        extent: Pair | None = None,
-        span: Pair | None = None,
-        rows: Pair | None = None,
-    ) -> None:
-        self.section = section
-        self.kind = kind
-        self.message = message
-        self.severity = severity
-        self.chunk = chunk
-        self.offset = offset
-        self.extent = extent
-        self.span = span
-        self.rows = rows
+    section: str
+    kind: str
+    message: str
+    severity: str = ERROR
+    chunk: int | None = None
+    offset: int | None = None
+    extent: Pair | None = None
+    span: Pair | None = None
+    rows: Pair | None = None
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = vars(self)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
     def __str__(self) -> str:
@@ -119,18 +97,21 @@ class Findings:
             self._take(finding)
 
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
-        """Add a finding; the arguments are those of `Finding`."""
+        """Add a finding; the arguments are those of `Finding`.
+
+        If its place is an extent, ``offset`` is the start of it.
+        """
+        if "extent" in where:
+            where.setdefault("offset", where["extent"][0])
         self._take(Finding(section, kind, message, **where))
 
     def note(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding that is harmless."""
-        self._take(Finding(section, kind, message, severity=NOTE, **where))
+        self.add(section, kind, message, severity=NOTE, **where)
 
     def _take(self, finding: Finding) -> None:
-        if finding.severity == NOTE:
-            self.nnotes += 1
-        else:
-            self.nerrors += 1
+        self.nnotes += finding.severity == NOTE
+        self.nerrors += finding.severity == ERROR
         if len(self.kept) < FINDINGS_KEPT or finding.kind == ANOTHER:
             self.kept.append(finding)
 
@@ -152,6 +133,8 @@ class Report:
         The number of intact chunks.
     nbytes
         The plain bytes of all chunks, None if unknown.
+    nbytes_intact
+        The plain bytes of the intact chunks.
     cbytes
         The size of the file in bytes.
     layout
@@ -164,21 +147,22 @@ class Report:
         self,
         findings: Findings,
         *,
-        filename: str | None = None,
-        nchunks: int = 0,
-        nintact: int = 0,
-        nbytes: int | None = None,
-        cbytes: int = 0,
-        layout: int | None = None,
-        checksum: str = "None",
+        nchunks: int,
+        nintact: int,
+        nbytes: int | None,
+        nbytes_intact: int,
+        cbytes: int,
+        layout: int | None,
+        checksum: str,
     ) -> None:
-        self.filename = filename
+        self.filename: str | None = None
         self.findings = findings.kept
         self.nerrors = findings.nerrors
         self.nnotes = findings.nnotes
         self.nchunks = nchunks
         self.nintact = nintact
         self.nbytes = nbytes
+        self.nbytes_intact = nbytes_intact
         self.cbytes = cbytes
         self.layout = layout
         self.checksum = checksum
@@ -195,8 +179,5 @@ class Report:
         return fields
 
     def __repr__(self) -> str:
-        return "<Report %s: %d errors, %d notes>" % (
-            self.filename or "",
-            self.nerrors,
-            self.nnotes,
-        )
+        counts = self.filename or "", self.nerrors, self.nnotes
+        return "<Report %s: %d errors, %d notes>" % counts

@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from .._format.blosc_header import unpack_header
-from ..abstract_objects import ImmutableObject
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
@@ -22,7 +25,6 @@ from .proof import Proof
 from .scan_choice import scan_file
 from .table_search import relocate_table
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
-    from ..exceptions import NotReadable
     from ..headers import BloscpackHeader
     from .evidence import Evidence
     from .findings import Finding
@@ -43,56 +44,36 @@ if TYPE_CHECKING:
 MAX_DAMAGED_EXAMINED = 1000
 
 
-class Inspection(ImmutableObject):
+@dataclass(frozen=True)
+class Inspection:
     """The results of all steps.
 
     ``sections`` are the intact parts of the sections, and ``announced_first`` is
-    the offset of the first chunk by the header. ``checksum`` is the checksum of the
-    digests found. The numbers follow from ``evidence``; ``numbering`` has the
-    chains of intact chunks, and ``geometry`` the count and the sizes of all chunks.
-    ``damaged`` are the first places where a chunk should begin but no intact one does.
-    ``findings`` are about the sections. ``proof`` has the doubts about all of this.
-    ``missing_codec`` and ``skipped_at`` are those of `ChunkChecker` and `ChunkScan`.
+    the offset of the first chunk by the header. The numbers follow from ``evidence``;
+    ``numbering`` has the chains of intact chunks, and ``geometry`` the count and the
+    sizes of all chunks. ``findings`` are about the sections. ``damaged`` are the first
+    places where a chunk should begin but no intact one does.
     """
 
-    __slots__ = (
-        "announced_first",
-        "checksum",
-        "damaged",
-        "evidence",
-        "findings",
-        "geometry",
-        "missing_codec",
-        "numbering",
-        "proof",
-        "sections",
-        "skipped_at",
-        "storage",
-    )
+    storage: Storage
+    sections: Sections
+    announced_first: int | None
+    scan: ChunkScan
+    evidence: Evidence
+    numbering: Numbering
+    geometry: ChunkGeometry
+    findings: Sequence[Finding]
+    damaged: Sequence[DamagedChunk]
 
-    def __init__(
-        self,
-        storage: Storage,
-        sections: Sections,
-        announced_first: int | None,
-        scan: ChunkScan,
-        evidence: Evidence,
-        numbering: Numbering,
-        geometry: ChunkGeometry,
-        findings: Sequence[Finding],
-    ) -> None:
-        self.storage = storage
-        self.sections = sections
-        self.announced_first = announced_first
-        self.checksum: Hash = scan.checksum
-        self.evidence = evidence
-        self.numbering = numbering
-        self.geometry = geometry
-        self.damaged = tuple(_examine_damaged(scan, sections.first, numbering))
-        self.findings = tuple(findings)
-        self.missing_codec: NotReadable | None = scan.checker.missing_codec
-        self.skipped_at: int | None = scan.skipped_at
-        self.proof = Proof(self)
+    @property
+    def checksum(self) -> Hash:
+        """The checksum of the digests found."""
+        return self.scan.checksum
+
+    @cached_property
+    def proof(self) -> Proof:
+        """The doubts about all of this."""
+        return Proof(self)
 
     def first_typesize(self) -> int:
         """Return the type size in the header of the first intact chunk."""
@@ -146,6 +127,7 @@ def inspect(
         numbering,
         measure(numbering, sections, evidence, array),
         findings.kept,
+        _examine_damaged(scan, sections.first, numbering),
     )
 
 
@@ -155,20 +137,13 @@ def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -
     offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
     if found is not stated:
         why = "by the digests" if found.size else "as there are no digests"
-        findings.add(
-            "header",
-            "checksum",
-            "expected the checksum '%s', %s, found '%s'"
-            % (found.name, why, stated.name),
-            offset=offset,
-        )
+        message = "expected the checksum '%s', %s, found '%s'"
+        message %= found.name, why, stated.name
+        findings.add("header", "checksum", message, offset=offset)
     if not found.size:
-        findings.note(
-            "header",
-            "no-checksum",
-            "there are no digests: damage is found only where Blosc fails",
-            offset=offset if header.format_version >= 2 else 0,
-        )
+        message = "there are no digests: damage is found only where Blosc fails"
+        offset = offset if header.format_version >= 2 else 0
+        findings.note("header", "no-checksum", message, offset=offset)
 
 
 def _describe_array(sections: Sections, findings: Findings) -> Description | None:

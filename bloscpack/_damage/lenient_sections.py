@@ -7,11 +7,11 @@ reading goes on. `find_metadata` finds metadata that the header does not announc
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
 from .._storage.base import READ_SIZE
-from ..abstract_objects import ImmutableObject
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -34,17 +34,18 @@ from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Findings
 from .scan import BLOSC_PREFIX
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from .._storage.base import Storage
     from ..serializers import Json
-    from .findings import Pair
 
 
-class OffsetTable(ImmutableObject):
+TOO_SHORT = "the file ends too early: expected %s of '%d' bytes, found '%d'"
+
+
+class OffsetTable(NamedTuple):
     """An offset table at byte ``start`` of the file.
 
     ``entries`` are the offsets in use and ``nfree`` is the number of free entries, None
@@ -52,19 +53,10 @@ class OffsetTable(ImmutableObject):
     place of the others.
     """
 
-    __slots__ = ("entries", "known", "nfree", "start")
-
-    def __init__(
-        self,
-        entries: Sequence[int] = (),
-        start: int = 0,
-        nfree: int | None = None,
-        known: Sequence[int] | None = None,
-    ) -> None:
-        self.entries = entries
-        self.known = entries if known is None else known
-        self.start = start
-        self.nfree = nfree
+    entries: Sequence[int] = ()
+    start: int = 0
+    nfree: int | None = None
+    known: Sequence[int] = ()
 
     @property
     def used_stop(self) -> int:
@@ -72,18 +64,15 @@ class OffsetTable(ImmutableObject):
         return self.start + OFFSET_LENGTH * len(self.entries)
 
 
-class MetadataSection(ImmutableObject):
+class MetadataSection(NamedTuple):
     """A metadata section: its header, the decoded value and the bytes as stored."""
 
-    __slots__ = ("header", "stored", "value")
-
-    def __init__(self, header: MetadataHeader, value: Json, stored: bytes) -> None:
-        self.header = header
-        self.value = value
-        self.stored = stored
+    header: MetadataHeader
+    value: Json
+    stored: bytes
 
 
-class Sections(ImmutableObject):
+class Sections(NamedTuple):
     """The sections before the chunks.
 
     ``header`` is None if it is damaged. ``unreadable`` is then the error to raise if no
@@ -93,42 +82,18 @@ class Sections(ImmutableObject):
     ``first`` is the offset of the first chunk, None if unknown.
     """
 
-    __slots__ = (
-        "base",
-        "first",
-        "header",
-        "metadata",
-        "metadata_lost",
-        "states_no_digests",
-        "table",
-        "unreadable",
-    )
-
-    def __init__(
-        self,
-        header: BloscpackHeader | None = None,
-        *,
-        unreadable: NotReadable | None = None,
-        states_no_digests: bool = False,
-        metadata: MetadataSection | None = None,
-        metadata_lost: bool = False,
-        table: OffsetTable | None = None,
-        base: int = 0,
-        first: int | None = None,
-    ) -> None:
-        self.header = header
-        self.unreadable = unreadable
-        self.states_no_digests = states_no_digests
-        self.metadata = metadata
-        self.metadata_lost = metadata_lost
-        self.table = OffsetTable() if table is None else table
-        self.base = base
-        self.first = first
+    header: BloscpackHeader | None = None
+    unreadable: NotReadable | None = None
+    states_no_digests: bool = False
+    metadata: MetadataSection | None = None
+    metadata_lost: bool = False
+    table: OffsetTable = OffsetTable()
+    base: int = 0
+    first: int | None = None
 
     def replaced(self, **changes: Any) -> Sections:
         """Return a copy with some attributes replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return Sections(**{**fields, **changes})
+        return self._replace(**changes)
 
     @property
     def table_fits(self) -> bool:
@@ -202,6 +167,7 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
 
 def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) -> None:
     layout = header.format_version
+    fields = FIELD_OFFSETS[layout]
     if layout == 2:
         options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
         if options & ~OPTION_OFFSETS or reserved:
@@ -209,21 +175,13 @@ def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) ->
     if layout < 3:
         return
     if not header.offsets and header.max_app_chunks:
-        findings.add(
-            "header",
-            "header",
-            "expected no free entries where there is no offset table, found '%d'"
-            % header.max_app_chunks,
-            offset=FIELD_OFFSETS[layout]["max_app_chunks"],
-        )
+        message = "expected no free entries where there is no offset table, found '%d'"
+        message %= header.max_app_chunks
+        findings.add("header", "header", message, offset=fields["max_app_chunks"])
     if header.nchunks == 1 and header.chunk_size != header.last_chunk:
-        findings.note(
-            "header",
-            "size",
-            "expected the size '%d' of the only chunk as chunk size, found '%d'"
-            % (header.last_chunk, header.chunk_size),
-            offset=FIELD_OFFSETS[layout]["chunk_size"],
-        )
+        message = "expected the size '%d' of the only chunk as chunk size, found '%d'"
+        message %= header.last_chunk, header.chunk_size
+        findings.note("header", "size", message, offset=fields["chunk_size"])
 
 
 def _read_metadata(
@@ -234,8 +192,7 @@ def _read_metadata(
     Return the section, its end and whether its digest confirms that end; None for what
     is damaged.
     """
-    where: dict[str, int | Pair] = {"offset": start}
-    where["extent"] = start, start + METADATA_HEADER_LENGTH
+    text_at = start + METADATA_HEADER_LENGTH
     try:
         header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))
         metadata_section.check_header(header)
@@ -243,45 +200,31 @@ def _read_metadata(
         message = error.message
         if storage.read_at(start, 1) in (b"{", b"["):
             message += "; some states of the development tree wrote bare text here"
-        findings.add("metadata", "metadata-header", message, **where)
+        findings.add("metadata", "metadata-header", message, extent=(start, text_at))
         return None, None, False
     end = start + metadata_section.section_size(header)
-    where["extent"] = start, end
+    extent = start, end
     if end > storage.size:
-        findings.add(
-            "metadata",
-            "truncated",
-            "the file ends too early: expected metadata of '%d' bytes, found '%d'"
-            % (end - start, storage.size - start),
-            **where,
-        )
+        message = TOO_SHORT % ("metadata", end - start, storage.size - start)
+        findings.add("metadata", "truncated", message, extent=extent)
         return None, None, False
-    text_at = start + METADATA_HEADER_LENGTH
     stored = storage.read_at(text_at, header.meta_comp_size)
     free_start, free_stop = text_at + len(stored), text_at + header.max_meta_size
     checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
     digest, expected = storage.read_at(free_stop, checksum.size), checksum(stored)
     if digest != expected:
-        findings.add(
-            "metadata",
-            "digest",
-            "expected the digest %r (%s), found %r" % (expected, checksum.name, digest),
-            **where,
-        )
+        message = "expected the digest %r (%s), found %r"
+        message %= expected, checksum.name, digest
+        findings.add("metadata", "digest", message, extent=extent)
     section = None
     try:
         value = metadata_section.decode(header, stored, expected)
         section = MetadataSection(header, value, stored)
     except FormatError as error:
-        findings.add("metadata", "metadata", error.message, **where)
+        findings.add("metadata", "metadata", error.message, extent=extent)
     if not is_filled(storage, free_start, free_stop, b"\0"):
-        findings.note(
-            "metadata",
-            "room",
-            "the free bytes behind the text are not zero",
-            offset=free_start,
-            extent=(free_start, free_stop),
-        )
+        message = "the free bytes behind the text are not zero"
+        findings.note("metadata", "room", message, extent=(free_start, free_stop))
     return section, end, digest == expected
 
 
@@ -301,17 +244,12 @@ def _read_table(
     used = OFFSET_LENGTH * header.nchunks
     end = start + used + OFFSET_LENGTH * header.max_app_chunks
     if end > storage.size:
-        findings.add(
-            "offsets",
-            "truncated",
-            "the file ends too early: expected an offset table of '%d' bytes, "
-            "found '%d'" % (end - start, storage.size - start),
-            offset=start,
-            extent=(start, storage.size),
-        )
+        message = TOO_SHORT % ("an offset table", end - start, storage.size - start)
+        extent = start, storage.size
+        findings.add("offsets", "truncated", message, extent=extent)
         return OffsetTable((), start), None
     entries = array("q", offset_table.decode(storage.read_at(start, used)))
-    return OffsetTable(entries, start, header.max_app_chunks), end
+    return OffsetTable(entries, start, header.max_app_chunks, entries), end
 
 
 # Metadata that the header does not announce
@@ -328,12 +266,9 @@ def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> S
     if ignored.nerrors:
         return sections
     if header is not None:
-        findings.add(
-            "header",
-            "options",
-            "there are metadata, but the header does not announce them",
-            offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
-        )
+        message = "there are metadata, but the header does not announce them"
+        offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
+        findings.add("header", "options", message, offset=offset)
     return sections.replaced(
         metadata=metadata, base=end if confirmed else sections.base
     )

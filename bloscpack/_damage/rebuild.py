@@ -7,6 +7,8 @@ section and the chunks of the new file. It changes nothing.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
 from ..args import MetadataArgs
@@ -19,7 +21,6 @@ from ..serializers import is_array
 from .checks import report_on
 from .findings import ANOTHER, ERROR
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -36,8 +37,13 @@ if TYPE_CHECKING:
 # compression ratio, a file that has lost more has lost over 99 % of its bytes.
 MIN_FILL_LIMIT = 2**28
 FILL_LIMIT_PER_BYTE = 1000
+TOO_MUCH = (
+    "chunks of '%d' plain bytes seem to be missing%s, which is more than the limit: "
+    "nothing is filled in for them"
+)
 
 
+@dataclass(frozen=True, repr=False)
 class Loss:
     """Adjacent chunks that are lost.
 
@@ -51,19 +57,14 @@ class Loss:
         The rows of the array that are lost, as (start, stop), None if unknown.
     """
 
-    __slots__ = ("chunks", "rows", "span")
-
-    def __init__(self, chunks: Pair, span: Pair | None, rows: Pair | None) -> None:
-        self.chunks = chunks
-        self.span = span
-        self.rows = rows
+    chunks: Pair
+    span: Pair | None
+    rows: Pair | None
 
     def as_dict(self) -> dict[str, list[int] | None]:
         """Return the attributes as values that JSON can hold."""
-        return {
-            name: None if pair is None else list(pair)
-            for name, pair in ((name, getattr(self, name)) for name in self.__slots__)
-        }
+        pairs = vars(self).items()
+        return {name: None if pair is None else list(pair) for name, pair in pairs}
 
     def __str__(self) -> str:
         first, stop = self.chunks
@@ -118,9 +119,10 @@ class Recovery:
         self.remarks: list[str] = []
         self.doubts = [*proof.numbers, *proof.others]
         self.certain = not self.doubts
-        self.decided: list[tuple[int, int, str]] = []
-        for placed in inspection.numbering.in_order:
-            self.decided.append((placed.number, placed.stop, placed.rule.text))
+        self.decided: list[tuple[int, int, str]] = [
+            (placed.number, placed.stop, placed.rule.text)
+            for placed in inspection.numbering.in_order
+        ]
 
     @property
     def complete(self) -> bool:
@@ -141,37 +143,16 @@ class Recovery:
         return "<Recovery: %d chunks saved, %d lost>" % (self.nsaved, self.nlost)
 
 
-class Part:
+class Part(NamedTuple):
     """Adjacent chunks of the new file: all chunks of ``chain``, or filler chunks.
 
     ``chain`` is None for filler chunks. ``first`` is the number of the first chunk in
-    the damaged file.
+    the damaged file, and ``stop`` the number behind the last one.
     """
 
-    __slots__ = ("chain", "count", "first")
-
-    def __init__(self, chain: Chain | None, first: int, count: int) -> None:
-        self.chain = chain
-        self.first = first
-        self.count = count
-
-    @property
-    def stop(self) -> int:
-        """The number behind the last chunk."""
-        return self.first + self.count
-
-    def sizes(self, geometry: ChunkGeometry) -> Counter[int]:
-        """Return the plain sizes of the chunks, with the number of chunks of each."""
-        if self.chain is not None:
-            return Counter(self.chain.sizes)
-        sizes = Counter({geometry.size_of(self.stop - 1) or 0: 1})
-        if self.count > 1:
-            sizes[geometry.chunk_size or 0] += self.count - 1
-        return sizes
-
-    def nbytes(self, geometry: ChunkGeometry) -> int:
-        """Return the plain bytes of all chunks of the part."""
-        return sum(size * count for size, count in self.sizes(geometry).items())
+    chain: Chain | None
+    first: int
+    stop: int
 
     def last_size(self, geometry: ChunkGeometry) -> int:
         """Return the plain size of the last chunk of the part."""
@@ -179,25 +160,23 @@ class Part:
             return self.chain.sizes[-1]
         return geometry.size_of(self.stop - 1) or 0
 
+    def sizes(self, geometry: ChunkGeometry) -> Counter[int]:
+        """Return the plain sizes of the chunks, with the number of chunks of each."""
+        if self.chain is not None:
+            return Counter(self.chain.sizes)
+        sizes = Counter({geometry.chunk_size or 0: self.stop - 1 - self.first})
+        sizes[self.last_size(geometry)] += 1
+        return sizes
 
-class Plan:
+
+class Plan(NamedTuple):
     """The contents of the new file: header, metadata section, parts and geometry."""
 
-    __slots__ = ("geometry", "header", "parts", "recovery", "section")
-
-    def __init__(
-        self,
-        recovery: Recovery,
-        header: BloscpackHeader,
-        section: bytes,
-        parts: Sequence[Part],
-        geometry: ChunkGeometry,
-    ) -> None:
-        self.recovery = recovery
-        self.header = header
-        self.section = section
-        self.parts = parts
-        self.geometry = geometry
+    recovery: Recovery
+    header: BloscpackHeader
+    section: bytes
+    parts: Sequence[Part]
+    geometry: ChunkGeometry
 
 
 def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
@@ -220,20 +199,21 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         span = geometry.span(part.first, part.stop)
         loss = Loss((part.first, part.stop), span, geometry.rows(span))
         recovery.losses.append(loss)
-        recovery.nlost += part.count
-    filling = _Filling(geometry, []) if drop else _plan_filling(lost, geometry)
-    geometry = filling.geometry
-    if filling.parts:
-        filling = _limited(filling, parts[-1], inspection.storage.size)
-    recovery.remarks += filling.remarks
-    recovery.certain = recovery.certain and filling.certain
-    filled = {part.first for part in filling.parts}
-    written = [part for part in parts if part.chain is not None or part.first in filled]
-    left_out = [loss for loss in recovery.losses if loss.chunks[0] not in filled]
-    recovery.nchunks = sum(part.count for part in written)
-    recovery.nbytes = sum(part.nbytes(geometry) for part in written)
-    chunk_size, last_chunk = _plan_sizes(written, geometry, recovery)
-    section = _plan_metadata(inspection, geometry, left_out, recovery)
+        recovery.nlost += part.stop - part.first
+    nfilled = 0
+    if not drop:
+        geometry, nfilled = _plan_filling(lost, inspection, recovery)
+    left_out = recovery.losses[nfilled:]
+    absent = {loss.chunks[0] for loss in left_out}
+    written = [part for part in parts if part.first not in absent]
+    sizes: Counter[int] = Counter()
+    for part in written:
+        sizes.update(part.sizes(geometry))
+    recovery.nchunks = sizes.total()
+    recovery.nbytes = _nbytes_of(written, geometry)
+    last_chunk = written[-1].last_size(geometry) if written else 0
+    chunk_size = _plan_chunk_size(sizes, last_chunk, recovery)
+    section = _plan_metadata(inspection, left_out, recovery)
     header = _plan_header(
         inspection, recovery.nchunks, chunk_size, last_chunk, bool(section)
     )
@@ -243,112 +223,79 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
 def _all_parts(inspection: Inspection) -> Iterator[Part]:
     """Yield all chunks of the damaged file in order, intact and lost ones."""
     number = 0
-    numbering = inspection.numbering
-    for placed in numbering.in_order:
+    for placed in inspection.numbering.in_order:
         if placed.number > number:
-            yield Part(None, number, placed.number - number)
-        yield Part(placed.piece.chain, placed.number, len(placed.piece))
+            yield Part(None, number, placed.number)
+        yield Part(placed.piece.chain, placed.number, placed.stop)
         number = placed.stop
-    if number < numbering.nchunks:
-        yield Part(None, number, numbering.nchunks - number)
+    if number < inspection.numbering.nchunks:
+        yield Part(None, number, inspection.numbering.nchunks)
 
 
-# Filling in
+def _plan_filling(
+    lost: list[Part], inspection: Inspection, recovery: Recovery
+) -> tuple[ChunkGeometry, int]:
+    """Return the geometry of the new file, and how many lost parts are filled in.
 
-
-class _Filling:
-    """The lost parts that are filled in, and the geometry of their chunks."""
-
-    def __init__(
-        self,
-        geometry: ChunkGeometry,
-        parts: list[Part],
-        remarks: Sequence[str] = (),
-        certain: bool = True,
-    ) -> None:
-        self.geometry = geometry
-        self.parts = parts
-        self.remarks = list(remarks)
-        self.certain = certain
-
-
-def _plan_filling(lost: list[Part], geometry: ChunkGeometry) -> _Filling:
-    """Return the filling of all lost chunks; of none if a plain size is unknown."""
-    remarks: list[str] = []
-    for part in lost:
-        size, is_last = geometry.chunk_size, part.stop == geometry.nchunks
-        if is_last and geometry.last_chunk is None and size is not None:
-            remarks.append(
-                "the size of the last chunk is not known: '%d' bytes are filled in"
-                % size
-            )
-            geometry = geometry.with_last_chunk(size)
-        if any(geometry.size_of(i) is None for i in (part.first, part.stop - 1)):
-            remarks.append(
-                "the sizes of lost chunks are not known: nothing is filled in for them"
-            )
-            return _Filling(geometry, [], remarks, False)
-    return _Filling(geometry, lost, remarks)
-
-
-def _limited(filling: _Filling, last: Part, size: int) -> _Filling:
-    """Return the filling within the limits for a file of `size` bytes.
-
-    If it is too large, chunks behind the last saved one are left out first: a damaged
-    header may state any number of them. `last` is the last part of the damaged file.
+    No part is filled in if a plain size is unknown. If the parts exceed the limit, the
+    chunks behind the last saved one are left out first: a damaged header may state any
+    number of them.
     """
-    limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * size)
-    geometry, parts = filling.geometry, filling.parts
-    nbytes = sum(part.nbytes(geometry) for part in parts)
-    if nbytes <= limit:
-        return filling
-    remarks = filling.remarks
-    if last.chain is None:
-        last_nbytes = last.nbytes(geometry)
-        remarks = [
-            *remarks,
-            "chunks of '%d' plain bytes seem to be missing at the end, which is more "
-            "than the limit: nothing is filled in for them" % last_nbytes,
-        ]
-        nbytes, parts = nbytes - last_nbytes, parts[:-1]
+    geometry, remarks = inspection.geometry, recovery.remarks
+    at_end = bool(lost) and lost[-1].stop == geometry.nchunks
+    size = geometry.chunk_size
+    if at_end and geometry.last_chunk is None and size is not None:
+        remarks.append(
+            "the size of the last chunk is not known: '%d' bytes are filled in" % size
+        )
+        geometry = geometry._replace(last_chunk=size)
+    ends = [i for part in lost for i in (part.first, part.stop - 1)]
+    if any(geometry.size_of(i) is None for i in ends):
+        remarks.append(
+            "the sizes of lost chunks are not known: nothing is filled in for them"
+        )
+        recovery.certain = False
+        return geometry, 0
+    limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * inspection.storage.size)
+    nbytes = _nbytes_of(lost, geometry)
     if nbytes > limit:
-        remarks = [
-            *remarks,
-            "chunks of '%d' plain bytes seem to be missing, which is more than the "
-            "limit: nothing is filled in for them" % nbytes,
-        ]
-        parts = []
-    return _Filling(geometry, parts, remarks, False)
+        recovery.certain = False
+        if at_end:
+            nbytes_at_end = _nbytes_of(lost[-1:], geometry)
+            remarks.append(TOO_MUCH % (nbytes_at_end, " at the end"))
+            lost, nbytes = lost[:-1], nbytes - nbytes_at_end
+    if nbytes > limit:
+        remarks.append(TOO_MUCH % (nbytes, ""))
+        lost = []
+    return geometry, len(lost)
+
+
+def _nbytes_of(parts: Sequence[Part], geometry: ChunkGeometry) -> int:
+    """Return the plain bytes of all chunks of the parts."""
+    sizes = [part.sizes(geometry).items() for part in parts]
+    return sum(size * count for items in sizes for size, count in items)
 
 
 # Header and metadata
 
 
-def _plan_sizes(parts: list[Part], geometry: ChunkGeometry, recovery: Recovery) -> Pair:
-    """Return the chunk size and the last chunk's size of the new file."""
-    sizes: Counter[int] = Counter()
-    for part in parts:
-        sizes += part.sizes(geometry)
-    last = parts[-1].last_size(geometry) if parts else 0
-    sizes[last] -= 1
-    others = [size for size, count in sizes.items() if count > 0]
+def _plan_chunk_size(sizes: Counter[int], last: int, recovery: Recovery) -> int:
+    """Return the chunk size of the new file, -1 if chunks differ in size."""
+    others = [size for size, count in sizes.items() if count > (size == last)]
     chunk_size = others[0] if others else last
     if len(others) > 1 or chunk_size < last:
-        chunk_size = -1
         recovery.remarks.append(
             "the chunks differ in size: the new file says that their size is unknown"
         )
-    return chunk_size, last
+        return -1
+    return chunk_size
 
 
 def _plan_metadata(
-    inspection: Inspection,
-    geometry: ChunkGeometry,
-    left_out: list[Loss],
-    recovery: Recovery,
+    inspection: Inspection, left_out: list[Loss], recovery: Recovery
 ) -> bytes:
     """Return the metadata section of the new file; note its state in `recovery`."""
-    sections = inspection.sections
+    sections, geometry = inspection.sections, inspection.geometry
     metadata = sections.metadata
     if metadata is None:
         table_first = sections.table.start == BLOSCPACK_HEADER_LENGTH
@@ -428,14 +375,14 @@ def _plan_header(
     last_chunk: int,
     metadata: bool,
 ) -> BloscpackHeader:
-    old, chains = inspection.sections.header, inspection.numbering.chains
-    known = old is not None and old.format_version == 3 and old.nchunks != -1
-    offsets = old.offsets if known and old is not None else True
-    nfree = inspection.sections.table.nfree
+    old, nfree = inspection.sections.header, inspection.sections.table.nfree
+    offsets = True
+    if old is not None and old.format_version == 3 and old.nchunks != -1:
+        offsets = old.offsets
     if nfree is None:
         nfree = DEFAULT_MAX_APP_CHUNKS(nchunks)
     typesize = old.typesize if old is not None else 0
-    if not typesize and chains:
+    if not typesize and inspection.numbering.chains:
         typesize = inspection.first_typesize()
     return BloscpackHeader(
         offsets=offsets,

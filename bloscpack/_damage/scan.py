@@ -11,6 +11,7 @@ then drops the chunks that belong to a packed file stored inside a chunk.
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._engine.threads import for_each
 from .._format.blosc_header import (
@@ -23,12 +24,10 @@ from .._format.blosc_header import (
     unpack_header,
 )
 from ..abstract_io import QUICK_CHUNK, RUN
-from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .chunk_checker import ChunkChecker
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -97,26 +96,17 @@ class Chain:
         return made
 
 
-class DamagedChunk:
+class DamagedChunk(NamedTuple):
     """A place where a chunk should begin but no intact chunk does.
 
     ``stop`` and ``nbytes`` are the end of the digest and the plain size by the chunk's
     header, None if the header is damaged. ``error`` is the problem, None if unknown.
     """
 
-    __slots__ = ("error", "nbytes", "start", "stop")
-
-    def __init__(
-        self,
-        start: int,
-        stop: int | None,
-        error: FormatError | None,
-        nbytes: int | None = None,
-    ) -> None:
-        self.start = start
-        self.stop = stop
-        self.error = error
-        self.nbytes = nbytes
+    start: int
+    stop: int | None
+    error: FormatError | None
+    nbytes: int | None = None
 
 
 class ChunkScan:
@@ -146,31 +136,26 @@ class ChunkScan:
     def run(
         self,
         first: int | None,
-        base: int,
         limit: int | None,
         is_complete: Callable[[Chain], bool],
     ) -> None:
         """Find all intact chunks.
 
-        The first chunk is expected at `first`, None if unknown, and can't begin before
-        `base`; `limit` is the expected number of chunks. The scan ends early if a chain
-        of that length begins at `first` and `is_complete` returns True for it.
+        The first chunk is expected at `first`, None if unknown; `limit` is the expected
+        number of chunks. The scan ends early if a chain of that length begins at
+        `first` and `is_complete` returns True for it.
         """
         size = self.storage.size
-        chain = Chain(base) if first is None else self._follow(first, limit, size)
-        position: int | None = base
-        if len(chain):
-            if len(chain) == limit and is_complete(chain):
-                self.chains.append(chain)
-                return
-            # Removed bytes may have moved a later chunk to the offset of the first one.
-            position = self.find(base, chain.start)
-        if position is None:
+        chain = Chain(0) if first is None else self._follow(first, limit, size)
+        if len(chain) and len(chain) == limit and is_complete(chain):
+            self.chains.append(chain)
+            return
+        # Removed bytes may have moved a later chunk to the offset of the first one.
+        position = self.find(0, chain.start if len(chain) else size)
+        if position is None and len(chain):
             self.chains.append(chain)
             self._nfound += len(chain)
             position = self._find_after(chain, limit)
-        elif not len(chain):
-            position = self.find(base, size)
         while position is not None:
             chain = self._follow(position, None)
             self._nfound += len(chain)
@@ -192,18 +177,13 @@ class ChunkScan:
             return None
         # Without a digest the last chunk may be incomplete and include the first bytes
         # of the chunk after it.
-        if not at_end and self._is_chunk(chain.stop):
+        if not at_end and self.find(chain.stop, chain.stop + 1) is not None:
             return chain.stop
         last = chain.offsets[-1]
         if len(chain) > 1:
             count = len(chain) - 1
             self.chains[-1:] = [chain.part(0, count), chain.part(count, count + 1)]
         return self.find(last + 1, size)
-
-    def _is_chunk(self, offset: int) -> bool:
-        """Return whether an intact chunk begins at `offset`."""
-        candidate = self._candidate_at(offset)
-        return candidate is not None and self.checker.check(candidate) is None
 
     def _follow(self, start: int, limit: int | None, ahead: int = 0) -> Chain:
         """Return the chain of intact chunks that begins at `start`.
@@ -261,11 +241,12 @@ class ChunkScan:
     def _candidate_at(self, offset: int) -> Candidate | None:
         """Return the candidate whose header is at `offset`, if the budget allows it."""
         try:
-            header = self.checker.header_at(offset)
+            candidate = self._candidate(offset, self.checker.header_at(offset))
         except FormatError:
             return None
-        if not self._spend(offset, header):
-            return None
+        return candidate if self._spend(candidate) else None
+
+    def _candidate(self, offset: int, header: BloscHeader) -> Candidate:
         return offset, offset + header.ctbytes + self.checksum.size, header
 
     # Damaged chunks
@@ -282,30 +263,27 @@ class ChunkScan:
             except FormatError as error:
                 found.append(DamagedChunk(start, None, error))
                 break
-            end = start + header.ctbytes + self.checksum.size
+            end = self._candidate(start, header)[1]
             found.append(DamagedChunk(start, end, None, header.nbytes))
             start = end
         return found
 
     def diagnosed(self, damaged: DamagedChunk) -> DamagedChunk:
         """Return the damaged chunk with its problem, if the budget allows a check."""
-        if damaged.error is not None or damaged.stop is None:
+        known = damaged.error is not None
+        candidate = None if known else self._candidate_at(damaged.start)
+        if candidate is None:
             return damaged
-        header = self.checker.header_at(damaged.start)
-        if not self._spend(damaged.start, header):
-            return damaged
-        error = self.checker.check((damaged.start, damaged.stop, header))
-        return DamagedChunk(damaged.start, damaged.stop, error, damaged.nbytes)
+        return damaged._replace(error=self.checker.check(candidate))
 
     def has_right_size(self, damaged: DamagedChunk) -> bool:
         """Return whether the blocks of a damaged chunk confirm the size it states."""
-        header = self.checker.header_at(damaged.start)
-        return self._spend(damaged.start, header) and self.checker.has_right_size(
-            damaged.start, header
-        )
+        candidate = self._candidate_at(damaged.start)
+        return candidate is not None and self.checker.has_right_size(candidate)
 
-    def _spend(self, offset: int, header: BloscHeader) -> bool:
+    def _spend(self, candidate: Candidate) -> bool:
         """Take the size of a candidate off the budget; return whether any was left."""
+        offset, _, header = candidate
         if header.ctbytes <= SMALL_CANDIDATE:
             return True
         if self._budget < 0:
@@ -319,25 +297,22 @@ class ChunkScan:
 
     def find(self, start: int, stop: int) -> int | None:
         """Return the offset of the first intact chunk in an extent, None if none."""
-        for offset, header in self.candidates(start, stop):
-            end = offset + header.ctbytes + self.checksum.size
-            if not self._spend(offset, header):
-                continue
-            if self.checker.check((offset, end, header)) is None:
-                return offset
+        for candidate in self.candidates(start, stop):
+            if self._spend(candidate) and self.checker.check(candidate) is None:
+                return candidate[0]
         return None
 
     def find_checksum(self, base: int) -> Hash | None:
         """Return the checksum whose digest follows a chunk behind `base`, if any."""
-        for offset, header in self.candidates(base, self.storage.size):
-            if self._spend(offset, header):
-                checksum = self.checker.find_checksum(offset, header)
+        for candidate in self.candidates(base, self.storage.size):
+            if self._spend(candidate):
+                checksum = self.checker.find_checksum(candidate)
                 if checksum is not None:
                     return checksum
         return None
 
-    def candidates(self, start: int, stop: int) -> Iterator[tuple[int, BloscHeader]]:
-        """Yield offset and header of all possible chunks in an extent."""
+    def candidates(self, start: int, stop: int) -> Iterator[Candidate]:
+        """Yield all possible chunks in an extent."""
         at_a_time = FIRST_SEARCH_NBYTES
         while start < stop:
             size = min(at_a_time, stop - start)
@@ -346,7 +321,7 @@ class ChunkScan:
             while -1 < i < size:
                 header = self._decode(start + i, block[i : i + BLOSC_HEADER_LENGTH])
                 if header is not None:
-                    yield start + i, header
+                    yield self._candidate(start + i, header)
                 i = block.find(BLOSC_PREFIX, i + 1)
             start += size
             at_a_time = min(2 * at_a_time, MAX_SEARCH_NBYTES)
@@ -376,8 +351,3 @@ class ChunkScan:
         table = self.storage.read_at(offset + BLOSC_HEADER_LENGTH, checked)
         starts = decode_block_starts(table)
         return all(header.table_end <= start < header.ctbytes for start in starts)
-
-
-def find_checksum(storage: Storage, base: int) -> Hash | None:
-    """Return the checksum that a chunk behind `base` confirms, None if none does."""
-    return ChunkScan(storage, CHECKSUMS[0], 1).find_checksum(base)

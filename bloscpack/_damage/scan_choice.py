@@ -7,17 +7,18 @@ of which checksum.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
 from ..constants import MAGIC
-from .scan import ChunkScan, find_checksum
+from .scan import ChunkScan
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
+    from ..headers import BloscpackHeader
     from .lenient_sections import Sections
     from .scan import Chain
 
@@ -33,35 +34,32 @@ def scan_file(
     return _FileScanner(storage, sections, nthreads, progress).scan()
 
 
-class _FileScanner:
-    def __init__(
-        self,
-        storage: Storage,
-        sections: Sections,
-        nthreads: int,
-        progress: Progress | None,
-    ) -> None:
-        self._storage = storage
-        self._progress = progress
-        self._sections = sections
-        self._header = sections.header
-        self._nthreads = nthreads
+class _FileScanner(NamedTuple):
+    storage: Storage
+    sections: Sections
+    nthreads: int
+    progress: Progress | None
+
+    @property
+    def header(self) -> BloscpackHeader | None:
+        """The header of the file, None if it is damaged."""
+        return self.sections.header
 
     def scan(self) -> ChunkScan:
         """Return the scan that used the checksum of the file."""
-        header = self._header
+        header = self.header
         stated = None if header is None else self._run(header.checksum_impl)
         if stated is not None and self._is_confirmed(stated):
             return stated
-        base = self._sections.base if header is None else 0
-        found = find_checksum(self._storage, base)
+        base = self.sections.base if header is None else 0
+        found = ChunkScan(self.storage, CHECKSUMS[0], 1).find_checksum(base)
         with_digests = None if found is None else self._run(found)
         without = stated
         if without is None or without.checksum.size:
             without = self._run(CHECKSUMS[0])
         chosen = self._choose(with_digests, without)
         if stated is None:
-            states_none = self._sections.states_no_digests
+            states_none = self.sections.states_no_digests
             if chosen is without and not states_none and not self._proven(without):
                 # Either there are no digests, or no chunk is intact.
                 chosen.chains = []
@@ -72,14 +70,14 @@ class _FileScanner:
 
     def _run(self, checksum: Hash) -> ChunkScan:
         """Return a scan for chunks with digests of a checksum."""
-        header, limit, first = self._header, None, self._sections.first
-        entries = self._sections.table.entries
+        header, limit, first = self.header, None, self.sections.first
+        entries = self.sections.table.entries
         if header is not None and header.nchunks != -1:
             limit = header.nchunks
         if entries and entries[0] not in (first, FREE):
             first = None
-        scan = ChunkScan(self._storage, checksum, self._nthreads, self._progress)
-        scan.run(first, 0, limit, lambda chain: self._is_complete(chain, scan))
+        scan = ChunkScan(self.storage, checksum, self.nthreads, self.progress)
+        scan.run(first, limit, lambda chain: self._is_complete(chain, scan))
         return scan
 
     def _is_complete(self, chain: Chain, scan: ChunkScan) -> bool:
@@ -88,17 +86,17 @@ class _FileScanner:
         The bytes behind it are then ignored: releases up to 0.16.0 left some there when
         an append made the last chunk shorter.
         """
-        header, last = self._header, self._header and self._header.last_chunk
-        if chain.stop == self._storage.size:
+        header, last = self.header, self.header and self.header.last_chunk
+        if chain.stop == self.storage.size:
             return True
-        entries = self._sections.table.entries
+        entries = self.sections.table.entries
         if entries:
             if chain.offsets != entries or last not in (-1, chain.sizes[-1]):
                 return False
             # If a chunk follows, a chunk of the chain may be at a wrong place.
             return scan.find(chain.stop, chain.stop + 1) is None
         # Files without a table can't have been appended to.
-        behind = self._storage.read_at(chain.stop, len(MAGIC))
+        behind = self.storage.read_at(chain.stop, len(MAGIC))
         return header is not None and behind == MAGIC
 
     def _is_confirmed(self, scan: ChunkScan) -> bool:
@@ -112,18 +110,18 @@ class _FileScanner:
 
     def _has_all_without_digests(self, scan: ChunkScan) -> bool:
         """Return whether all chunks are there, and no digest follows the first one."""
-        assert self._header is not None
-        first, nchunks = self._sections.first, self._header.nchunks
+        assert self.header is not None
+        first, nchunks = self.sections.first, self.header.nchunks
         count, end = 0, first
         for chain in scan.chains:
             if chain.start == end:
                 count, end = count + len(chain), chain.stop
         if end is None or first is None or not 0 < nchunks <= count:
             return False
-        if count > 1 or end == self._storage.size:
+        if count > 1 or end == self.storage.size:
             return True
-        chunk_header = scan.checker.header_at(first)
-        return scan.checker.find_checksum(first, chunk_header) is None
+        header = scan.checker.header_at(first)
+        return scan.checker.find_checksum((first, first, header)) is None
 
     def _proves_no_digests(self, scan: ChunkScan) -> bool:
         """Return whether the chunks prove that the digests in the header do not exist.
@@ -133,13 +131,13 @@ class _FileScanner:
         """
         if any(len(chain) >= MIN_TOUCHING for chain in scan.chains):
             return True
-        if len(scan.chains) != 1 or self._header is None:
+        if len(scan.chains) != 1 or self.header is None:
             return False
         (chain,) = scan.chains
         return (
-            chain.start == self._sections.first
-            and self._header.nchunks in (-1, len(chain))
-            and chain.stop == self._storage.size
+            chain.start == self.sections.first
+            and self.header.nchunks in (-1, len(chain))
+            and chain.stop == self.storage.size
         )
 
     def _proven(self, scan: ChunkScan) -> list[Chain]:
@@ -152,8 +150,8 @@ class _FileScanner:
         chains = scan.chains
         stops = {chain.start for chain in chains}
         nfound = sum(map(len, chains))
-        if self._header is None or self._header.nchunks in (-1, nfound):
-            stops.add(self._storage.size)
+        if self.header is None or self.header.nchunks in (-1, nfound):
+            stops.add(self.storage.size)
         return [chain for chain in chains if len(chain) > 1 or chain.stop in stops]
 
     def _choose(self, with_digests: ChunkScan | None, without: ChunkScan) -> ChunkScan:

@@ -109,7 +109,10 @@ def _searched(
     if header is not None and entries[0] == announced:
         room = len(region.data) // OFFSET_LENGTH
         entries += [FREE] * (min(room, header.nchunks) - len(entries))
-    first = announced if entries[0] == FREE else entries[0]
+    # If the first chunk is where the header says, its entry is damaged.
+    is_there = chains[0].start == announced
+    first = announced if is_there or entries[0] == FREE else entries[0]
+    moved = 0 if is_there else moved
     nfree = max(0, (len(region.data) - stop) // OFFSET_LENGTH)
     known = array("q", entries)
     return sections.replaced(

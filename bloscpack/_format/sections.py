@@ -268,7 +268,7 @@ def _each_frame(
         nbytes = chunk.nbytes
         number += 1
         start += nbytes
-    check_end(cursor, header)
+    check_end(cursor, header, limits, start)
 
 
 def _stay(cursor: Cursor, frame: Frame, digest_size: int) -> None:
@@ -307,19 +307,36 @@ def _ends(
     return False
 
 
-def check_end(cursor: Cursor, header: BloscpackHeader) -> None:
+def check_end(
+    cursor: Cursor,
+    header: BloscpackHeader,
+    limits: Limits | None = None,
+    nbytes: int = 0,
+) -> None:
     """Raise `FormatError` if a complete frame lies behind the last chunk (rule C7).
 
     The number of chunks in the header is then wrong. The cursor has passed the last
-    chunk, and stays there.
+    chunk, and stays there. The chunks have `nbytes` plain bytes; another one must not
+    exceed the `limits` if only decompressing it shows whether it is complete.
     """
     if cursor.left() == 0:
         return
     try:
+        if limits is not None and not header.checksum_impl.size:
+            _check_limit_behind(cursor, limits, nbytes)
         if starts_with_frame(cursor.peek_behind, header):
             raise frame_behind(header, cursor.position)
     finally:
         cursor.restore()
+
+
+def _check_limit_behind(cursor: Cursor, limits: Limits, nbytes: int) -> None:
+    try:
+        chunk = decode_chunk_header(cursor.peek_behind(BLOSC_HEADER_LENGTH))
+    except FormatError:
+        return
+    if len(cursor.peek_behind(chunk.ctbytes)) == chunk.ctbytes:
+        _check_limit(limits, nbytes + chunk.nbytes, "chunks", cursor.position)
 
 
 def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) -> bool:

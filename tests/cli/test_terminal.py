@@ -28,7 +28,7 @@ CHARACTERS = (
     "\u200e \u200f \u2028 \u202a \u202e \u2066 \u2069 \ufeff \U000e0041"
 )
 # Bytes of a name that are no UTF-8 are lone surrogates in Python.
-HOSTILE = CHARACTERS + "\udc9b\udcff"
+HOSTILE = CHARACTERS + "\udc9b\udcff\nforged"
 PACKED = HOSTILE + ".blp"
 BROKEN = "broken" + HOSTILE + ".blp"
 ARRAY = "array" + HOSTILE + ".blp"
@@ -36,6 +36,8 @@ SURROGATES = "surrogates" + HOSTILE + ".blp"
 JSON = HOSTILE + ".json"
 TOML = HOSTILE + ".toml"
 # Colours of `map`. A progress bar draws itself again after a carriage return.
+# A line that a newline in a name has begun.
+FORGED_LINE = re.compile("^(blpk: )?(error: )?forged", re.MULTILINE)
 OWN_SEQUENCES = re.compile("\x1b\\[(0|1;97;41|38;5;[0-9]+)m")
 FORBIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
@@ -182,6 +184,7 @@ def assert_harmless(text, allowed="\n"):
         if c not in allowed and unicodedata.category(c).startswith(FORBIDDEN)
     }
     assert found == set(), text
+    assert FORGED_LINE.search(text) is None, text
 
 
 def test_all_verbs_are_tested():

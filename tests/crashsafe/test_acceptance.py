@@ -25,8 +25,10 @@ import bloscpack
 from bloscpack._crashsafe import acceptance, journal, locking
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, rewrite_metadata
+from bloscpack.checksums import CHECKSUMS_LOOKUP
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
+from bloscpack.headers import MetadataHeader
 from bloscpack.verify import verify
 
 needs_root = pytest.mark.skipif(
@@ -171,6 +173,44 @@ def test_sparse_journal_costs_neither_memory_nor_time(path):
         assert int(said.stdout) < 64 * 2**10
 
 
+def test_forged_room_for_metadata_costs_no_memory(path):
+    """File and journal take no room on the disk either."""
+    size = 100 * 2**20
+    header = MetadataHeader.decode(PACKED[32:64])
+    stop = 64 + header.max_meta_size
+    header.max_meta_size += size
+    with path.open("r+b") as fp:
+        fp.seek(32)
+        fp.write(header.encode())
+        fp.seek(stop + size)
+        fp.write(PACKED[stop:])
+    extents = [(0, stop + size + CHECKSUMS_LOOKUP[header.meta_checksum].size)]
+    witness = path.stat().st_size - 500, path.stat().st_size
+    name = path.with_name(JOURNAL)
+    with path.open("rb") as fp, name.open("wb") as out_fp:
+        for part in journal.encode(fp, extents, fp.read(extents[0][1]), witness):
+            out_fp.write(part)
+        journal.mark_complete(out_fp)
+    name.chmod(0o600)
+    code = (
+        "import resource, sys\n"
+        "from bloscpack import file_io\n"
+        "from bloscpack._crashsafe import acceptance\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "with open(sys.argv[1], 'rb') as fp:\n"
+        "    assert acceptance.load(sys.argv[2], fp) is not None\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, path, name],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    if sys.platform == "linux":  # elsewhere in other units
+        assert int(said.stdout) < 32 * 2**10
+
+
 # Where it was planted
 
 
@@ -250,6 +290,25 @@ def test_journal_that_is_removed_while_it_is_opened(path, monkeypatch):
         assert acceptance.load(str(name), fp) is None
 
 
+@needs_root
+def test_journal_that_is_removed_while_it_can_not_be_read(path, monkeypatch):
+    """A reader is not allowed to read it yet, and asks for its size too late."""
+    name = plant(path, b"")
+    real_open = os.open
+
+    def refuse_and_remove(*arguments):
+        monkeypatch.setattr(os, "open", real_open)
+        try:
+            return real_open(*arguments)
+        finally:
+            with as_root():
+                name.unlink()
+
+    with user(STRANGER), path.open("rb") as fp:
+        monkeypatch.setattr(os, "open", refuse_and_remove)
+        assert acceptance.load(str(name), fp) is None
+
+
 FAILURES = [
     (MemoryError(), StorageError, "there is no memory for the journal"),
     (OSError(5, "Input/output error"), OSError, "Input/output error"),
@@ -285,6 +344,17 @@ def user(uid):
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(groups)
+
+
+@contextlib.contextmanager
+def as_root():
+    """Be root for a while, inside of `user`."""
+    old = os.geteuid()
+    os.seteuid(0)
+    try:
+        yield
+    finally:
+        os.seteuid(old)
 
 
 @needs_root
@@ -451,6 +521,32 @@ def test_one_chunk_of_another_owner(path, tmp_path):
     assert OWNER == path.stat().st_uid
 
 
+@needs_root
+@pytest.mark.parametrize("others", [0, 4])
+def test_copy_that_its_owner_could_not_read(path, tmp_path, others):
+    """A user with an entry in the access control list of the file appends."""
+    entries = [(1, 6, 2**32 - 1), (2, 6, STRANGER), (4, 4, 2**32 - 1)]
+    entries += [(16, 6, 2**32 - 1), (32, others, 2**32 - 1)]
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)
+    os.chown(path, OWNER, STRANGER)
+    try:
+        os.setxattr(path, "system.posix_acl_access", content)
+    except (AttributeError, OSError) as error:
+        pytest.skip("no access control lists: %s" % error)
+    path.parent.chmod(0o777)
+    (tmp_path / "new").write_bytes(b"new")
+    with user(STRANGER):
+        if others:
+            append(path, tmp_path / "new")
+        else:
+            with pytest.raises(StorageError, match="the owner of the file could not"):
+                append(path, tmp_path / "new")
+    with user(OWNER):
+        expected = PLAIN + b"new" if others else PLAIN
+        assert expected == bloscpack.unpack_bytes_from_file(path)[0]
+    assert {TARGET, "new"} == set(os.listdir(path.parent))
+
+
 @needs_owners
 def test_file_system_that_gives_journals_other_permission_bits(path, monkeypatch):
     def careless(fp, name, file):
@@ -534,6 +630,21 @@ def test_writer_who_may_not_remove_the_journal(path, tmp_path):
             append(path, __file__)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)
         assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
+    assert PACKED == path.read_bytes()
+
+
+@needs_root
+def test_empty_file_that_may_not_be_removed(path, tmp_path):
+    """It is no journal, so the message does not promise that it will be applied."""
+    name = plant(path, b"")
+    name.chmod(0)
+    os.chown(name, STRANGER, STRANGER)
+    path.parent.chmod(0o1777)
+    os.chown(path, OWNER, OWNER)
+    with user(OWNER), pytest.raises(PermissionError, match="not perm") as raised:
+        append(path, __file__)
+    assert str(name) == raised.value.filename
+    assert "remains" not in str(raised.value)
     assert PACKED == path.read_bytes()
 
 

@@ -481,7 +481,7 @@ def test_refusal_names_the_journal_and_says_what_to_do(path):
     with pytest.raises(StorageError) as raised:
         loaded(path, content)
     assert "'%s'" % journal.name_for(str(path)) in str(raised.value)
-    expected = "If a copy of the file without the journal is whole, remove the journal"
+    expected = "verify the copy: if it is whole, remove the journal"
     assert expected in str(raised.value)
 
 
@@ -579,7 +579,7 @@ def test_file_that_was_replaced_by_a_foreign_hand(tmp_path):
     os.unlink(path)
     path.write_bytes(bloscpack.pack_bytes_to_bytes(b"another" * 1000))
     for use in (checker.operation.see, lambda f: checker.operation.follow(f, tmp_path)):
-        with pytest.raises(StorageError, match="is whole, remove the journal"):
+        with pytest.raises(StorageError, match="if it is whole, remove the journal"):
             use(checker.folder)
     (checker.folder / JOURNAL).unlink()
     assert (b"another" * 1000, None) == checker.operation.see(checker.folder)
@@ -695,6 +695,18 @@ def test_journal_is_no_output(tmp_path):
     with pytest.raises(StorageError, match="is a journal, without which"):
         bloscpack.pack_bytes_to_file(b"new", checker.folder / JOURNAL)
     assert checker.old == checker.operation.see(checker.folder)
+
+
+def test_output_with_the_name_of_a_journal(tmp_path):
+    """Readers and writers of the file would refuse it."""
+    path, name = tmp_path / "x.blp", tmp_path / "x.blp.journal"
+    bloscpack.pack_bytes_to_file(b"old", path)
+    with pytest.raises(StorageError, match="is the name of the journal of"):
+        bloscpack.pack_bytes_to_file(b"new", name)
+    assert not name.exists()
+    path.unlink()
+    bloscpack.pack_bytes_to_file(b"new", name)
+    assert (b"new", None) == bloscpack.unpack_bytes_from_file(name)
 
 
 @pytest.mark.skipif(os.name != "posix" or not os.getuid(), reason="root reads all")

@@ -339,6 +339,33 @@ def test_file_that_is_removed_before_it_is_locked(tmp_path):
     assert b"new" == (tmp_path / "file").read_bytes()
 
 
+def test_file_that_another_user_locks_first(tmp_path, monkeypatch):
+    """Another user may open it if the new file may be read by all."""
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "new"
+    locks = []
+
+    def create_and_lock(*arguments):
+        name, fp = type(disk).create_beside(disk, *arguments)
+        if len(locks) < 6:  # two more than the usual names
+            locks.append(open(name, "rb"))  # noqa: SIM115
+            fcntl.flock(locks[-1], fcntl.LOCK_EX)
+        return name, fp
+
+    monkeypatch.setattr(disk, "create_beside", create_and_lock, raising=False)
+    with replacing(path) as fp:
+        fp.write(b"new")
+    monkeypatch.undo()
+    usual = {os.path.basename(name) for name in disk.names_beside(str(path))}
+    assert usual | {"new"} == set(os.listdir(tmp_path))
+    for lock in locks:
+        lock.close()
+    with replacing(path) as fp:
+        fp.write(b"newer")
+    assert ["new"] == os.listdir(tmp_path)
+    assert b"newer" == path.read_bytes()
+
+
 def test_discarded_after_it_has_its_name(tmp_path):
     """The temporary name may belong to another writer then."""
     target = str(tmp_path / "file")

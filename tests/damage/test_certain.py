@@ -254,3 +254,31 @@ def test_one_of_several_of_one_extent_is_cut_out(kinds, gone, offsets):
     start, stop, _ = frames_of(data)[gone]
     recovery = recover_fp(io.BytesIO(data[:start] + data[stop:]), io.BytesIO())
     assert (len(kinds) - 1, False) == (recovery.nsaved, recovery.certain)
+
+
+# A wrong entry in the offset table, and nothing else
+
+
+@pytest.mark.parametrize("nchunks", [2, 3, 5])
+@pytest.mark.parametrize("plain", [text(500), copied(500)], ids=["text", "copies"])
+def test_wrong_entry_does_not_change_the_order(plain, nchunks):
+    data = packed(plain[: 100 * nchunks])
+    frames = frames_of(data)
+    chunks = [chunk for _, _, chunk in frames]
+    for number, bit in itertools.product(range(nchunks), range(16)):
+        damaged = bytearray(data)
+        entry = frames[0][0] - 8 * (nchunks - number)
+        damaged[entry + bit // 8] ^= 1 << bit % 8
+        found, recovery = recovered(bytes(damaged))
+        assert (chunks, nchunks) == (found, recovery.nsaved)
+
+
+def test_wrong_entry_may_mean_that_two_chunks_changed_places():
+    data = packed(bytes(500) + copied(500) + bytes(500), chunk_size=500)
+    (start, middle, _), (_, stop, _), _ = frames = frames_of(data)
+    entry = struct.pack("<q", middle)
+    damaged = data.replace(entry, struct.pack("<q", start + stop - middle))
+    assert data != damaged
+    found, recovery = recovered(damaged)
+    assert ([chunk for _, _, chunk in frames], False) == (found, recovery.certain)
+    assert bp.unpack_bytes_from_bytes(damaged) == bp.unpack_bytes_from_bytes(data)

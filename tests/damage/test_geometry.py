@@ -63,6 +63,7 @@ def test_last_chunk_that_is_intact_counts_more_than_the_header(bit, lost):
     recovery = recover_fp(io.BytesIO(damaged), io.BytesIO())
     assert (8, 7) == (report.nchunks, report.nintact)
     assert 1000 == report.nbytes == recovery.nbytes
+    assert 1000 - 128 == report.nbytes_intact
     (loss,) = recovery.losses
     expected = [f.span for f in report.findings if f.chunk == lost]
     assert [loss.span] == expected == [(128 * lost, 128 * lost + 128)]
@@ -115,5 +116,5 @@ def test_sizes_and_spans(sizes, nbytes, spans):
 
 def test_another_last_chunk():
     geometry = ChunkGeometry(8, 128, None)
-    assert 1024 == geometry.with_last_chunk(128).nbytes
+    assert 1024 == geometry._replace(last_chunk=128).nbytes
     assert geometry.last_chunk is None

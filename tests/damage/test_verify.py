@@ -186,6 +186,7 @@ def test_report_of_a_sound_file(tmp_path):
         "nchunks": 4,
         "nintact": 4,
         "nbytes": 1000,
+        "nbytes_intact": 1000,
         "cbytes": path.stat().st_size,
         "layout": 3,
         "checksum": "adler32",
@@ -539,6 +540,15 @@ def test_last_chunk_of_unknown_size_may_be_the_longer_one():
     # In layout 2 the header may state it.
     stated = builders.layout(2, chunks, nchunks=-1, chunk_size=10, last_chunk=20)
     assert (True, True) == (report_on(stated).ok, reads(stated))
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_digests_behind_a_file_without_digests(offsets):
+    settings = bp.BloscpackArgs(checksum="None", offsets=offsets)
+    alone = bp.pack_bytes_to_bytes(text(1000), bloscpack_args=settings)
+    report = report_on(alone + packed(text(5000)))
+    assert (True, "None") == (report.ok, report.checksum)
+    assert "another" in kinds(report, "note")
 
 
 def test_no_more_findings_are_kept_than_anyone_will_read():

@@ -73,6 +73,22 @@ def test_plain_bytes(tmp_path, reader, data):
     assert expected == (raised.value.section, raised.value.chunk)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_plain_bytes_of_a_chunk_behind_the_last_one(tmp_path, reader):
+    """Without digests only decompressing tells whether it is a chunk."""
+    plain = BloscpackArgs(checksum="None", offsets=False)
+    data = bp.pack_bytes_to_bytes(PLAIN, bloscpack_args=plain)
+    behind = bp.pack_bytes_to_bytes(bytes(10**6), bloscpack_args=plain)[32:]
+    path = tmp_path / "a.blp"
+    with pytest.raises(FormatError, match="found another one behind") as raised:
+        reader(data + behind, path, Limits(nbytes=100 + 10**6))
+    assert not isinstance(raised.value, NotReadable)
+    with pytest.raises(NotReadable, match="but the limit is '1000'") as raised:
+        reader(data + behind, path, Limits(nbytes=1000))
+    assert ("chunks", len(data)) == (raised.value.section, raised.value.offset)
+    assert PLAIN == reader(data + behind[:-1], path, Limits(nbytes=1000))
+
+
 @pytest.mark.parametrize(("reader", "data"), ALL)
 def test_metadata_values(tmp_path, reader, data):
     path = tmp_path / "a.blp"

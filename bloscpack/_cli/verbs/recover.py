@@ -27,8 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write an intact file from the good chunks of a damaged one, which is not\n"
-        "changed; exit code 0 if nothing is lost, 3 if data are or may be lost, 1 if\n"
-        "nothing could be saved"
+        "changed; exit code 0 if it is certain that nothing is lost, 3 if data are or\n"
+        "may be lost, 1 if the file is no Bloscpack file or can't be read"
     )
     parser.epilog = (
         "examples:\n"

@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
         "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged,\n"
-        "1 if Blosc lacks a codec that the file needs"
+        "1 if a file is no Bloscpack file or can't be read, or if Blosc lacks its codec"
     )
     parser.epilog = (
         "examples:\n"
@@ -80,14 +80,13 @@ def state_of(report: Report) -> tuple[int, str]:
 
 def tell(report: Report) -> None:
     """Show a line for the file, and a line for each finding."""
-    counts = "%d chunks" % report.nchunks
-    if report.nchunks == 1:
-        counts = "1 chunk"
-    if report.nbytes is not None:
-        counts += ", %s" % pretty_size(report.nbytes)
     _, state = state_of(report)
+    counts = "%d chunk%s" % (report.nchunks, "s" * (report.nchunks != 1))
     if state == DAMAGED:
-        counts = "%d of %s good" % (report.nintact, counts)
+        nbytes = pretty_size(report.nbytes_intact)
+        counts = "%d of %s, %s good" % (report.nintact, counts, nbytes)
+    elif report.nbytes is not None:
+        counts += ", %s" % pretty_size(report.nbytes)
     say("%s: %s (%s)" % (printable(report.filename or ""), state, counts))
     for finding in report.findings:
         say("  " + printable(str(finding)))
