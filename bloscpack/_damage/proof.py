@@ -6,6 +6,7 @@ chunks; then the sizes, the digests and all bytes of the file must agree with th
 
 from __future__ import annotations
 
+from .._format.offsets import FREE
 from ..abstract_objects import ImmutableObject
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -93,16 +94,28 @@ def _is_cut_exactly(
 ) -> bool:
     """Return whether chunks are out of order, or may be lost with all of their bytes.
 
-    A lost chunk is in its place if it leaves bytes there.
+    A lost chunk is in its place if it leaves bytes there. Of several, the offset table
+    must say that all of their bytes are there.
     """
     number, end = 0, evidence.base if evidence.first is None else evidence.first
     for group in groups:
         nlost, start = group[0].number - number, group[0].piece.chain.start
-        if nlost not in (0, 1) or (nlost and start <= end):
+        if nlost and not _leave_bytes(number, nlost, end, start, evidence):
             return True
         number, end = group[-1].stop, group[-1].piece.chain.stop
     nlost = numbering.nchunks - number
-    return nlost > 1 or (nlost == 1 and evidence.size <= end)
+    return nlost > 0 and not _leave_bytes(number, nlost, end, evidence.size, evidence)
+
+
+def _leave_bytes(
+    number: int, nlost: int, start: int, stop: int, evidence: Evidence
+) -> bool:
+    """Return whether `nlost` chunks left all their bytes, or a part of a single one."""
+    entries = evidence.table.entries
+    if nlost < 2 or number + nlost >= len(entries):
+        return nlost == 1 and start < stop
+    begin, end = entries[number], entries[number + nlost]
+    return FREE not in (begin, end) and end - begin == stop - start
 
 
 def _agrees(placed: Placed, evidence: Evidence) -> bool:
