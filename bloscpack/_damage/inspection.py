@@ -110,14 +110,14 @@ def inspect(
         f.section == "header" and f.severity == ERROR for f in findings.kept
     )
     evidence = gather(storage, sections, scan, array, header_is_wrong)
-    chains = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
+    chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
 
     def key_of(start: int, stop: int) -> bytes:
         from hashlib import sha256
 
         return sha256(storage.read_at(start, stop - start)).digest()
 
-    numbering = number_chunks(chains, evidence, key_of)
+    numbering = number_chunks(chains, evidence, key_of, doubtful=doubtful)
     return Inspection(
         storage,
         sections,

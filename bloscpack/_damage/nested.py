@@ -53,8 +53,10 @@ class Piece(ImmutableObject):
 
 def drop_nested_chunks(
     chains: list[Chain], evidence: Evidence, list_damaged: ListDamaged
-) -> list[Piece]:
-    """Return the chains of the file itself.
+) -> tuple[list[Piece], bool]:
+    """Return the chains of the file itself, and whether it is doubtful.
+
+    It is if a chain was dropped that has the right sizes.
 
     ``list_damaged(start, stop)`` returns the damaged chunks from `start` on; see
     `ChunkScan`.
@@ -62,6 +64,7 @@ def drop_nested_chunks(
     chains = [part for chain in chains for part in _split(chain, evidence)]
     rules = _NestingRules(chains, evidence)
     kept: list[Piece] = []
+    doubtful = False
     end = evidence.base if evidence.first is None else evidence.first
     run: _DamagedRun | None = None
     for chain in chains:
@@ -75,13 +78,14 @@ def drop_nested_chunks(
             run = _DamagedRun(end, chain.start, list_damaged)
         nbefore, around = run.chunks_before(chain.start)
         if not overlaps and rules.is_nested(chain, around, end):
+            doubtful = doubtful or (around is None and evidence.fits_sizes(chain))
             continue
         before = run.damaged[:nbefore]
         leads = chain.start == (before[-1].stop if before else end)
         right = all(evidence.chunk_size in (None, found.nbytes) for found in before)
         kept.append(Piece(chain, len(before) if leads and right else None))
         end = chain.stop
-    return kept
+    return kept, doubtful
 
 
 def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
@@ -132,8 +136,8 @@ class _DamagedRun:
             self.damaged += self._list_damaged(_stop(self.damaged[-1]), offset)
         nbefore = bisect_right(self.damaged, offset, key=_stop)
         around = self.damaged[nbefore] if nbefore < len(self.damaged) else None
-        if around is not None and around.start >= offset:
-            around = None
+        if around is None or around.stop is None or around.start >= offset:
+            return nbefore, None
         return nbefore, around
 
 

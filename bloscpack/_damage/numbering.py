@@ -100,11 +100,16 @@ class Numbering(ImmutableObject):
 
 
 def number_chunks(
-    chains: Sequence[Piece], evidence: Evidence, key_of: KeyOf
+    chains: Sequence[Piece],
+    evidence: Evidence,
+    key_of: KeyOf,
+    *,
+    doubtful: bool = False,
 ) -> Numbering:
     """Return the numbers of the chunks of all chains.
 
-    ``key_of(start, stop)`` returns a key of the content of a chunk.
+    ``key_of(start, stop)`` returns a key of the content of a chunk. `doubtful` says
+    that intact chunks of the right sizes were dropped before.
     """
     nfound = sum(map(len, chains))
     if _is_in_order(chains, evidence):
@@ -119,7 +124,7 @@ def number_chunks(
         resolver.apply(rule)
     placed = resolver.finish()
     nplaced = sum(len(each.piece) for each in placed)
-    return Numbering(placed, _count(placed, evidence), nplaced < nfound)
+    return Numbering(placed, _count(placed, evidence), doubtful or nplaced < nfound)
 
 
 def _is_in_order(chains: Sequence[Piece], evidence: Evidence) -> bool:

@@ -82,11 +82,15 @@ def _unproven(
     the file, the table agrees, and no chunk is lost without leaving a byte.
     """
     exact = _is_cut_exactly(groups, evidence, numbering)
+    # The table lacks the extent of the last chunk: it must be found or be marked.
+    marked = evidence.last_chunk not in (None, evidence.chunk_size)
+    known = marked or numbering.last_size is not None
+    is_unique = _is_unique if known else lambda placed, evidence: False
     for group in groups:
         front = _is_front(group, evidence)
         touches = front or _is_back(group, evidence, numbering.nchunks)
-        agrees = _agrees if touches and not exact else _is_unique
-        yield from (placed for placed in group if not agrees(placed, evidence))
+        proven = _agrees if touches and not exact else is_unique
+        yield from (placed for placed in group if not proven(placed, evidence))
 
 
 def _is_cut_exactly(

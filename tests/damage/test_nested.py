@@ -52,7 +52,7 @@ def kept_chains(chains, damaged, table=(), digest_size=4, size=1000):
                 start = end
         return found
 
-    pieces = drop_nested_chunks(chains, evidence, list_damaged)
+    pieces, _ = drop_nested_chunks(chains, evidence, list_damaged)
     return [(piece.chain.start, piece.ndamaged) for piece in pieces]
 
 
@@ -160,7 +160,7 @@ def test_many_parts_of_damaged_chunks():
     ]
     last = chain(200 + 100 * count, 50)
     table = [100, *range(200, last.start + 100, 100)]
-    pieces = drop_nested_chunks(
+    pieces, _ = drop_nested_chunks(
         [chain(100, 50), *parts, last], evidence_of(table, 10**6), list_damaged
     )
     assert [(100, 0), (last.start, count)] == [
