@@ -1,14 +1,12 @@
-"""Check one chunk of a damaged file: its header, its digest and its blocks.
+"""Check one chunk of a damaged file: its header, its digest and its content.
 
 `ChunkChecker` returns the first problem of a chunk instead of raising it.
 """
 
 from __future__ import annotations
 
-import struct
-
 from .._engine.threads import Workspace
-from .._format.blosc_header import decode_block_starts, decode_header
+from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress_into
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 
     # The offset of a chunk, the end of its digest, and the chunk's header.
     Candidate = tuple[int, int, BloscHeader]
-
-# Each stream of a block follows its length.
-STREAM_LENGTH = struct.Struct("<I")
 
 
 class ChunkChecker:
@@ -78,30 +73,6 @@ class ChunkChecker:
                 offset=offset,
             )
         return None
-
-    def has_right_size(self, candidate: Candidate) -> bool:
-        """Return whether the blocks of a chunk end at the end that its header states.
-
-        If they do, the size in the header is right, even if other bytes are damaged.
-        """
-        offset, _, header = candidate
-        raw = self.storage.read_at(offset, header.ctbytes)
-        if len(raw) < header.ctbytes:
-            return False
-        if header.is_copy:
-            return True  # decode_header compared the size with the plain size
-        starts = decode_block_starts(raw[BLOSC_HEADER_LENGTH : header.table_end])
-        ends = [*sorted(starts), header.ctbytes]
-        if ends[0] != header.table_end or max(starts) > header.ctbytes:
-            return False
-        position = header.table_end
-        for end in ends[1:]:
-            while position + STREAM_LENGTH.size <= end:
-                (length,) = STREAM_LENGTH.unpack_from(raw, position)
-                position += STREAM_LENGTH.size + length
-            if position != end:
-                return False
-        return True
 
     def find_checksum(self, candidate: Candidate) -> Hash | None:
         """Return the checksum whose digest follows a chunk, None if none does."""

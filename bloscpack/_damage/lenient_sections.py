@@ -36,7 +36,6 @@ from .scan import BLOSC_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from .._storage.base import Storage
     from ..serializers import Json
@@ -91,10 +90,6 @@ class Sections(NamedTuple):
     base: int = 0
     first: int | None = None
 
-    def replaced(self, **changes: Any) -> Sections:
-        """Return a copy with some attributes replaced."""
-        return self._replace(**changes)
-
     @property
     def table_fits(self) -> bool:
         """Whether the first entry of the table is the end of the table."""
@@ -137,10 +132,10 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     sections, end = Sections(header, base=base, first=base), base
     if header.metadata:
         metadata, metadata_end, confirmed = _read_metadata(storage, base, findings)
-        sections = sections.replaced(
+        sections = sections._replace(
             metadata=metadata,
             metadata_lost=metadata is None,
-            base=metadata_end if confirmed else base,
+            base=(confirmed and metadata_end) or base,
             first=metadata_end,
         )
         if metadata_end is None:
@@ -148,7 +143,7 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
         end = metadata_end
     if header.offsets and header.nchunks != -1:
         table, first = _read_table(storage, end, header, findings)
-        sections = sections.replaced(table=table, first=first)
+        sections = sections._replace(table=table, first=first)
     return sections
 
 
@@ -269,6 +264,6 @@ def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> S
         message = "there are metadata, but the header does not announce them"
         offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
         findings.add("header", "options", message, offset=offset)
-    return sections.replaced(
-        metadata=metadata, base=end if confirmed else sections.base
+    return sections._replace(
+        metadata=metadata, base=(confirmed and end) or sections.base
     )

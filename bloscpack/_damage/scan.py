@@ -276,11 +276,6 @@ class ChunkScan:
             return damaged
         return damaged._replace(error=self.checker.check(candidate))
 
-    def has_right_size(self, damaged: DamagedChunk) -> bool:
-        """Return whether the blocks of a damaged chunk confirm the size it states."""
-        candidate = self._candidate_at(damaged.start)
-        return candidate is not None and self.checker.has_right_size(candidate)
-
     def _spend(self, candidate: Candidate) -> bool:
         """Take the size of a candidate off the budget; return whether any was left."""
         offset, _, header = candidate

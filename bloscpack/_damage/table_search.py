@@ -53,7 +53,7 @@ def relocate_table(
     region = _Region(
         storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES)), largest
     )
-    return _searched(region, sections, chains) or sections.replaced(
+    return _searched(region, sections, chains) or sections._replace(
         table=OffsetTable(
             stated.entries,
             stated.start,
@@ -115,7 +115,7 @@ def _searched(
     moved = 0 if is_there else moved
     nfree = max(0, (len(region.data) - stop) // OFFSET_LENGTH)
     known = array("q", entries)
-    return sections.replaced(
+    return sections._replace(
         table=OffsetTable(known, stated, nfree, known),
         first=None if first is None else first + moved,
     )
