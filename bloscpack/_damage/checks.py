@@ -201,7 +201,7 @@ class _Checker:
                 why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = (
-                    ": releases up to 0.16.0 left the end of a longer last chunk there"
+                    ", perhaps of an older and longer one, or of an interrupted append"
                 )
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
             self.findings.note("chunks", kind, message, extent=(end, size))
