@@ -200,9 +200,7 @@ class _Checker:
                 kind = ANOTHER
                 why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
-                why = (
-                    ", perhaps of an older and longer one, or of an interrupted append"
-                )
+                why = ", perhaps of an older one, or of an interrupted append"
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
             self.findings.note("chunks", kind, message, extent=(end, size))
 
