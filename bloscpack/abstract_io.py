@@ -228,6 +228,17 @@ class PlainSink(Endpoint, abc.ABC):
         """Complete the output after the last chunk."""
 
 
+class StoringSink(PlainSink):
+    """A sink that stores the chunks one after the other, with `store`."""
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress and store the next chunk; return its plain size in bytes."""
+        with own_settings:
+            plain = decompress(compressed)
+        self.store(plain)
+        return len(plain)
+
+
 class CompressedSink(Endpoint, abc.ABC):
     """Stores compressed chunks and their digests.
 

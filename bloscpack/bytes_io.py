@@ -11,11 +11,11 @@ import io
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
-from ._format.chunks import decompress, decompress_into
+from ._format.chunks import decompress_into
 from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
-from .abstract_io import CompressedSource, PlainSink, PlainSource
+from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
 from .args import check_settings
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -133,7 +133,7 @@ class PlainBytesSink(PlainSink):
         return self._bytes.finish()
 
 
-class JoinedBytesSink(PlainSink):
+class JoinedBytesSink(StoringSink):
     """Joins the plain chunks to a bytes object, which `getvalue` returns.
 
     For few bytes: nothing is allocated in advance, and a single chunk is not copied.
@@ -143,13 +143,6 @@ class JoinedBytesSink(PlainSink):
 
     def __init__(self) -> None:
         self._chunks: list[Buffer] = []
-
-    def put(self, compressed: bytes) -> int:
-        """Decompress the next chunk; return its plain size in bytes."""
-        with own_settings:
-            plain = decompress(compressed)
-        self.store(plain)
-        return len(plain)
 
     def store(self, plain: Buffer) -> None:
         self._chunks.append(plain)

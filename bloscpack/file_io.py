@@ -15,12 +15,11 @@ from ._compat import deprecated_alias, sibling_names
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
-from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import WORTH_NO_COPY, BytesWriter
 from ._engine.threads import Workspace
 from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
-from ._format.chunks import decompress, plain_size
+from ._format.chunks import plain_size
 from ._format.sections import read_metadata, skip_frames
 from ._storage.base import as_bytes_view, bytes_left, read_up_to, write_all
 from ._storage.cursor import Cursor
@@ -30,6 +29,7 @@ from .abstract_io import (
     CompressedSink,
     PlainSink,
     PlainSource,
+    StoringSink,
     log_digest,
     pack,
     unpack,
@@ -369,7 +369,7 @@ class PlainFPSource(PlainSource):
             )
 
 
-class PlainFPSink(PlainSink):
+class PlainFPSink(StoringSink):
     """Writes plain bytes to a file object.
 
     Parameters
@@ -401,13 +401,6 @@ class PlainFPSink(PlainSink):
             self._begin = self.output_fp.tell()
             if self._reserved:
                 self._range.reserve(self._begin, self._reserved)
-
-    def put(self, compressed: bytes) -> int:
-        """Decompress and write a chunk; return its plain size in bytes."""
-        with own_settings:
-            plain = decompress(compressed)
-        self.store(plain)
-        return len(plain)
 
     def store(self, plain: Buffer) -> None:
         write_all(self.output_fp, plain)

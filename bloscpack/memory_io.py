@@ -7,9 +7,7 @@ thread. A subclass can override any of them.
 from __future__ import annotations
 
 from ._compat import sibling_names
-from ._engine.blosc_settings import own_settings
-from ._format.chunks import decompress
-from .abstract_io import CompressedSink, CompressedSource, PlainSink, PlainSource
+from .abstract_io import CompressedSink, CompressedSource, PlainSource, StoringSink
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ class CompressedMemorySource(CompressedSource):
         return zip(self.chunks, self.checksums, strict=True)
 
 
-class PlainMemorySink(PlainSink):
+class PlainMemorySink(StoringSink):
     """Stores the plain chunks in the list ``chunks``.
 
     Parameters
@@ -80,13 +78,6 @@ class PlainMemorySink(PlainSink):
         self.have_chunks = nchunks is not None
         self.chunks: list[Buffer | None] = [None] * (nchunks or 0)
         self.i = 0
-
-    def put(self, compressed: bytes) -> int:
-        """Decompress and store a chunk; return its plain size in bytes."""
-        with own_settings:
-            plain = decompress(compressed)
-        self.store(plain)
-        return len(plain)
 
     def store(self, plain: Buffer) -> None:
         if self.have_chunks:
