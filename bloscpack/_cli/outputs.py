@@ -45,7 +45,7 @@ def check_free(out_file: str, args: Namespace) -> None:
     """Raise `StorageError` if a file exists and ``--force`` is not given.
 
     A stream, such as a pipe, may exist. A symbolic link to a missing file counts as an
-    existing file: whoever made it chose where the output would be written.
+    existing file: another user may have made it to redirect the output.
     """
     if os.path.isdir(out_file):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), out_file)

@@ -36,6 +36,7 @@ from .journal import (
     Journal,
     digest_of_witness,
 )
+from .ownership import ACL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ def _has_bit(uid: int, file: BinaryFile, bit: int) -> bool:
 
 def _has_acl(file: BinaryFile) -> bool:
     try:
-        os.getxattr(file.fileno(), "system.posix_acl_access")
-    except (AttributeError, OSError):  # no such system, or no such list
+        os.getxattr(file.fileno(), ACL)
+    except (AttributeError, OSError):  # the system or the file has no lists
         return False
     return True
 
@@ -130,7 +131,7 @@ def _is_member(uid: int, gid: int) -> bool:
 
         user = pwd.getpwuid(uid)
         return user.pw_gid == gid or user.pw_name in grp.getgrgid(gid).gr_mem
-    except (ImportError, KeyError):  # no such system, user or group
+    except (ImportError, KeyError):  # the system, user or group is unknown
         return False
 
 
