@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from functools import cached_property
 from itertools import pairwise
 
 from .._format.offsets import FREE
@@ -52,17 +53,27 @@ class Table:
     """An index of an offset table: the numbers of its offsets and of its extents.
 
     ``entries`` are the offsets, FREE where an entry is damaged; ``is_whole`` says that
-    none is. The last chunk has no extent in the table.
+    none is. The last chunk has no extent in the table. The index is built on first use:
+    a sound file needs none.
     """
 
     def __init__(self, entries: Sequence[int] = ()) -> None:
         self.entries = entries
         self.is_whole = FREE not in entries
-        self._numbers: dict[int, int] = {}
-        self._by_extent: dict[int | None, list[int]] = {}
-        for number, offset in enumerate(entries):
-            self._numbers.setdefault(offset, number)
-            self._by_extent.setdefault(self.extent(number), []).append(number)
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        numbers: dict[int, int] = {}
+        for number, offset in enumerate(self.entries):
+            numbers.setdefault(offset, number)
+        return numbers
+
+    @cached_property
+    def _by_extent(self) -> dict[int | None, list[int]]:
+        numbers: dict[int | None, list[int]] = {}
+        for number in range(len(self.entries)):
+            numbers.setdefault(self.extent(number), []).append(number)
+        return numbers
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -297,6 +308,17 @@ def _is_array_size(sections: Sections, array: Description | None) -> bool:
     return nbytes_of(header.nchunks, header.chunk_size, last) == array.nbytes
 
 
+def _are_stated(chains: Sequence[Chain], size: int, last: int | None) -> bool:
+    """Return whether all chunks have the plain sizes in the header.
+
+    Then nothing has to be weighed; sound files take this way.
+    """
+    if not any(size in chain.sizes for chain in chains):
+        return False
+    stated = {size, size if last is None else last}
+    return all(sum(map(chain.sizes.count, stated)) == len(chain) for chain in chains)
+
+
 def _chunk_sizes(
     scan: ChunkScan, sections: Sections, table: Table, header_is_wrong: bool
 ) -> Sizes:
@@ -308,27 +330,29 @@ def _chunk_sizes(
     chains, header = scan.chains, sections.header
     if header is not None and (header.format_version < 2 or header.chunk_size == -1):
         return None, None
+    size = None if header is None else header.chunk_size
+    last = sections.stated_last_chunk
+    if not chains:
+        return size, last
+    found, at_end = chains[-1].sizes[-1], chains[-1].stop == scan.storage.size
+    wrong = header_is_wrong and at_end and last is not None
+    if size is not None and _are_stated(chains, size, last):
+        return size, found if wrong and found <= size else last
     weights: Counter[int] = Counter()
     counts: Counter[int] = Counter()
-    named = bool(chains) and chains[0].start == sections.first
+    named = chains[0].start == sections.first
     for chain in chains:
         for i, nbytes in enumerate(chain.sizes):
             is_named = table.has_chunk(chain.offsets[i], chain.stop_of(i))
             weights[nbytes] += nbytes * (NAMED_WEIGHT if is_named else 1)
             counts[nbytes] += 1
             named = named or is_named
-    size = None if header is None else header.chunk_size
-    last = sections.stated_last_chunk
-    if not chains:
-        return size, last
     usual = max(weights, key=weights.__getitem__)
-    found, at_end = chains[-1].sizes[-1], chains[-1].stop == scan.storage.size
     if size is None:
         others = [n for n, count in counts.items() if n < usual and count == 1]
         return usual, others[0] if found == usual and len(others) == 1 else found
     if size in weights and usual in (size, last):
-        wrong = header_is_wrong and at_end and found <= size and last is not None
-        return size, found if wrong else last
+        return size, found if wrong and found <= size else last
     if at_end and found == last and sum(map(len, chains)) == 1:
         return size, last  # the only chunk found may be the last one
     plausible = len(table) and is_plausible(table.entries, size + LARGEST_OVERHEAD)

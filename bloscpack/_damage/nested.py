@@ -11,6 +11,7 @@ through the function that it is given.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 
 from ..abstract_objects import ImmutableObject
 
@@ -144,10 +145,15 @@ class _DamagedRun:
 class _NestingRules:
     def __init__(self, chains: list[Chain], evidence: Evidence) -> None:
         self._evidence = evidence
-        self._starts = {start for chain in chains for start in chain.offsets}
+        self._chains = chains
         fitting = [chain for chain in chains if evidence.fits_sizes(chain)]
         self._none_fits = not fitting
         self._last = fitting[-1] if fitting else None
+
+    @cached_property
+    def _starts(self) -> set[int]:
+        """The offsets of all chunks; a sound file needs none."""
+        return {start for chain in self._chains for start in chain.offsets}
 
     def replaces_overlapped(self, chain: Chain, stop: int) -> bool:
         """Return whether a chain is right, and the chunk that overlaps it is wrong.
@@ -164,6 +170,8 @@ class _NestingRules:
         `around` is the damaged chunk whose header states an extent around the chain.
         """
         evidence = self._evidence
+        if chain.start == end and evidence.fits_sizes(chain):
+            return False
         number = evidence.table.number_at(chain.start)
         if chain.start == end or number is not None:
             # A damaged header may state a wrong size for the last chunk.

@@ -114,7 +114,7 @@ def number_chunks(
     nfound = sum(map(len, chains))
     if _is_in_order(chains, evidence):
         placed = [Placed(chains[0], 0, IN_ORDER)]
-        return Numbering(placed, nfound, dropped=False)
+        return Numbering(placed, nfound, doubtful)
     chains = _without_leftovers(chains, evidence, equal=False)
     chains = _without_copies(chains, evidence, key_of)
     chains = _without_leftovers(chains, evidence, equal=True)

@@ -124,11 +124,13 @@ def _leave_bytes(
 
 def _agrees(placed: Placed, evidence: Evidence) -> bool:
     """Return whether the table has the extents of a piece, if there is a table."""
-    last = len(evidence.table) - 1
+    chain, number, last = placed.piece.chain, placed.number, len(evidence.table) - 1
+    stated = evidence.table.entries[number : number + len(chain)]
+    # Where all offsets agree, only the end of the last chunk is left to compare.
+    begin = len(chain) - 1 if [*stated] == [*chain.offsets] else 0
     return all(
-        placed.number + k >= last
-        or evidence.matches(placed.piece.chain, k, placed.number + k)
-        for k in range(len(placed.piece))
+        number + k >= last or evidence.matches(chain, k, number + k)
+        for k in range(begin, len(chain))
     )
 
 
