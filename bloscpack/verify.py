@@ -49,11 +49,6 @@ def verify_fp(
         Called, as in `bloscpack.abstract_io.pack`, with the plain bytes of each intact
         chunk found. A damaged file may be searched more than once.
 
-    Returns
-    -------
-    Report
-        Its ``filename`` is None.
-
     Raises
     ------
     NotReadable
@@ -67,29 +62,10 @@ def verify_fp(
 def verify(
     path: Path, *, nthreads: int | None = None, progress: Progress | None = None
 ) -> Report:
-    """Check the file `path`; see `verify_fp`.
+    """Check the file `path`; see `verify_fp` for the settings and the errors.
 
     If an append to the file is in progress or was interrupted, the file is checked as
     it was before that append.
-
-    Parameters
-    ----------
-    path
-        The file to check.
-    nthreads, progress
-        As in `verify_fp`.
-
-    Returns
-    -------
-    Report
-        Its ``filename`` is `path`.
-
-    Raises
-    ------
-    NotReadable
-        The file is no Bloscpack file, or has an unknown layout.
-    OSError
-        The file can't be read.
     """
 
     def read(fp: Readable, check: Callable[[BloscpackHeader | None], None]) -> Report:

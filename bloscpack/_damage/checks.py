@@ -6,6 +6,7 @@ Damage becomes findings and never raises. A report does not change the inspectio
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from itertools import pairwise
 
 from .._format.offsets import FREE
@@ -20,10 +21,7 @@ from .lenient_sections import is_filled
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ..headers import BloscpackHeader
-    from .findings import Pair
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
 
@@ -31,8 +29,11 @@ if TYPE_CHECKING:
 def report_on(inspection: Inspection) -> Report:
     """Return the findings of a file and its counts."""
     header, geometry = inspection.sections.header, inspection.geometry
+    findings = _Checker(inspection).check()
     return Report(
-        _Checker(inspection).check(),
+        findings.kept,
+        nerrors=findings.nerrors,
+        nnotes=findings.nnotes,
         nchunks=geometry.nchunks,
         nintact=inspection.numbering.nfound,
         nbytes=geometry.nbytes,
@@ -50,75 +51,23 @@ class _Checker:
         self.inspection = inspection
         self.findings = Findings(inspection.findings)
         self.geometry = inspection.geometry
-        self._header = inspection.sections.header
-        self._table = inspection.sections.table
+        self.chains = inspection.numbering.chains
+        self.header = inspection.sections.header
+        self.table = inspection.sections.table
 
     def check(self) -> Findings:
         """Compare everything; return all findings in the order of the file."""
-        inspection, numbering = self.inspection, self.inspection.numbering
-        chains = numbering.chains
+        if self.header is not None:
+            self._check_header(self.header)
         self._check_sections()
-        end = inspection.sections.first
-        if end is None:
-            # A finding reports the damaged sections; don't report their bytes again.
-            known_from = chains and numbering.numbers[0] == 0
-            end = chains[0].start if known_from else inspection.sections.base
-        number = 0
-        damaged, nreported = inspection.damaged, 0
-        for placed, stop in zip(numbering.placed, self._lost_before(), strict=True):
-            first, chain = placed.number, placed.piece.chain
-            begin = nreported
-            while nreported < len(damaged) and damaged[nreported].start < chain.start:
-                nreported += 1
-            in_gap = damaged[begin:nreported]
-            self._check_gap(number, stop, end, chain.start, in_gap)
-            self._check_sizes(first, chain)
-            self._check_offsets(first, chain)
-            number, end = placed.stop, chain.stop
-        self._check_end(number, end, damaged[nreported:])
+        self._check_chunks()
         self._check_search()
         self._check_array()
         if not self.findings.nerrors:
             self._check_as_reader()
         return self.findings
 
-    def _lost_before(self) -> Iterator[int]:
-        """Yield for each piece the number up to which chunks before it are lost.
-
-        Where the pieces are out of order, no chunk is lost between them.
-        """
-        numbering = self.inspection.numbering
-        order = numbering.in_order
-        free = {b.number: a.stop for a, b in pairwise(order)}
-        number = 0
-        for placed in numbering.placed:
-            before = free.get(placed.number, 0)
-            yield placed.number if before == number else number
-            number = placed.stop
-
     # Sections
-
-    def _check_sections(self) -> None:
-        """Compare header and offset table with the chunks that were found."""
-        if self._header is not None:
-            self._check_header(self._header)
-        first, announced = (
-            self.inspection.sections.first,
-            self.inspection.announced_first,
-        )
-        if first is not None and announced is not None and first != announced:
-            self.findings.add(
-                "header",
-                "sections",
-                "the sections in front of the chunks should end at byte %d, but they "
-                "end at byte %d" % (announced, first),
-                offset=announced,
-            )
-        start = self._table.used_stop
-        stop = start + OFFSET_LENGTH * (self._table.nfree or 0)
-        if not is_filled(self.inspection.storage, start, stop, b"\xff"):
-            message = "expected free entries to be -1"
-            self.findings.add("offsets", "free-entry", message, extent=(start, stop))
 
     def _check_header(self, header: BloscpackHeader) -> None:
         nchunks, fields = self.geometry.nchunks, FIELD_OFFSETS[header.format_version]
@@ -128,39 +77,64 @@ class _Checker:
                 "'%d'" % (nchunks, header.nchunks)
             )
             self.findings.add("header", "nchunks", message, offset=fields["nchunks"])
-        if header.format_version < 2 or not self.inspection.numbering.chains:
+        if header.format_version < 2 or not self.chains:
             return
-        typesize = self.inspection.first_typesize()
-        if typesize != header.typesize:
+        found = self.inspection.first_typesize()
+        if found != header.typesize:
             message = "the first chunk has the type size '%d', but the header '%d'"
-            self.findings.note(
-                "header",
-                "typesize",
-                message % (typesize, header.typesize),
-                offset=fields["typesize"],
+            message %= found, header.typesize
+            self.findings.note("header", "typesize", message, offset=fields["typesize"])
+
+    def _check_sections(self) -> None:
+        """Compare the sections in front of the chunks with the chunks found."""
+        inspection = self.inspection
+        first, announced = inspection.sections.first, inspection.announced_first
+        if None not in (first, announced) and first != announced:
+            message = (
+                "the sections in front of the chunks should end at byte %d, but they "
+                "end at byte %d" % (announced, first)
             )
+            self.findings.add("header", "sections", message, offset=announced)
+        start = self.table.used_stop
+        stop = start + OFFSET_LENGTH * (self.table.nfree or 0)
+        if not is_filled(inspection.storage, start, stop, b"\xff"):
+            message = "expected free entries to be -1"
+            self.findings.add("offsets", "free-entry", message, extent=(start, stop))
 
-    def _place_of(self, first: int, stop: int) -> dict[str, int | Pair | None]:
-        """Return number, span and rows of chunks, as arguments of a finding."""
-        span = self.geometry.span(first, stop)
-        return {"chunk": first, "span": span, "rows": self.geometry.rows(span)}
+    # Chunks
 
-    # Between the intact chunks
+    def _check_chunks(self) -> None:
+        """Check the intact chunks, and the bytes between them, in the file's order."""
+        inspection, numbering = self.inspection, self.inspection.numbering
+        damaged = deque(inspection.damaged)
+        # Chunks are lost between two pieces that follow each other in the file, too.
+        before = {b.number: a.stop for a, b in pairwise(numbering.in_order)}
+        number, end = 0, inspection.sections.first
+        if end is None:
+            # A finding reports the damaged sections; don't report their bytes again.
+            known = self.chains and numbering.numbers[0] == 0
+            end = self.chains[0].start if known else inspection.sections.base
+        for placed in numbering.placed:
+            chain, first = placed.piece.chain, placed.number
+            in_gap = []
+            while damaged and damaged[0].start < chain.start:
+                in_gap.append(damaged.popleft())
+            stop = first if before.get(first, 0) == number else number
+            self._check_gap(number, stop, end, chain.start, in_gap)
+            self._check_sizes(first, chain)
+            self._check_offsets(first, chain)
+            number, end = placed.stop, chain.stop
+        self._check_end(number, end, [*damaged])
 
     def _check_gap(
-        self,
-        first: int,
-        stop: int,
-        start: int,
-        end: int,
-        damaged: Sequence[DamagedChunk],
+        self, first: int, stop: int, start: int, end: int, damaged: list[DamagedChunk]
     ) -> None:
         """Report chunks [first, stop), lost between the bytes `start` and `end`."""
         if first >= stop and end > start:
             message = "'%d' bytes belong to no chunk" % (end - start)
             self.findings.add("chunks", "gap", message, extent=(start, end))
-        for number, chunk in zip(range(first, stop), damaged, strict=False):
-            self._report_damaged_chunk(number, chunk, end)
+        for chunk in damaged[: max(stop - first, 0)]:
+            self._report_damaged_chunk(first, chunk, end)
             first += 1
             if chunk.stop is not None:  # the missing chunks begin behind it
                 start = max(start, min(chunk.stop, end))
@@ -168,24 +142,26 @@ class _Checker:
             message = "chunk %d is missing" % first
             if stop - first > 1:
                 message = "chunks %d to %d are missing" % (first, stop - 1)
-            where = {"extent": (start, max(start, end)), **self._place_of(first, stop)}
-            self.findings.add("chunks", "missing", message, **where)
+            where = self.geometry.place(first, stop)
+            extent = start, max(start, end)
+            self.findings.add("chunks", "missing", message, extent=extent, **where)
 
     def _report_damaged_chunk(self, number: int, chunk: DamagedChunk, end: int) -> None:
-        stop = min(end if chunk.stop is None else chunk.stop, max(end, chunk.start))
-        self.findings.add(
-            "chunks",
-            _kind(chunk.error, self.inspection.storage.size, chunk.stop),
-            "damaged" if chunk.error is None else chunk.error.message,
-            extent=(chunk.start, stop),
-            **self._place_of(number, number + 1),
-        )
+        stop, kind = chunk.stop, "content"
+        if stop is not None and stop > self.inspection.storage.size:
+            kind = "truncated"
+        elif isinstance(chunk.error, ChecksumMismatch):
+            kind = "digest"
+        elif stop is None:
+            kind = "chunk-header"
+        stop = min(end if stop is None else stop, max(end, chunk.start))
+        message = "damaged" if chunk.error is None else chunk.error.message
+        where = self.geometry.place(number, number + 1)
+        self.findings.add("chunks", kind, message, extent=(chunk.start, stop), **where)
 
-    def _check_end(
-        self, number: int, end: int, damaged: Sequence[DamagedChunk]
-    ) -> None:
+    def _check_end(self, number: int, end: int, damaged: list[DamagedChunk]) -> None:
         """Report the bytes behind the last intact chunk, which ends at `end`."""
-        inspection, header = self.inspection, self._header
+        inspection, header = self.inspection, self.header
         size, nchunks = inspection.storage.size, self.geometry.nchunks
         if nchunks == 0 and header is not None and header.last_chunk > 0:
             last = header.last_chunk
@@ -204,11 +180,9 @@ class _Checker:
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
             self.findings.note("chunks", kind, message, extent=(end, size))
 
-    # Intact chunks
-
     def _check_sizes(self, first: int, chain: Chain) -> None:
         """Compare the plain sizes of the chunks with the header."""
-        header = self._header
+        header = self.header
         if header is None or header.format_version < 2:
             return
         last = self.geometry.nchunks - 1 - first
@@ -240,13 +214,13 @@ class _Checker:
                 "where the item size, here '%d', does not divide the chunk size"
                 % (expected % itemsize, itemsize)
             )
+        where = self.geometry.place(first + i, first + i + 1)
         extent = chain.offsets[i], chain.stop_of(i)
-        place = self._place_of(first + i, first + i + 1)
-        self.findings.add("chunks", kind, message, extent=extent, **place)
+        self.findings.add("chunks", kind, message, extent=extent, **where)
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
-        entries = array("q", self._table.entries[first : first + len(chain)])
+        entries = array("q", self.table.entries[first : first + len(chain)])
         found = chain.offsets[: len(entries)]
         if entries == found:
             return
@@ -256,15 +230,12 @@ class _Checker:
             self._report_entry(first, "unfilled", message)
         elif len(distances) == 1 and len(entries) > 1:
             (distance,) = distances
+            side = "behind" if distance > 0 else "in front of"
             message = (
                 "the chunks from %d to %d start '%d' bytes %s where the offset table "
-                "says"
+                "says" % (first, first + len(found) - 1, abs(distance), side)
             )
-            side = "behind" if distance > 0 else "in front of"
-            last = first + len(found) - 1
-            self._report_entry(
-                first, "moved", message % (first, last, abs(distance), side)
-            )
+            self._report_entry(first, "moved", message)
         else:
             message = (
                 "the offset table says that chunk %d starts at byte %d, but it starts "
@@ -275,7 +246,7 @@ class _Checker:
                     self._report_entry(i, "offset", message % (i, entry, at))
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
-        at = self._table.start + OFFSET_LENGTH * i
+        at = self.table.start + OFFSET_LENGTH * i
         extent = at, at + OFFSET_LENGTH
         self.findings.add("offsets", kind, message, chunk=i, extent=extent)
 
@@ -283,60 +254,29 @@ class _Checker:
 
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
-        inspection = self.inspection
-        missing, chains = (
-            inspection.scan.checker.missing_codec,
-            inspection.numbering.chains,
-        )
+        scan, proof = self.inspection.scan, self.inspection.proof
+        missing = scan.checker.missing_codec
         if missing is not None:
             message = missing.message + ": only digests were checked"
             self.findings.add("chunks", "codec", message, offset=missing.offset)
-        if inspection.scan.skipped_at is not None:
+        if scan.skipped_at is not None:
             message = (
                 "too many bytes look like chunks: some large chunks were not searched "
                 "for"
             )
-            self.findings.add(
-                "chunks", "search", message, offset=inspection.scan.skipped_at
-            )
-        if inspection.proof.numbers:
+            self.findings.add("chunks", "search", message, offset=scan.skipped_at)
+        if proof.numbers:
             message = (
                 "the numbers of some chunks, or the number of chunks, are not certain: "
                 "they follow from the bytes between chunks or from the header alone"
             )
-            place: dict[str, int | Pair | None] = {}
-            guessed = inspection.proof.first_guessed
+            offset, where, guessed = None, {}, proof.first_guessed
             if guessed is not None:
-                place = self._place_of(guessed.number, guessed.number + 1)
-                place["offset"] = guessed.piece.chain.start
-            elif chains:
-                place["offset"] = chains[-1].stop
-            self.findings.note("chunks", "guess", message, **place)
-
-    def _check_as_reader(self) -> None:
-        """Report why readers refuse the file, although all its chunks are intact.
-
-        They find the first chunk by the sizes in front of it alone, and check that the
-        last one is the last.
-        """
-        cursor = Cursor(StorageFile(self.inspection.storage))
-        try:
-            header = read_beginning(cursor).header
-            chains = self.inspection.numbering.chains if header.nchunks else ()
-            if chains and chains[0].start != cursor.position:
-                raise FormatError(
-                    "the first chunk should start at byte %d, but it starts at byte %d"
-                    % (cursor.position, chains[0].start),
-                    section="header",
-                    offset=cursor.position,
-                )
-            if chains:
-                cursor.skip(chains[-1].stop - cursor.position, "chunks", "chunks")
-            if header.nchunks != -1:
-                check_end(cursor, header)
-        except FormatError as error:
-            section = error.section or "chunks"
-            self.findings.add(section, "reader", error.message, offset=error.offset)
+                offset = guessed.piece.chain.start
+                where = self.geometry.place(guessed.number, guessed.number + 1)
+            elif self.chains:
+                offset = self.chains[-1].stop
+            self.findings.note("chunks", "guess", message, offset=offset, **where)
 
     def _check_array(self) -> None:
         """Compare the array in the metadata with the plain size of all chunks."""
@@ -360,11 +300,27 @@ class _Checker:
             kind = "lossy-writer"
         self.findings.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
+    def _check_as_reader(self) -> None:
+        """Report why readers refuse the file, although all its chunks are intact.
 
-def _kind(error: FormatError | None, size: int, stop: int | None) -> str:
-    """Return the kind of a finding about a damaged chunk."""
-    if stop is not None and stop > size:
-        return "truncated"
-    if isinstance(error, ChecksumMismatch):
-        return "digest"
-    return "chunk-header" if stop is None else "content"
+        They find the first chunk by the sizes in front of it alone, and check that the
+        last one is the last.
+        """
+        cursor = Cursor(StorageFile(self.inspection.storage))
+        try:
+            header = read_beginning(cursor).header
+            if header.nchunks and self.chains:
+                start, stop = self.chains[0].start, self.chains[-1].stop
+                if start != cursor.position:
+                    raise FormatError(
+                        "the first chunk should start at byte %d, but it starts at "
+                        "byte %d" % (cursor.position, start),
+                        section="header",
+                        offset=cursor.position,
+                    )
+                cursor.skip(stop - start, "chunks", "chunks")
+            if header.nchunks != -1:
+                check_end(cursor, header)
+        except FormatError as error:
+            section = error.section or "chunks"
+            self.findings.add(section, "reader", error.message, offset=error.offset)

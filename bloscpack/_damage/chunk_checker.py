@@ -38,9 +38,8 @@ class ChunkChecker:
 
     def header_at(self, offset: int) -> BloscHeader:
         """Return the chunk header at `offset`; raises `FormatError`."""
-        head = self.storage.read_at(offset, BLOSC_HEADER_LENGTH)
         try:
-            return decode_header(head)
+            return decode_header(self.storage.read_at(offset, BLOSC_HEADER_LENGTH))
         except FormatError as error:
             error.offset = offset
             raise
@@ -48,13 +47,13 @@ class ChunkChecker:
     def check(self, candidate: Candidate) -> FormatError | None:
         """Return the first problem of a chunk, None if the chunk is intact."""
         offset, stop, header = candidate
-        if stop > self.storage.size:
-            return FormatError(
+        found = self.storage.size - offset
+        if stop - offset > found:
+            message = (
                 "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (stop - offset, self.storage.size - offset),
-                section="chunks",
-                offset=offset,
+                "bytes, found '%d'" % (stop - offset, found)
             )
+            return FormatError(message, section="chunks", offset=offset)
         view = self._stored.view(stop - offset)
         self.storage.read_into(view, offset)
         compressed, digest = view[: header.ctbytes], view[header.ctbytes :]
@@ -67,11 +66,9 @@ class ChunkChecker:
             error.offset = offset
             return error
         except MemoryError:
-            return FormatError(
-                "there is no memory for a chunk of '%d' plain bytes" % header.nbytes,
-                section="chunks",
-                offset=offset,
-            )
+            message = "there is no memory for a chunk of '%d' plain bytes"
+            message %= header.nbytes
+            return FormatError(message, section="chunks", offset=offset)
         return None
 
     def find_checksum(self, candidate: Candidate) -> Hash | None:

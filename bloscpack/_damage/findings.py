@@ -28,8 +28,22 @@ FINDINGS_KEPT = 1000
 ANOTHER = "another"
 
 
+class Record:
+    """A result whose attributes can be written as JSON."""
+
+    def as_dict(self) -> JsonObject:
+        """Return the attributes as values that JSON can hold."""
+        return {name: _as_json(value) for name, value in vars(self).items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    return value.as_dict() if isinstance(value, Record) else value
+
+
 @dataclass(frozen=True, repr=False)
-class Finding:
+class Finding(Record):
     """A difference between a file and the format.
 
     Attributes
@@ -49,10 +63,9 @@ class Finding:
         A position in the file in bytes, or None.
     extent
         The bytes of the file concerned, as (start, stop), or None.
-    span
-        The plain bytes concerned, as (start, stop), or None.
-    rows
-        The rows of the array that `span` touches, as (start, stop), or None.
+    span, rows
+        The plain bytes concerned, and the rows of the array that they touch, as (start,
+        stop), or None.
     """
 
     section: str
@@ -65,25 +78,23 @@ class Finding:
     span: Pair | None = None
     rows: Pair | None = None
 
-    def as_dict(self) -> JsonObject:
-        """Return the attributes as values that JSON can hold."""
-        fields = vars(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-
     def __str__(self) -> str:
         place = ["section '%s'" % self.section]
         if self.chunk is not None:
             place.append("chunk %d" % self.chunk)
         if self.offset is not None:
             place.append("byte %d" % self.offset)
-        if self.span is not None:
-            place.append("plain bytes %d to %d" % self.span)
-        if self.rows is not None:
-            place.append("rows %d to %d" % self.rows)
+        place += plain_place(self.span, self.rows)
         return "%s: %s (%s)" % (self.severity, self.message, ", ".join(place))
 
     def __repr__(self) -> str:
         return "<Finding %s, %s: %s>" % (self.section, self.kind, self)
+
+
+def plain_place(span: Pair | None, rows: Pair | None) -> list[str]:
+    """Return the plain bytes and the rows concerned as texts, if they are known."""
+    places = ("plain bytes", span), ("rows", rows)
+    return ["%s %d to %d" % (name, *pair) for name, pair in places if pair is not None]
 
 
 class Findings:
@@ -116,7 +127,8 @@ class Findings:
             self.kept.append(finding)
 
 
-class Report:
+@dataclass(repr=False)
+class Report(Record):
     """The result of `verify` for one file.
 
     Attributes
@@ -127,14 +139,10 @@ class Report:
         The first thousand findings, in the order of the file.
     nerrors, nnotes
         The numbers of all errors and of all notes.
-    nchunks
-        The number of chunks that the file should have.
-    nintact
-        The number of intact chunks.
-    nbytes
-        The plain bytes of all chunks, None if unknown.
-    nbytes_intact
-        The plain bytes of the intact chunks.
+    nchunks, nintact
+        The number of chunks that the file should have, and of those that are intact.
+    nbytes, nbytes_intact
+        The plain bytes of all chunks, None if unknown, and of the intact ones.
     cbytes
         The size of the file in bytes.
     layout
@@ -143,29 +151,17 @@ class Report:
         The name of the checksum.
     """
 
-    def __init__(
-        self,
-        findings: Findings,
-        *,
-        nchunks: int,
-        nintact: int,
-        nbytes: int | None,
-        nbytes_intact: int,
-        cbytes: int,
-        layout: int | None,
-        checksum: str,
-    ) -> None:
-        self.filename: str | None = None
-        self.findings = findings.kept
-        self.nerrors = findings.nerrors
-        self.nnotes = findings.nnotes
-        self.nchunks = nchunks
-        self.nintact = nintact
-        self.nbytes = nbytes
-        self.nbytes_intact = nbytes_intact
-        self.cbytes = cbytes
-        self.layout = layout
-        self.checksum = checksum
+    findings: list[Finding]
+    nerrors: int
+    nnotes: int
+    nchunks: int
+    nintact: int
+    nbytes: int | None
+    nbytes_intact: int
+    cbytes: int
+    layout: int | None
+    checksum: str
+    filename: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -173,10 +169,8 @@ class Report:
         return self.nerrors == 0
 
     def as_dict(self) -> JsonObject:
-        """Return the attributes as values that JSON can hold."""
-        fields = {**vars(self), "ok": self.ok}
-        fields["findings"] = [finding.as_dict() for finding in self.findings]
-        return fields
+        """Return the attributes and ``ok`` as values that JSON can hold."""
+        return {**super().as_dict(), "ok": self.ok}
 
     def __repr__(self) -> str:
         counts = self.filename or "", self.nerrors, self.nnotes

@@ -73,6 +73,11 @@ class ChunkGeometry(NamedTuple):
         nrows = self.array.shape[0]
         return min(span[0] // row_nbytes, nrows), min(-(-span[1] // row_nbytes), nrows)
 
+    def place(self, first: int, stop: int) -> dict[str, int | Pair | None]:
+        """Return number, span and rows of chunks, as arguments of a finding."""
+        span = self.span(first, stop)
+        return {"chunk": first, "span": span, "rows": self.rows(span)}
+
 
 def nbytes_of(nchunks: int, chunk_size: int, last_chunk: int) -> int | None:
     """Return the plain size of `nchunks` chunks of these sizes."""
