@@ -7,7 +7,7 @@ section and the chunks of the new file. It changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
@@ -19,17 +19,15 @@ from ..exceptions import FormatError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
-from .findings import ANOTHER, ERROR
+from .findings import ANOTHER, ERROR, Record, plain_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .._format.array_metadata import Description
-    from ..serializers import Json, JsonObject
+    from ..serializers import JsonObject
     from .findings import Pair, Report
     from .geometry import ChunkGeometry
     from .inspection import Inspection
-    from .lenient_sections import MetadataSection
     from .scan import Chain
 
 # Maximum number of plain bytes that are filled in: always this many, and this many per
@@ -44,50 +42,46 @@ TOO_MUCH = (
 
 
 @dataclass(frozen=True, repr=False)
-class Loss:
+class Loss(Record):
     """Adjacent chunks that are lost.
 
     Attributes
     ----------
     chunks
         Their numbers in the damaged file, as (start, stop).
-    span
-        The plain bytes that are lost, as (start, stop), None if unknown.
-    rows
-        The rows of the array that are lost, as (start, stop), None if unknown.
+    span, rows
+        The plain bytes and the rows of the array that are lost, as (start, stop), None
+        if unknown.
     """
 
     chunks: Pair
     span: Pair | None
     rows: Pair | None
 
-    def as_dict(self) -> dict[str, list[int] | None]:
-        """Return the attributes as values that JSON can hold."""
-        pairs = vars(self).items()
-        return {name: None if pair is None else list(pair) for name, pair in pairs}
-
     def __str__(self) -> str:
-        first, stop = self.chunks
-        text = "chunk %d" % first
-        if stop - first > 1:
-            text = "chunks %d to %d" % (first, stop - 1)
-        if self.span is not None:
-            text += ", plain bytes %d to %d" % self.span
-        if self.rows is not None:
-            text += ", rows %d to %d" % self.rows
-        return text
+        first, last = self.chunks[0], self.chunks[1] - 1
+        chunks = "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
+        return ", ".join([chunks, *plain_place(self.span, self.rows)])
 
     def __repr__(self) -> str:
         return "<Loss %s>" % self
 
 
-class Recovery:
+@dataclass(eq=False, repr=False)
+class Recovery(Record):
     """The result of `recover` for one file.
 
     Attributes
     ----------
     report
         The `Report` of `verify` on the damaged file.
+    doubts
+        Sentences that say why the result is not certain.
+    decided
+        The rule that gave the chunks their numbers: a list of (first, stop, rule).
+    certain
+        Whether it is proven that every copied chunk is in its place, and that the file
+        contained nothing else. Otherwise chunks may be at other positions than before.
     nsaved, nlost
         The number of chunks that were copied, and of those that are lost.
     losses
@@ -98,31 +92,19 @@ class Recovery:
         ``'kept'``, ``'changed'``, ``'lost'`` or ``'none'``.
     remarks
         Sentences about other differences between the new and the damaged file.
-    certain
-        Whether it is proven that every copied chunk is in its place, and that the file
-        contained nothing else. Otherwise chunks may be at other positions than before.
-    doubts
-        Sentences that say why the result is not certain.
-    decided
-        The rule that gave the chunks their numbers: a list of (first, stop, rule).
     """
 
-    def __init__(self, report: Report, inspection: Inspection) -> None:
-        proof = inspection.proof
-        self.report = report
-        self.nsaved = 0
-        self.nlost = 0
-        self.losses: list[Loss] = []
-        self.nchunks = 0
-        self.nbytes: int | None = None
-        self.metadata = "none"
-        self.remarks: list[str] = []
-        self.doubts = [*proof.numbers, *proof.others]
-        self.certain = not self.doubts
-        self.decided: list[tuple[int, int, str]] = [
-            (placed.number, placed.stop, placed.rule.text)
-            for placed in inspection.numbering.in_order
-        ]
+    report: Report
+    doubts: list[str]
+    decided: list[tuple[int, int, str]]
+    certain: bool
+    nsaved: int
+    nlost: int = 0
+    losses: list[Loss] = field(default_factory=list)
+    nchunks: int = 0
+    nbytes: int = 0
+    metadata: str = "none"
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -131,46 +113,26 @@ class Recovery:
         return alone and self.certain and not self.nlost and self.metadata != "lost"
 
     def as_dict(self) -> JsonObject:
-        """Return the attributes as values that JSON can hold."""
-        return {
-            **vars(self),
-            "complete": self.complete,
-            "report": self.report.as_dict(),
-            "losses": [loss.as_dict() for loss in self.losses],
-        }
+        """Return the attributes and ``complete`` as values that JSON can hold."""
+        return {**super().as_dict(), "complete": self.complete}
 
     def __repr__(self) -> str:
         return "<Recovery: %d chunks saved, %d lost>" % (self.nsaved, self.nlost)
 
 
 class Part(NamedTuple):
-    """Adjacent chunks of the new file: all chunks of ``chain``, or filler chunks.
+    """The chunks [first, stop) of the damaged file, all of ``chain``; None if lost."""
 
-    ``chain`` is None for filler chunks. ``first`` is the number of the first chunk in
-    the damaged file, and ``stop`` the number behind the last one.
-    """
-
-    chain: Chain | None
     first: int
     stop: int
-
-    def last_size(self, geometry: ChunkGeometry) -> int:
-        """Return the plain size of the last chunk of the part."""
-        if self.chain is not None:
-            return self.chain.sizes[-1]
-        return geometry.size_of(self.stop - 1) or 0
-
-    def sizes(self, geometry: ChunkGeometry) -> Counter[int]:
-        """Return the plain sizes of the chunks, with the number of chunks of each."""
-        if self.chain is not None:
-            return Counter(self.chain.sizes)
-        sizes = Counter({geometry.chunk_size or 0: self.stop - 1 - self.first})
-        sizes[self.last_size(geometry)] += 1
-        return sizes
+    chain: Chain | None = None
 
 
 class Plan(NamedTuple):
-    """The contents of the new file: header, metadata section, parts and geometry."""
+    """The contents of the new file: header, metadata section, parts and geometry.
+
+    Filler chunks of the sizes in ``geometry`` replace the parts that are lost.
+    """
 
     recovery: Recovery
     header: BloscpackHeader
@@ -185,39 +147,47 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     With `drop` lost chunks are left out. Raises `FormatError` if no chunk is intact.
     """
     report, geometry = report_on(inspection), inspection.geometry
-    recovery = Recovery(report, inspection)
+    recovery = _begin(inspection, report)
+    # A file without chunks is still written if nothing but its metadata is damaged.
+    if not recovery.nsaved and (
+        geometry.nchunks
+        or any(f.section != "metadata" and f.severity == ERROR for f in report.findings)
+    ):
+        raise FormatError("no chunk could be saved", section="chunks")
     parts = [*_all_parts(inspection)]
     lost = [part for part in parts if part.chain is None]
-    recovery.nsaved = inspection.numbering.nfound
-    # A file without chunks is still written if nothing but its metadata is damaged.
-    damaged = geometry.nchunks or any(
-        f.section != "metadata" and f.severity == ERROR for f in report.findings
-    )
-    if not recovery.nsaved and damaged:
-        raise FormatError("no chunk could be saved", section="chunks")
-    for part in lost:
-        span = geometry.span(part.first, part.stop)
-        loss = Loss((part.first, part.stop), span, geometry.rows(span))
-        recovery.losses.append(loss)
-        recovery.nlost += part.stop - part.first
+    for first, stop, _ in lost:
+        span = geometry.span(first, stop)
+        recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
+        recovery.nlost += stop - first
     nfilled = 0
     if not drop:
         geometry, nfilled = _plan_filling(lost, inspection, recovery)
-    left_out = recovery.losses[nfilled:]
-    absent = {loss.chunks[0] for loss in left_out}
-    written = [part for part in parts if part.first not in absent]
-    sizes: Counter[int] = Counter()
-    for part in written:
-        sizes.update(part.sizes(geometry))
-    recovery.nchunks = sizes.total()
-    recovery.nbytes = _nbytes_of(written, geometry)
-    last_chunk = written[-1].last_size(geometry) if written else 0
-    chunk_size = _plan_chunk_size(sizes, last_chunk, recovery)
-    section = _plan_metadata(inspection, left_out, recovery)
-    header = _plan_header(
-        inspection, recovery.nchunks, chunk_size, last_chunk, bool(section)
+    absent = {part.first for part in lost[nfilled:]}
+    parts = [part for part in parts if part.first not in absent]
+    sizes = _sizes_of(parts, geometry)
+    recovery.nchunks, recovery.nbytes = sizes.total(), _nbytes_of(sizes)
+    last_chunk = 0
+    if parts:
+        _, stop, chain = parts[-1]
+        last_chunk = chain.sizes[-1] if chain else geometry.size_of(stop - 1) or 0
+    header = _plan_header(inspection, sizes, last_chunk, recovery)
+    section = _plan_metadata(inspection, recovery.losses[nfilled:], recovery)
+    header.metadata = bool(section)
+    return Plan(recovery, header, section, parts, geometry)
+
+
+def _begin(inspection: Inspection, report: Report) -> Recovery:
+    """Return a recovery without the lost chunks and the new file."""
+    numbering, proof = inspection.numbering, inspection.proof
+    doubts = [*proof.numbers, *proof.others]
+    return Recovery(
+        report,
+        doubts,
+        decided=[(p.number, p.stop, p.rule.text) for p in numbering.in_order],
+        certain=not doubts,
+        nsaved=numbering.nfound,
     )
-    return Plan(recovery, header, section, written, geometry)
 
 
 def _all_parts(inspection: Inspection) -> Iterator[Part]:
@@ -225,11 +195,27 @@ def _all_parts(inspection: Inspection) -> Iterator[Part]:
     number = 0
     for placed in inspection.numbering.in_order:
         if placed.number > number:
-            yield Part(None, number, placed.number)
-        yield Part(placed.piece.chain, placed.number, placed.stop)
+            yield Part(number, placed.number)
+        yield Part(placed.number, placed.stop, placed.piece.chain)
         number = placed.stop
     if number < inspection.numbering.nchunks:
-        yield Part(None, number, inspection.numbering.nchunks)
+        yield Part(number, inspection.numbering.nchunks)
+
+
+def _sizes_of(parts: Sequence[Part], geometry: ChunkGeometry) -> Counter[int]:
+    """Return how many chunks of each plain size the parts have in the new file."""
+    sizes: Counter[int] = Counter()
+    for first, stop, chain in parts:
+        if chain is not None:
+            sizes.update(chain.sizes)
+        else:
+            sizes[geometry.chunk_size or 0] += stop - 1 - first
+            sizes[geometry.size_of(stop - 1) or 0] += 1
+    return sizes
+
+
+def _nbytes_of(sizes: Counter[int]) -> int:
+    return sum(size * count for size, count in sizes.items())
 
 
 def _plan_filling(
@@ -257,11 +243,11 @@ def _plan_filling(
         recovery.certain = False
         return geometry, 0
     limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * inspection.storage.size)
-    nbytes = _nbytes_of(lost, geometry)
+    nbytes = _nbytes_of(_sizes_of(lost, geometry))
     if nbytes > limit:
         recovery.certain = False
         if at_end:
-            nbytes_at_end = _nbytes_of(lost[-1:], geometry)
+            nbytes_at_end = _nbytes_of(_sizes_of(lost[-1:], geometry))
             remarks.append(TOO_MUCH % (nbytes_at_end, " at the end"))
             lost, nbytes = lost[:-1], nbytes - nbytes_at_end
     if nbytes > limit:
@@ -270,32 +256,45 @@ def _plan_filling(
     return geometry, len(lost)
 
 
-def _nbytes_of(parts: Sequence[Part], geometry: ChunkGeometry) -> int:
-    """Return the plain bytes of all chunks of the parts."""
-    sizes = [part.sizes(geometry).items() for part in parts]
-    return sum(size * count for items in sizes for size, count in items)
-
-
 # Header and metadata
 
 
-def _plan_chunk_size(sizes: Counter[int], last: int, recovery: Recovery) -> int:
-    """Return the chunk size of the new file, -1 if chunks differ in size."""
-    others = [size for size, count in sizes.items() if count > (size == last)]
-    chunk_size = others[0] if others else last
-    if len(others) > 1 or chunk_size < last:
+def _plan_header(
+    inspection: Inspection, sizes: Counter[int], last_chunk: int, recovery: Recovery
+) -> BloscpackHeader:
+    """Return the header of the new file; its chunks have the `sizes`."""
+    old, nfree = inspection.sections.header, inspection.sections.table.nfree
+    others = [size for size, count in sizes.items() if count > (size == last_chunk)]
+    chunk_size = others[0] if others else last_chunk
+    if len(others) > 1 or chunk_size < last_chunk:
         recovery.remarks.append(
             "the chunks differ in size: the new file says that their size is unknown"
         )
-        return -1
-    return chunk_size
+        chunk_size = -1
+    offsets = True
+    if old is not None and old.format_version == 3 and old.nchunks != -1:
+        offsets = old.offsets
+    if nfree is None:
+        nfree = DEFAULT_MAX_APP_CHUNKS(recovery.nchunks)
+    typesize = old.typesize if old is not None else 0
+    if not typesize and inspection.numbering.chains:
+        typesize = inspection.first_typesize()
+    return BloscpackHeader(
+        offsets=offsets,
+        checksum=inspection.checksum.name,
+        typesize=typesize,
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
+        nchunks=recovery.nchunks,
+        max_app_chunks=nfree if offsets else 0,
+    )
 
 
 def _plan_metadata(
     inspection: Inspection, left_out: list[Loss], recovery: Recovery
 ) -> bytes:
     """Return the metadata section of the new file; note its state in `recovery`."""
-    sections, geometry = inspection.sections, inspection.geometry
+    sections, array = inspection.sections, inspection.geometry.array
     metadata = sections.metadata
     if metadata is None:
         table_first = sections.table.start == BLOSCPACK_HEADER_LENGTH
@@ -305,11 +304,10 @@ def _plan_metadata(
         elif sections.header is None and not table_first:
             recovery.remarks.append("there may have been metadata: none were found")
         return b""
+    header, value, stored = metadata
     recovery.metadata = "kept"
-    if is_array(metadata.value):
-        array, shape = geometry.array, None
-        if array is not None:
-            shape = _new_shape(array, geometry.row_nbytes, left_out, recovery.nbytes)
+    if is_array(value):
+        shape = _new_shape(inspection.geometry, left_out, recovery.nbytes)
         if shape is None or array is None:
             recovery.metadata = "changed"
             recovery.remarks.append(
@@ -317,80 +315,39 @@ def _plan_metadata(
                 "stored, without its metadata"
             )
             return b""
-        if shape != list(array.shape):
+        if shape != [*array.shape]:
             recovery.metadata = "changed"
             recovery.remarks.append(
                 "the array has the shape %s instead of %s" % (tuple(shape), array.shape)
             )
-            return _encode({**metadata.value, "shape": shape}, metadata)
-    header, stored = metadata.header, metadata.stored
+            settings = MetadataArgs(
+                header.magic_format,
+                header.meta_checksum,
+                header.meta_codec,
+                header.meta_level,
+                # The text is not longer, but zlib may need more bytes for it.
+                max_meta_size=lambda size: max(header.max_meta_size, size),
+            )
+            return metadata_section.encode({**value, "shape": shape}, settings)
     room = bytes(header.max_meta_size - len(stored))
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     return b"".join((header.encode(), stored, room, digest))
 
 
 def _new_shape(
-    array: Description, row_nbytes: int, left_out: list[Loss], nbytes: int | None
+    geometry: ChunkGeometry, left_out: list[Loss], nbytes: int
 ) -> list[int] | None:
     """Return the shape of the array in `nbytes` plain bytes without the lost chunks.
 
     Return None if what remains is no array.
     """
-    shape = list(array.shape)
-    if nbytes == array.nbytes:
-        return shape
-    if not left_out or not row_nbytes:
+    array, row_nbytes = geometry.array, geometry.row_nbytes
+    if array is None or nbytes == array.nbytes:
+        return array and [*array.shape]
+    if not left_out or not row_nbytes or nbytes % row_nbytes:
         return None
-    whole_rows = all(
-        loss.span is not None
-        and loss.span[0] % row_nbytes == 0
-        and (loss.span[1] % row_nbytes == 0 or loss.span[1] == array.nbytes)
-        for loss in left_out
-    )
-    if not whole_rows or nbytes is None or nbytes % row_nbytes:
-        return None
-    return [nbytes // row_nbytes, *shape[1:]]
-
-
-def _encode(value: Json, old: MetadataSection) -> bytes:
-    """Return a metadata section with a new value, and the settings of the old one."""
-    header = old.header
-    return metadata_section.encode(
-        value,
-        MetadataArgs(
-            magic_format=header.magic_format,
-            meta_checksum=header.meta_checksum,
-            meta_codec=header.meta_codec,
-            meta_level=header.meta_level,
-            # A smaller shape has no longer text, but zlib may need more bytes for it.
-            max_meta_size=lambda size: max(header.max_meta_size, size),
-        ),
-    )
-
-
-def _plan_header(
-    inspection: Inspection,
-    nchunks: int,
-    chunk_size: int,
-    last_chunk: int,
-    metadata: bool,
-) -> BloscpackHeader:
-    old, nfree = inspection.sections.header, inspection.sections.table.nfree
-    offsets = True
-    if old is not None and old.format_version == 3 and old.nchunks != -1:
-        offsets = old.offsets
-    if nfree is None:
-        nfree = DEFAULT_MAX_APP_CHUNKS(nchunks)
-    typesize = old.typesize if old is not None else 0
-    if not typesize and inspection.numbering.chains:
-        typesize = inspection.first_typesize()
-    return BloscpackHeader(
-        offsets=offsets,
-        metadata=metadata,
-        checksum=inspection.checksum.name,
-        typesize=typesize,
-        chunk_size=chunk_size,
-        last_chunk=last_chunk,
-        nchunks=nchunks,
-        max_app_chunks=nfree if offsets else 0,
-    )
+    for loss in left_out:
+        start, stop = loss.span or (1, 1)
+        if start % row_nbytes or (stop % row_nbytes and stop != array.nbytes):
+            return None
+    return [nbytes // row_nbytes, *array.shape[1:]]
