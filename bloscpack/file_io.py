@@ -210,7 +210,10 @@ class CompressedFPSink(CompressedSink):
         self._write(encoded)
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        section = metadata_section.encode(metadata, metadata_args)
+        self.write_section(metadata_section.encode(metadata, metadata_args))
+
+    def write_section(self, section: bytes) -> None:
+        """Write an encoded metadata section."""
         self.meta_total = len(section)
         self._write(section)
 

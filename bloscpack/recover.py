@@ -8,6 +8,7 @@ never written to.
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
@@ -71,11 +72,6 @@ def recover_fp(
     nthreads, progress
         As in `bloscpack.verify.verify_fp`.
 
-    Returns
-    -------
-    Recovery
-        The saved and the lost chunks.
-
     Raises
     ------
     NotReadable
@@ -92,60 +88,47 @@ def recover_fp(
     return plan.recovery
 
 
-class _Sink(CompressedFPSink):
-    """A sink that writes an encoded metadata section."""
-
-    def write_section(self, section: bytes) -> None:
-        """Write a metadata section."""
-        self.meta_total = len(section)
-        self._write(section)
-
-
 def _write(
     plan: Plan, inspection: Inspection, out_fp: Writable, fill: int, nthreads: int
 ) -> None:
     """Write the new file."""
     header, checksum = plan.header, inspection.checksum
     blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
-    sink = _Sink(out_fp)
+    sink = CompressedFPSink(out_fp)
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
     if plan.section:
         sink.write_section(plan.section)
     sink.init_offsets()
-    fillers: dict[int, bytes] = {}
-
-    def tasks() -> Iterator[Task]:
-        for part in plan.parts:
-            for i in range(part.stop - part.first):
-                if part.chain is not None:
-                    yield part.chain.offsets[i], part.chain.stop_of(i)
-                else:
-                    yield plan.geometry.size_of(part.first + i) or 0
+    filler_of = cache(partial(_filler, fill, blosc_args))
 
     def work(task: Task) -> tuple[bytes, bytes]:
-        if isinstance(task, tuple):
-            start, stop = task
-            raw = inspection.storage.read_at(start, stop - start)
-            split = len(raw) - checksum.size
-            compressed, digest = raw[:split], raw[split:]
-            try:
-                check_digest(compressed, digest, checksum)
-            except ChecksumMismatch as error:
-                raise StorageError("the file changed while it was read") from error
-            return compressed, digest
-        if task not in fillers:
-            fillers[task] = _filler(fill, task, blosc_args)
-        return fillers[task], checksum(fillers[task])
+        if isinstance(task, int):
+            filler = filler_of(task)
+            return filler, checksum(filler)
+        start, stop = task
+        raw = inspection.storage.read_at(start, stop - start)
+        split = len(raw) - checksum.size
+        try:
+            check_digest(raw[:split], raw[split:], checksum)
+        except ChecksumMismatch as error:
+            raise StorageError("the file changed while it was read") from error
+        return raw[:split], raw[split:]
 
-    def deliver(chunk: tuple[bytes, bytes]) -> None:
-        sink.put_digested(0, *chunk)
-
-    for_each(tasks(), work, deliver, nthreads)
+    for_each(_tasks(plan), work, lambda chunk: sink.put_digested(0, *chunk), nthreads)
     sink.finalize()
 
 
-def _filler(fill: int, nbytes: int, blosc_args: BloscArgs) -> bytes:
+def _tasks(plan: Plan) -> Iterator[Task]:
+    """Yield the chunks of the new file in order."""
+    for first, stop, chain in plan.parts:
+        if chain is not None:
+            yield from ((chain.offsets[i], chain.stop_of(i)) for i in range(len(chain)))
+        else:
+            yield from (plan.geometry.size_of(i) or 0 for i in range(first, stop))
+
+
+def _filler(fill: int, blosc_args: BloscArgs, nbytes: int) -> bytes:
     """Return a compressed chunk of `nbytes` bytes `fill`."""
     try:
         return compress(bytes([fill]) * nbytes, blosc_args)
@@ -169,32 +152,19 @@ def recover(
 ) -> Recovery:
     """Write the intact file `out_file` from all intact chunks of the file `damaged`.
 
-    `out_file` appears under its name only when it is complete. The settings `fill`,
-    `drop`, `nthreads` and `progress` are those of `recover_fp`.
+    `out_file` appears under its name only when it is complete. The other settings and
+    the errors are those of `recover_fp`.
 
     Parameters
     ----------
-    damaged
-        The damaged file.
-    out_file
-        The file to write.
     sync
         Flush the new file to the disk before returning; None does so only if it
         replaces a file.
-
-    Returns
-    -------
-    Recovery
-        The saved and the lost chunks.
 
     Raises
     ------
     UsageError
         `damaged` and `out_file` are the same file.
-    NotReadable
-        The file is no Bloscpack file.
-    FormatError
-        No chunk is intact.
     """
     check_distinct(damaged, out_file)
 
@@ -205,12 +175,7 @@ def recover(
         like = attributes_of_input(fp)
         with replacing(out_file, sync, like, access=True) as out_fp:
             found = recover_fp(
-                fp,
-                out_fp,
-                fill=fill,
-                drop=drop,
-                nthreads=nthreads,
-                progress=progress,
+                fp, out_fp, fill=fill, drop=drop, nthreads=nthreads, progress=progress
             )
             check(None)
             return found

@@ -89,7 +89,7 @@ class _Checker:
         """Compare the sections in front of the chunks with the chunks found."""
         inspection = self.inspection
         first, announced = inspection.sections.first, inspection.announced_first
-        if None not in (first, announced) and first != announced:
+        if first is not None and announced is not None and first != announced:
             message = (
                 "the sections in front of the chunks should end at byte %d, but they "
                 "end at byte %d" % (announced, first)

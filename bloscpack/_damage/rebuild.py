@@ -60,7 +60,9 @@ class Loss(Record):
 
     def __str__(self) -> str:
         first, last = self.chunks[0], self.chunks[1] - 1
-        chunks = "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
+        chunks = (
+            "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
+        )
         return ", ".join([chunks, *plain_place(self.span, self.rows)])
 
     def __repr__(self) -> str:
@@ -342,9 +344,9 @@ def _new_shape(
     Return None if what remains is no array.
     """
     array, row_nbytes = geometry.array, geometry.row_nbytes
-    if array is None or nbytes == array.nbytes:
-        return array and [*array.shape]
-    if not left_out or not row_nbytes or nbytes % row_nbytes:
+    if array is not None and nbytes == array.nbytes:
+        return [*array.shape]
+    if array is None or not left_out or not row_nbytes or nbytes % row_nbytes:
         return None
     for loss in left_out:
         start, stop = loss.span or (1, 1)
