@@ -164,14 +164,11 @@ def _examine_damaged(
     scan: ChunkScan, first: int | None, numbering: Numbering
 ) -> list[DamagedChunk]:
     """Return the damaged chunks between the chains, each with its problem."""
+    starts = [chain.start for chain in numbering.chains]
+    ends = [first, *(chain.stop for chain in numbering.chains)]
     found: list[DamagedChunk] = []
-    end = first
-    for chain in [*numbering.chains, None]:
-        stop = scan.storage.size if chain is None else chain.start
-        if end is not None and end < stop:
-            room = MAX_DAMAGED_EXAMINED - len(found)
-            found += map(scan.diagnosed, scan.damaged_chunks(end, stop)[:room])
-        if len(found) == MAX_DAMAGED_EXAMINED:
-            break
-        end = None if chain is None else chain.stop
+    for end, start in zip(ends, [*starts, scan.storage.size], strict=True):
+        room = MAX_DAMAGED_EXAMINED - len(found)
+        if room and end is not None and end < start:
+            found += map(scan.diagnosed, scan.damaged_chunks(end, start)[:room])
     return found

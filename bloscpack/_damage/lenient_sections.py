@@ -116,8 +116,7 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     try:
         header = _decode_header(prefix)
     except FormatError as error:
-        kind = "header"
-        unreadable = error if isinstance(error, NotReadable) else None
+        kind, unreadable = "header", error if isinstance(error, NotReadable) else None
         if isinstance(error, FormatVersionMismatch):
             kind = "layout"
         elif not prefix.startswith(MAGIC):
@@ -129,21 +128,11 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
         return Sections(unreadable=unreadable, states_no_digests=no_digests)
     _check_header(header, prefix, findings)
     base = HEADER_LENGTHS[header.format_version]
-    sections, end = Sections(header, base=base, first=base), base
+    sections = Sections(header, base=base, first=base)
     if header.metadata:
-        metadata, metadata_end, confirmed = _read_metadata(storage, base, findings)
-        sections = sections._replace(
-            metadata=metadata,
-            metadata_lost=metadata is None,
-            base=(confirmed and metadata_end) or base,
-            first=metadata_end,
-        )
-        if metadata_end is None:
-            return sections
-        end = metadata_end
-    if header.offsets and header.nchunks != -1:
-        table, first = _read_table(storage, end, header, findings)
-        sections = sections._replace(table=table, first=first)
+        sections = _read_metadata(storage, base, sections, findings)
+    if sections.first is not None and header.offsets and header.nchunks != -1:
+        sections = _read_table(storage, sections.first, header, sections, findings)
     return sections
 
 
@@ -152,22 +141,18 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
     header = decode_header(prefix)
     chunk_follows = prefix.startswith(BLOSC_PREFIX, HEADER_LENGTHS[0])
     if header.format_version == 0 and not chunk_follows:
-        raise FormatVersionMismatch(
-            "expected a layout from 1 to 3, found '0'",
-            section="header",
-            offset=len(MAGIC),
-        )
+        message = "expected a layout from 1 to 3, found '0'"
+        raise FormatVersionMismatch(message, section="header", offset=len(MAGIC))
     return header
 
 
 def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) -> None:
-    layout = header.format_version
-    fields = FIELD_OFFSETS[layout]
-    if layout == 2:
+    fields = FIELD_OFFSETS[header.format_version]
+    if header.format_version == 2:
         options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
         if options & ~OPTION_OFFSETS or reserved:
             findings.note("header", "reserved", "reserved bytes are not zero")
-    if layout < 3:
+    if header.format_version < 3:
         return
     if not header.offsets and header.max_app_chunks:
         message = "expected no free entries where there is no offset table, found '%d'"
@@ -180,13 +165,13 @@ def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) ->
 
 
 def _read_metadata(
-    storage: Storage, start: int, findings: Findings
-) -> tuple[MetadataSection | None, int | None, bool]:
-    """Read the metadata section at `start`.
+    storage: Storage, start: int, sections: Sections, findings: Findings
+) -> Sections:
+    """Return the sections with the metadata section at `start`.
 
-    Return the section, its end and whether its digest confirms that end; None for what
-    is damaged.
+    Its digest confirms where it ends, so that no chunk can begin before.
     """
+    lost = sections._replace(metadata_lost=True, first=None)
     text_at = start + METADATA_HEADER_LENGTH
     try:
         header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))
@@ -196,31 +181,36 @@ def _read_metadata(
         if storage.read_at(start, 1) in (b"{", b"["):
             message += "; some states of the development tree wrote bare text here"
         findings.add("metadata", "metadata-header", message, extent=(start, text_at))
-        return None, None, False
+        return lost
     end = start + metadata_section.section_size(header)
     extent = start, end
     if end > storage.size:
         message = TOO_SHORT % ("metadata", end - start, storage.size - start)
         findings.add("metadata", "truncated", message, extent=extent)
-        return None, None, False
+        return lost
     stored = storage.read_at(text_at, header.meta_comp_size)
-    free_start, free_stop = text_at + len(stored), text_at + header.max_meta_size
+    room = text_at + len(stored), text_at + header.max_meta_size
     checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
-    digest, expected = storage.read_at(free_stop, checksum.size), checksum(stored)
+    digest, expected = storage.read_at(room[1], checksum.size), checksum(stored)
     if digest != expected:
         message = "expected the digest %r (%s), found %r"
         message %= expected, checksum.name, digest
         findings.add("metadata", "digest", message, extent=extent)
-    section = None
+    found = None
     try:
         value = metadata_section.decode(header, stored, expected)
-        section = MetadataSection(header, value, stored)
+        found = MetadataSection(header, value, stored)
     except FormatError as error:
         findings.add("metadata", "metadata", error.message, extent=extent)
-    if not is_filled(storage, free_start, free_stop, b"\0"):
+    if not is_filled(storage, *room, b"\0"):
         message = "the free bytes behind the text are not zero"
-        findings.note("metadata", "room", message, extent=(free_start, free_stop))
-    return section, end, digest == expected
+        findings.note("metadata", "room", message, extent=room)
+    return sections._replace(
+        metadata=found,
+        metadata_lost=found is None,
+        base=end if digest == expected else sections.base,
+        first=end,
+    )
 
 
 def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
@@ -233,21 +223,23 @@ def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
 
 
 def _read_table(
-    storage: Storage, start: int, header: BloscpackHeader, findings: Findings
-) -> tuple[OffsetTable, int | None]:
-    """Read the offset table at `start`; return it and its end, None if truncated."""
+    storage: Storage,
+    start: int,
+    header: BloscpackHeader,
+    sections: Sections,
+    findings: Findings,
+) -> Sections:
+    """Return the sections with the offset table at `start`."""
     used = OFFSET_LENGTH * header.nchunks
     end = start + used + OFFSET_LENGTH * header.max_app_chunks
     if end > storage.size:
         message = TOO_SHORT % ("an offset table", end - start, storage.size - start)
         extent = start, storage.size
         findings.add("offsets", "truncated", message, extent=extent)
-        return OffsetTable((), start), None
+        return sections._replace(table=OffsetTable((), start), first=None)
     entries = array("q", offset_table.decode(storage.read_at(start, used)))
-    return OffsetTable(entries, start, header.max_app_chunks, entries), end
-
-
-# Metadata that the header does not announce
+    table = OffsetTable(entries, start, header.max_app_chunks, entries)
+    return sections._replace(table=table, first=end)
 
 
 def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> Sections:
@@ -257,13 +249,11 @@ def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> S
     if known or storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
         return sections
     ignored = Findings()
-    metadata, end, confirmed = _read_metadata(storage, start, ignored)
+    found = _read_metadata(storage, start, sections, ignored)
     if ignored.nerrors:
         return sections
     if header is not None:
         message = "there are metadata, but the header does not announce them"
         offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
         findings.add("header", "options", message, offset=offset)
-    return sections._replace(
-        metadata=metadata, base=(confirmed and end) or sections.base
-    )
+    return found._replace(first=sections.first)
