@@ -72,10 +72,9 @@ class _Checker:
     def _check_header(self, header: BloscpackHeader) -> None:
         nchunks, fields = self.geometry.nchunks, FIELD_OFFSETS[header.format_version]
         if header.nchunks not in (-1, nchunks):
-            message = (
-                "expected '%d' chunks, as in the offset table or in the file, found "
-                "'%d'" % (nchunks, header.nchunks)
-            )
+            message = "the header states the number of chunks '%d', but the %s has '%d'"
+            source = "offset table" if nchunks == len(self.table.entries) else "file"
+            message %= header.nchunks, source, nchunks
             self.findings.add("header", "nchunks", message, offset=fields["nchunks"])
         if header.format_version < 2 or not self.chains:
             return

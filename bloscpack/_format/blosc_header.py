@@ -165,13 +165,15 @@ def find_problem(
     if nbytes > MAX_BUFFERSIZE:
         return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes
     if not 1 <= blocksize <= (nbytes or 1):
-        return "blocksize", "1 to nbytes = %d" % nbytes, blocksize
+        allowed = "1 to nbytes = %d" % nbytes if nbytes > 1 else 1
+        return "blocksize", allowed, blocksize
     largest = smallest = nbytes + BLOSC_HEADER_LENGTH
     if not flags & BLOSC_FLAG_MEMCPY:  # a copy has no block table
         # The same as `smallest_ctbytes`, without the cost of a call.
         smallest = BLOSC_HEADER_LENGTH - BLOCK_START_LENGTH * (-nbytes // blocksize)
     if not smallest <= ctbytes <= largest:
-        return "ctbytes", "%d to %d" % (smallest, largest), ctbytes
+        allowed = "%d to %d" % (smallest, largest) if smallest < largest else largest
+        return "ctbytes", allowed, ctbytes
     # Refuse a header that promises more than its codec can decompress from `ctbytes`,
     # before anything allocates memory for it.
     most = MAX_RATIOS[codec] * ctbytes

@@ -357,7 +357,8 @@ def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) ->
 def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
     """Return the error for a complete frame at `offset`, behind the last chunk."""
     return FormatError(
-        "expected '%d' chunks, found another one behind them" % header.nchunks,
+        "the header states the number of chunks '%d', but another chunk follows the "
+        "last one" % header.nchunks,
         section="chunks",
         chunk=header.nchunks,
         offset=offset,

@@ -80,7 +80,7 @@ def test_plain_bytes_of_a_chunk_behind_the_last_one(tmp_path, reader):
     data = bp.pack_bytes_to_bytes(PLAIN, bloscpack_args=plain)
     behind = bp.pack_bytes_to_bytes(bytes(10**6), bloscpack_args=plain)[32:]
     path = tmp_path / "a.blp"
-    with pytest.raises(FormatError, match="found another one behind") as raised:
+    with pytest.raises(FormatError, match="another chunk follows") as raised:
         reader(data + behind, path, Limits(nbytes=100 + 10**6))
     assert not isinstance(raised.value, NotReadable)
     with pytest.raises(NotReadable, match="but the limit is '1000'") as raised:
