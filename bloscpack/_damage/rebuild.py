@@ -40,6 +40,11 @@ TOO_MUCH = (
     "nothing is filled in for them"
 )
 
+SECOND_FILE = (
+    "a second file of '%d' bytes, which begins at byte %d, was not saved: write these "
+    "bytes to a file of their own, as with 'tail -c +%d', and recover that file"
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Loss(Record):
@@ -162,6 +167,10 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         span = geometry.span(first, stop)
         recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
         recovery.nlost += stop - first
+    for finding in report.findings:
+        if finding.kind == ANOTHER and finding.extent is not None:
+            start, stop = finding.extent
+            recovery.remarks.append(SECOND_FILE % (stop - start, start, start + 1))
     nfilled = 0
     if not drop:
         geometry, nfilled = _plan_filling(lost, inspection, recovery)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import pty
 import random
@@ -630,6 +631,24 @@ def test_second_file_behind_the_first_one():
     assert not recovery.complete
     (note,) = recovery.report.findings
     assert ("another", len(data)) == (note.kind, note.offset)
+    (remark,) = recovery.remarks
+    assert "second file" in remark
+    assert "was not saved" in remark
+
+
+def test_way_to_get_the_second_file(run, tmp_path):
+    first, second = packed(text(2900)), packed(text(500))
+    both, new, rest = (tmp_path / name for name in ("both.blp", "new.blp", "rest.blp"))
+    both.write_bytes(first + second)
+    code, out, _ = run("recover", both, new)
+    assert (3, first) == (code, new.read_bytes())
+    (remark,) = (line for line in out.splitlines() if "was not saved" in line)
+    command = [*remark.split("'")[-2].split(), str(both)]
+    assert ["tail", "-c"] == command[:2]
+    rest.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert second == rest.read_bytes()
+    assert 0 == run("-f", "recover", rest, new)[0]
+    assert second == new.read_bytes()
 
 
 # How much is filled in
@@ -801,3 +820,36 @@ def test_command_has_nothing_to_save(run, tmp_path):
 def test_not_a_bloscpack_file():
     with pytest.raises(NotReadable):
         recover_fp(io.BytesIO(text(500)), io.BytesIO())
+
+
+def test_command_as_json(run, tmp_path):
+    damaged, new = tmp_path / "damaged.blp", tmp_path / "new.blp"
+    damaged.write_bytes(wiped(packed(text(2900)), 2))
+    code, out, _ = run("recover", "--json", damaged, new)
+    found = json.loads(out)
+    assert (3, 9, False) == (code, found["nsaved"], found["complete"])
+    assert (str(damaged), str(new)) == (found["file"], found["out_file"])
+
+
+EXIT_CODES = [
+    (0, "intact", packed(text(2900))),
+    (3, "lost chunk", wiped(packed(text(2900)), 2)),
+    (3, "second file", packed(text(2900)) + packed(text(500))),
+    (3, "no intact chunk", packed(text(2900))[:100]),
+    (1, "no Bloscpack file", b"something else"),
+    (1, "missing file", None),
+]
+
+
+@pytest.mark.parametrize(("code", "data"), [(c, d) for c, _, d in EXIT_CODES])
+def test_exit_codes_in_the_help(run, tmp_path, code, data):
+    damaged, new = tmp_path / "damaged.blp", tmp_path / "new.blp"
+    if data is not None:
+        damaged.write_bytes(data)
+    assert code == run("recover", damaged, new)[0]
+    help_text = " ".join(run("recover", "--help")[1].split())
+    assert (
+        "exit code 0 if it is certain that nothing is lost, 3 if data are or may be "
+        "lost, also if a second file follows or no chunk is intact, 1 if the file is "
+        "no Bloscpack file or can't be read"
+    ) in help_text

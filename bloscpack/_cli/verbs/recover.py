@@ -28,7 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "write an intact file from the good chunks of a damaged one, which is not\n"
         "changed; exit code 0 if it is certain that nothing is lost, 3 if data are or\n"
-        "may be lost, 1 if the file is no Bloscpack file or can't be read"
+        "may be lost, also if a second file follows or no chunk is intact, 1 if the\n"
+        "file is no Bloscpack file or can't be read, or if the new one can't be written"
     )
     parser.epilog = (
         "examples:\n"
@@ -95,7 +96,8 @@ def run(args: Namespace) -> int:
         sync=args.sync,
     )
     if args.json:
-        say_json({"out_file": args.target, **recovery.as_dict()})
+        names = {"file": args.damaged, "out_file": args.target}
+        say_json({**names, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
         _tell(recovery, args)
     return EXIT_OK if recovery.complete else EXIT_DAMAGED
