@@ -192,6 +192,30 @@ def test_one_bit_changes_no_data(name, step):
     assert [] == wrong
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("nchunks", [-1, 2])
+@pytest.mark.parametrize("sizes", [(10, 20), (20, 10), (10, 10)])
+@pytest.mark.parametrize("last_chunk", [-1, 10, 20])
+@pytest.mark.parametrize("chunk_size", [-1, 10, 20])
+def test_sizes_are_judged_alike(version, nchunks, sizes, last_chunk, chunk_size):
+    """What verify refuses no reader returns, and the other way round."""
+    data = builders.layout(
+        version,
+        [bytes(size) for size in sizes],
+        nchunks=nchunks,
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
+    )
+    found = []
+    for read in (read_bytes, read_stream, read_spans):
+        try:
+            found.append(len(read(data, None)))
+        except FormatError:
+            found.append(None)
+    expected = sum(sizes) if verify_fp(io.BytesIO(data), nthreads=1).ok else None
+    assert [expected] * 3 == found
+
+
 # Random edits
 
 
