@@ -7,12 +7,14 @@ import io
 import itertools
 import json
 import struct
+import subprocess
+import sys
 
 import builders
 import numpy
 import pytest
 from builders import text
-from support import BLP, ShortReads, golden_files
+from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import cli, headers
@@ -589,6 +591,8 @@ def test_command_on_several_files(run, tmp_path):
     assert "%s: ok (4 chunks, 1000.0B)" % sound == out.splitlines()[0]
     assert out.splitlines()[1].startswith("%s: damaged (3 of 4 chunks" % damaged)
     assert "chunk 3" in out.splitlines()[2]
+    # Three intact chunks of 300 bytes; the file holds 1000.
+    assert out.splitlines()[1].endswith(" 900.0B good)")
     assert str(other) in err
     assert 0 == run("v", sound)[0]
     assert 1 == run("v", sound, other)[0]
@@ -602,6 +606,48 @@ def test_command_as_json(run, tmp_path):
     code, out, _ = run("-n", "1", "verify", "--json", sound, other)
     assert 1 == code
     first, second = json.loads(out)
-    assert verify(sound).as_dict() == first
-    assert (str(other), False) == (second["filename"], second["ok"])
+    assert {"file": str(sound), **verify(sound).as_dict()} == first
+    assert (str(other), False) == (second["file"], second["ok"])
+    assert str(other) == second["filename"]
     assert "magic" in second["error"]
+
+
+def test_command_on_a_journal(run, tmp_path):
+    path, other = tmp_path / "x.blp", tmp_path / "y.blp.journal"
+    path.write_bytes(packed(text(1000)))
+    saved = tmp_path / "x.blp.journal"
+    append_that_stops(path)
+    assert saved.exists()
+    code, out, err = run("verify", path, saved)
+    assert (1, True) == (code, out.startswith("%s: ok" % path))
+    assert "'%s' is the journal of '%s'" % (saved, path) in err
+    assert "blpk verify %s" % path in err
+    code, out, _ = run("verify", "--json", saved)
+    (found,) = json.loads(out)
+    assert (1, str(saved), False) == (code, found["file"], found["ok"])
+    # A file that only has such a name is checked.
+    other.write_bytes(path.read_bytes())
+    assert 0 == run("verify", other)[0]
+
+
+def append_that_stops(path):
+    """Append to a file, and stop before the journal is removed."""
+    code = """if True:
+        import os, sys
+        import bloscpack.append
+        from bloscpack._crashsafe import locking
+        locking.LockedFile.remove_journal = lambda self: os._exit(0)
+        bloscpack.append.append(sys.argv[1], sys.argv[2])
+    """
+    more = path.with_name("more")
+    more.write_bytes(text(100))
+    command = [sys.executable, "-c", code, str(path), str(more)]
+    subprocess.run(command, env=environment(), check=True)
+
+
+def test_message_about_the_number_of_chunks():
+    data = packed(text(1000), offsets=False)
+    report = report_on(overwritten(data, 16, struct.pack("<q", 3)))
+    (finding,) = (f for f in report.findings if f.kind == "nchunks")
+    expected = "the header states the number of chunks '3', but the file has '4'"
+    assert expected == finding.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..._crashsafe.journal import SUFFIX, is_journal
 from ..._damage.findings import ERROR
 from ...log import printable
 from ...pretty import pretty_size
@@ -11,6 +12,7 @@ from ..exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
+    Refusal,
     for_each_file,
     message_of,
     report_failure,
@@ -51,21 +53,34 @@ def run(args: Namespace) -> int:
     reports: list[JsonObject] = []
 
     def act(path: str) -> int:
+        if is_journal(path):
+            raise Refusal(_about_journal(path), EXIT_COULD_NOT)
         report = verify(path, nthreads=args.nthreads)
         if args.json:
-            reports.append(report.as_dict())
+            reports.append({"file": path, **report.as_dict()})
         elif not (args.quiet and report.ok):
             tell(report)
         return state_of(report)[0]
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
-        reports.append({"filename": path, "ok": False, "error": message_of(error)})
+        names = {"file": path, "filename": path}
+        reports.append({**names, "ok": False, "error": message_of(error)})
 
     worst = for_each_file(args.files, act, failed=failed)
     if args.json:
         say_json(reports)
     return worst
+
+
+def _about_journal(path: str) -> str:
+    """Return a message about a journal whose name was given."""
+    name = path.removesuffix(SUFFIX)
+    return (
+        "'%s' is the journal of '%s', and has %s: keep it beside that file; "
+        "'blpk verify %s' checks both, and the next writer of the file removes it"
+        % (path, name, "the bytes that an interrupted change replaced", name)
+    )
 
 
 def state_of(report: Report) -> tuple[int, str]:
