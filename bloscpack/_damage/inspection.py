@@ -18,7 +18,7 @@ from ..serializers import is_array
 from .evidence import gather
 from .findings import ERROR, Findings
 from .geometry import measure
-from .lenient_sections import find_metadata, read_sections
+from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
 from .proof import Proof
@@ -83,6 +83,16 @@ class Inspection:
     def has_another(self, offset: int) -> bool:
         """Return whether another packed file begins at `offset`."""
         return self.storage.read_at(offset, len(MAGIC)) == MAGIC
+
+    def find_second_file(self) -> int | None:
+        """Return where a packed file begins between or behind the chunks, if any."""
+        chains = self.numbering.chains
+        ends = [self.sections.first or 1, *(chain.stop for chain in chains)]
+        starts = [*(chain.start for chain in chains), self.storage.size]
+        found = (
+            find_header(self.storage, *gap) for gap in zip(ends, starts, strict=True)
+        )
+        return next((offset for offset in found if offset is not None), None)
 
 
 def inspect(

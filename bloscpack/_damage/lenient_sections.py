@@ -257,3 +257,18 @@ def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> S
         offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
         findings.add("header", "options", message, offset=offset)
     return found._replace(first=sections.first)
+
+
+def find_header(storage: Storage, start: int, stop: int) -> int | None:
+    """Return the offset of the first valid file header in an extent, if any."""
+    for position in range(start, stop, READ_SIZE):
+        size = min(READ_SIZE, stop - position) + len(MAGIC) - 1
+        data = storage.read_at(position, size)
+        at = data.find(MAGIC)
+        while at >= 0:
+            try:
+                _decode_header(storage.read_at(position + at, BLOSCPACK_HEADER_LENGTH))
+                return position + at
+            except FormatError:
+                at = data.find(MAGIC, at + 1)
+    return None

@@ -41,8 +41,8 @@ TOO_MUCH = (
 )
 
 SECOND_FILE = (
-    "a second file of '%d' bytes, which begins at byte %d, was not saved: write these "
-    "bytes to a file of their own, as with 'tail -c +%d', and recover that file"
+    "a second file, which begins at byte %d, was not saved: write the bytes from there "
+    "on to a file of their own, as with 'tail -c +%d', and recover that file"
 )
 
 
@@ -167,10 +167,9 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         span = geometry.span(first, stop)
         recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
         recovery.nlost += stop - first
-    for finding in report.findings:
-        if finding.kind == ANOTHER and finding.extent is not None:
-            start, stop = finding.extent
-            recovery.remarks.append(SECOND_FILE % (stop - start, start, start + 1))
+    second = inspection.find_second_file()
+    if second is not None:
+        recovery.remarks.append(SECOND_FILE % (second, second + 1))
     nfilled = 0
     if not drop:
         geometry, nfilled = _plan_filling(lost, inspection, recovery)

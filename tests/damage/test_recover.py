@@ -636,6 +636,16 @@ def test_second_file_behind_the_first_one():
     assert "was not saved" in remark
 
 
+@pytest.mark.parametrize("lost", [0, 4, 9])
+@pytest.mark.parametrize("gap", [b"", bytes(2**20 - 20), bytes(5)])
+def test_second_file_behind_damaged_chunks(lost, gap):
+    data = wiped(packed(text(2900)), lost) + gap
+    _, _, recovery = recovered(data + packed(text(500)))
+    (remark,) = (r for r in recovery.remarks if "second file" in r)
+    assert "begins at byte %d," % len(data) in remark
+    assert not recovery.complete
+
+
 def test_way_to_get_the_second_file(run, tmp_path):
     first, second = packed(text(2900)), packed(text(500))
     both, new, rest = (tmp_path / name for name in ("both.blp", "new.blp", "rest.blp"))
