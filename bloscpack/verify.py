@@ -17,12 +17,9 @@ from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._storage.base import Storage
     from ._storage.protocols import Path, Readable
     from .abstract_io import Progress
-    from .headers import BloscpackHeader
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
@@ -67,10 +64,8 @@ def verify(
     If an append to the file is in progress or was interrupted, the file is checked as
     it was before that append.
     """
-
-    def read(fp: Readable, check: Callable[[BloscpackHeader | None], None]) -> Report:
-        return verify_fp(fp, nthreads=nthreads, progress=progress)
-
-    report = read_snapshot(path, read)
+    report = read_snapshot(
+        path, lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress)
+    )
     report.filename = os.fsdecode(path)
     return report

@@ -116,24 +116,25 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     try:
         header = _decode_header(prefix)
     except FormatError as error:
-        kind, unreadable = "header", error if isinstance(error, NotReadable) else None
-        if isinstance(error, FormatVersionMismatch):
-            kind = "layout"
-        elif not prefix.startswith(MAGIC):
-            kind = "magic"
-        elif unreadable is not None:
-            kind, unreadable = "truncated", None
-        findings.add("header", kind, error.message, offset=error.offset or 0)
-        no_digests = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
-        return Sections(unreadable=unreadable, states_no_digests=no_digests)
+        return _report_header(error, prefix, findings)
     _check_header(header, prefix, findings)
     base = HEADER_LENGTHS[header.format_version]
     sections = Sections(header, base=base, first=base)
     if header.metadata:
         sections = _read_metadata(storage, base, sections, findings)
-    if sections.first is not None and header.offsets and header.nchunks != -1:
-        sections = _read_table(storage, sections.first, header, sections, findings)
-    return sections
+    start = sections.first
+    if start is None or not header.offsets or header.nchunks == -1:
+        return sections
+    used = OFFSET_LENGTH * header.nchunks
+    end = start + used + OFFSET_LENGTH * header.max_app_chunks
+    if end > storage.size:
+        message = TOO_SHORT % ("an offset table", end - start, storage.size - start)
+        extent = start, storage.size
+        findings.add("offsets", "truncated", message, extent=extent)
+        return sections._replace(table=OffsetTable((), start), first=None)
+    entries = array("q", offset_table.decode(storage.read_at(start, used)))
+    table = OffsetTable(entries, start, header.max_app_chunks, entries)
+    return sections._replace(table=table, first=end)
 
 
 def _decode_header(prefix: bytes) -> BloscpackHeader:
@@ -144,6 +145,20 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
         message = "expected a layout from 1 to 3, found '0'"
         raise FormatVersionMismatch(message, section="header", offset=len(MAGIC))
     return header
+
+
+def _report_header(error: FormatError, prefix: bytes, findings: Findings) -> Sections:
+    """Report a header that can't be decoded; return sections without any."""
+    kind, unreadable = "header", error if isinstance(error, NotReadable) else None
+    if isinstance(error, FormatVersionMismatch):
+        kind = "layout"
+    elif not prefix.startswith(MAGIC):
+        kind = "magic"
+    elif unreadable is not None:
+        kind, unreadable = "truncated", None
+    findings.add("header", kind, error.message, offset=error.offset or 0)
+    no_digests = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
+    return Sections(unreadable=unreadable, states_no_digests=no_digests)
 
 
 def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) -> None:
@@ -220,26 +235,6 @@ def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
         if data.count(byte) != len(data):
             return False
     return True
-
-
-def _read_table(
-    storage: Storage,
-    start: int,
-    header: BloscpackHeader,
-    sections: Sections,
-    findings: Findings,
-) -> Sections:
-    """Return the sections with the offset table at `start`."""
-    used = OFFSET_LENGTH * header.nchunks
-    end = start + used + OFFSET_LENGTH * header.max_app_chunks
-    if end > storage.size:
-        message = TOO_SHORT % ("an offset table", end - start, storage.size - start)
-        extent = start, storage.size
-        findings.add("offsets", "truncated", message, extent=extent)
-        return sections._replace(table=OffsetTable((), start), first=None)
-    entries = array("q", offset_table.decode(storage.read_at(start, used)))
-    table = OffsetTable(entries, start, header.max_app_chunks, entries)
-    return sections._replace(table=table, first=end)
 
 
 def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> Sections:

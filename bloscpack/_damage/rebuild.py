@@ -64,11 +64,12 @@ class Loss(Record):
     rows: Pair | None
 
     def __str__(self) -> str:
-        first, last = self.chunks[0], self.chunks[1] - 1
-        chunks = (
+        first, stop = self.chunks
+        last = stop - 1
+        text = (
             "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
         )
-        return ", ".join([chunks, *plain_place(self.span, self.rows)])
+        return ", ".join([text, *plain_place(self.span, self.rows)])
 
     def __repr__(self) -> str:
         return "<Loss %s>" % self
@@ -153,23 +154,9 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
 
     With `drop` lost chunks are left out. Raises `FormatError` if no chunk is intact.
     """
-    report, geometry = report_on(inspection), inspection.geometry
-    recovery = _begin(inspection, report)
-    # A file without chunks is still written if nothing but its metadata is damaged.
-    if not recovery.nsaved and (
-        geometry.nchunks
-        or any(f.section != "metadata" and f.severity == ERROR for f in report.findings)
-    ):
-        raise FormatError("no chunk could be saved", section="chunks")
     parts = [*_all_parts(inspection)]
     lost = [part for part in parts if part.chain is None]
-    for first, stop, _ in lost:
-        span = geometry.span(first, stop)
-        recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
-        recovery.nlost += stop - first
-    second = inspection.find_second_file()
-    if second is not None:
-        recovery.remarks.append(SECOND_FILE % (second, second + 1))
+    recovery, geometry = _begin(inspection, lost), inspection.geometry
     nfilled = 0
     if not drop:
         geometry, nfilled = _plan_filling(lost, inspection, recovery)
@@ -187,17 +174,32 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     return Plan(recovery, header, section, parts, geometry)
 
 
-def _begin(inspection: Inspection, report: Report) -> Recovery:
-    """Return a recovery without the lost chunks and the new file."""
+def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:
+    """Return a recovery that does not describe the new file yet."""
+    report, geometry = report_on(inspection), inspection.geometry
     numbering, proof = inspection.numbering, inspection.proof
     doubts = [*proof.numbers, *proof.others]
-    return Recovery(
+    recovery = Recovery(
         report,
         doubts,
         decided=[(p.number, p.stop, p.rule.text) for p in numbering.in_order],
         certain=not doubts,
         nsaved=numbering.nfound,
+        nlost=sum(part.stop - part.first for part in lost),
     )
+    # A file without chunks is still written if nothing but its metadata is damaged.
+    if not recovery.nsaved and (
+        geometry.nchunks
+        or any(f.section != "metadata" and f.severity == ERROR for f in report.findings)
+    ):
+        raise FormatError("no chunk could be saved", section="chunks")
+    for first, stop, _ in lost:
+        span = geometry.span(first, stop)
+        recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
+    second = inspection.find_second_file()
+    if second is not None:
+        recovery.remarks.append(SECOND_FILE % (second, second + 1))
+    return recovery
 
 
 def _all_parts(inspection: Inspection) -> Iterator[Part]:
