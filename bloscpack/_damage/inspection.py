@@ -86,13 +86,16 @@ class Inspection:
 
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
-        chains = self.numbering.chains
-        ends = [self.sections.first or 1, *(chain.stop for chain in chains)]
-        starts = [*(chain.start for chain in chains), self.storage.size]
-        found = (
-            find_header(self.storage, *gap) for gap in zip(ends, starts, strict=True)
-        )
-        return next((offset for offset in found if offset is not None), None)
+        chains, size = self.numbering.chains, self.storage.size
+        end = self.sections.first
+        for chain in (*chains, None):
+            start = size if chain is None else chain.start
+            # Without the sections' end, the file's own header may lie there.
+            found = None if end is None else find_header(self.storage, end, start)
+            if found is not None:
+                return found
+            end = None if chain is None else chain.stop
+        return None
 
 
 def inspect(

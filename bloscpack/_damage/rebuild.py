@@ -41,8 +41,8 @@ TOO_MUCH = (
 )
 
 SECOND_FILE = (
-    "a second file, which begins at byte %d, was not saved: write the bytes from there "
-    "on to a file of their own, as with 'tail -c +%d', and recover that file"
+    "a second packed file, which begins at byte %d, was not saved: write the bytes "
+    "from there on to a file of their own, as with 'tail -c +%d', and recover that file"
 )
 
 

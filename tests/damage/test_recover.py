@@ -632,7 +632,7 @@ def test_second_file_behind_the_first_one():
     (note,) = recovery.report.findings
     assert ("another", len(data)) == (note.kind, note.offset)
     (remark,) = recovery.remarks
-    assert "second file" in remark
+    assert "second packed file" in remark
     assert "was not saved" in remark
 
 
@@ -641,9 +641,15 @@ def test_second_file_behind_the_first_one():
 def test_second_file_behind_damaged_chunks(lost, gap):
     data = wiped(packed(text(2900)), lost) + gap
     _, _, recovery = recovered(data + packed(text(500)))
-    (remark,) = (r for r in recovery.remarks if "second file" in r)
+    (remark,) = (r for r in recovery.remarks if "second packed file" in r)
     assert "begins at byte %d," % len(data) in remark
     assert not recovery.complete
+
+
+def test_file_behind_other_bytes_is_not_a_second_file():
+    _, _, recovery = recovered(b"?" + packed(text(2900)))
+    assert (10, 0) == (recovery.nsaved, recovery.nlost)
+    assert not any("second" in remark for remark in recovery.remarks)
 
 
 def test_way_to_get_the_second_file(run, tmp_path):
