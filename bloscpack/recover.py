@@ -109,11 +109,12 @@ def _write(
         start, stop = task
         raw = inspection.storage.read_at(start, stop - start)
         split = len(raw) - checksum.size
+        compressed, digest = raw[:split], raw[split:]
         try:
-            check_digest(raw[:split], raw[split:], checksum)
+            check_digest(compressed, digest, checksum)
         except ChecksumMismatch as error:
             raise StorageError("the file changed while it was read") from error
-        return raw[:split], raw[split:]
+        return compressed, digest
 
     for_each(_tasks(plan), work, lambda chunk: sink.put_digested(0, *chunk), nthreads)
     sink.finalize()
