@@ -51,7 +51,7 @@ from .bytes_io import (
 )
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
-from .exceptions import FormatError, StorageError, UsageError
+from .exceptions import DamageError, StorageError, UsageError
 from .pretty import double_pretty_size, pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -141,7 +141,7 @@ class CompressedFPSource(SectionsSource):
         view = self._workspace.view(size)
         found = self._storage.read_into(view, frame.offset or 0)
         if found < size:
-            raise FormatError(
+            raise DamageError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
                 "bytes, found '%d'" % (size, found),
                 section="chunks",
@@ -825,7 +825,7 @@ def _unpack_bytes(
         try:
             sink = PlainBytesSink(nbytes)
         except MemoryError as error:
-            raise FormatError(
+            raise DamageError(
                 "the header announces '%d' bytes, for which there is no memory"
                 % nbytes,
                 section="header",

@@ -28,7 +28,7 @@ from ._storage.spool import seekable_with_size, size_of
 from .append import append_from
 from .args import BloscArgs
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
+from .exceptions import DamageError, DoesNotFit, NotReadable, UsageError
 from .file_io import (
     CompressedFPSink,
     CompressedFPSource,
@@ -130,7 +130,7 @@ def read_header(fp: Readable) -> Array:
         fields = parse_literal(text.decode(encoding))
         dtype, shape, fortran = _checked(fields)
     except Exception as error:  # `ast` and NumPy may raise any exception
-        raise FormatError(
+        raise DamageError(
             "expected the header of a .npy file, found %.200r: %.200s" % (text, error)
         ) from error
     encode_dtype(dtype)  # rejects dtypes that can't be stored, such as objects
@@ -140,7 +140,7 @@ def read_header(fp: Readable) -> Array:
 def _read_exactly(fp: Readable, size: int) -> bytes:
     data = read_up_to(fp, size)
     if len(data) < size:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected a .npy header of '%d' bytes, found '%d'"
             % (size, len(data))
         )
@@ -175,7 +175,7 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
         item: Array = numpy.ndarray((), dtype, bytes(max(dtype.itemsize, 1)))
         return as_strided(item, shape, strides)
     except (MemoryError, ValueError, OverflowError) as error:
-        raise FormatError(
+        raise DamageError(
             "an array of shape %.200s and dtype '%.200s' can't be made: %s"
             % (shape, dtype, error)
         ) from error
@@ -185,7 +185,7 @@ def _check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
     """Raise `FormatError` unless exactly the items follow in `fp`, of `size` bytes."""
     left = None if size is None else size - fp.tell()
     if left is not None and left < array.nbytes:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected '%d' bytes for the items of the array, "
             "found '%d'" % (array.nbytes, left)
         )
@@ -208,7 +208,7 @@ class NpySource(PlainFPSource):
 
     def check_complete(self, i: int, size: int, found: int) -> None:
         if found < size:
-            raise FormatError(
+            raise DamageError(
                 "the file ends too early: expected '%d' bytes of items for chunk %d, "
                 "found '%d'" % (size, i, found)
             )

@@ -13,7 +13,7 @@ from .._format.sections import check_end, read_beginning
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
 from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
-from ..exceptions import ChecksumMismatch, FormatError
+from ..exceptions import ChecksumMismatch, DamageError, FormatError
 from ..headers import FIELD_OFFSETS
 from .findings import ANOTHER, Findings, Report
 from .lenient_sections import is_filled
@@ -324,7 +324,7 @@ class _Checker:
             header = read_beginning(cursor).header
             chains = self.inspection.numbering.chains if header.nchunks else ()
             if chains and chains[0].start != cursor.position:
-                raise FormatError(
+                raise DamageError(
                     "the first chunk should start at byte %d, but it starts at byte %d"
                     % (cursor.position, chains[0].start),
                     section="header",

@@ -10,7 +10,7 @@ from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress_into
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
-from ..exceptions import FormatError, NotReadable
+from ..exceptions import DamageError, FormatError, Unsupported
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ChunkChecker:
     def __init__(self, storage: Storage, checksum: Hash) -> None:
         self.storage = storage
         self.checksum = checksum
-        self.missing_codec: NotReadable | None = None
+        self.missing_codec: Unsupported | None = None
         self._stored = Workspace()
         self._plain = Workspace()
 
@@ -49,7 +49,7 @@ class ChunkChecker:
         """Return the first problem of a chunk, None if the chunk is intact."""
         offset, stop, header = candidate
         if stop > self.storage.size:
-            return FormatError(
+            return DamageError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
                 "bytes, found '%d'" % (stop - offset, self.storage.size - offset),
                 section="chunks",
@@ -61,13 +61,13 @@ class ChunkChecker:
         try:
             check_digest(compressed, digest, self.checksum)
             decompress_into(compressed, self._plain.view(header.nbytes), header)
-        except NotReadable as error:
+        except Unsupported as error:
             self.missing_codec = error
         except FormatError as error:
             error.offset = offset
             return error
         except MemoryError:
-            return FormatError(
+            return DamageError(
                 "there is no memory for a chunk of '%d' plain bytes" % header.nbytes,
                 section="chunks",
                 offset=offset,

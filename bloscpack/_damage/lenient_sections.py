@@ -20,7 +20,7 @@ from ..constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from ..exceptions import FormatError, FormatVersionMismatch, NotReadable
+from ..exceptions import FormatError, FormatVersionMismatch, NotReadable, Unsupported
 from ..headers import (
     FIELD_OFFSETS,
     HEADER_LENGTHS,
@@ -82,7 +82,7 @@ class Sections(NamedTuple):
     """
 
     header: BloscpackHeader | None = None
-    unreadable: NotReadable | None = None
+    unreadable: NotReadable | Unsupported | None = None
     states_no_digests: bool = False
     metadata: MetadataSection | None = None
     metadata_lost: bool = False
@@ -117,7 +117,7 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
         header = _decode_header(prefix)
     except FormatError as error:
         kind = "header"
-        unreadable = error if isinstance(error, NotReadable) else None
+        unreadable = error if isinstance(error, (NotReadable, Unsupported)) else None
         if isinstance(error, FormatVersionMismatch):
             kind = "layout"
         elif not prefix.startswith(MAGIC):

@@ -15,7 +15,7 @@ from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..defaults import DEFAULT_MAX_APP_CHUNKS
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
@@ -194,7 +194,7 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         f.section != "metadata" and f.severity == ERROR for f in report.findings
     )
     if not recovery.nsaved and damaged:
-        raise FormatError("no chunk could be saved", section="chunks")
+        raise DamageError("no chunk could be saved", section="chunks")
     for part in lost:
         span = geometry.span(part.first, part.stop)
         loss = Loss((part.first, part.stop), span, geometry.rows(span))
