@@ -3,8 +3,8 @@
 There are three families: `FormatError` means that the bytes of a file are wrong,
 `UsageError` that a call is wrong, `StorageError` that a file, pipe or disk failed.
 Each class of release 0.16 keeps its name, and keeps its base class as a second base.
-The first two families have no built-in base, because an ``except`` clause of an old
-program must catch no more than it did: a class has the base that 0.16 raised in the same
+An ``except`` clause of an old program must catch no more than it did, so the first two
+families have no built-in base, and a class has the base that 0.16 raised in the same
 situation (docs/compatibility.rst, Errors).
 """
 

@@ -361,7 +361,7 @@ class BloscpackHeader(MutableMappingObject):
         NotReadable
             The magic marker is missing. This is a `FormatError` too.
         FormatError
-            The bytes are no valid header. This is a ``ValueError`` too.
+            The bytes are no valid header. A `HeaderError` is a ``ValueError`` too.
         """
         if len(buffer_) != BLOSCPACK_HEADER_LENGTH:
             raise HeaderError(
@@ -471,7 +471,7 @@ def find_layout(prefix: bytes) -> int:
 
     Raises
     ------
-    NotReadable
+    NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a layout that no release wrote.
     """
     if len(prefix) >= len(MAGIC):
@@ -521,7 +521,7 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
 
     Raises
     ------
-    NotReadable
+    NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a layout that no release wrote.
     FormatError
         The bytes are no valid header.
@@ -661,7 +661,7 @@ class MetadataHeader(MutableMappingObject):
         Raises
         ------
         FormatError
-            The bytes are no valid metadata header. This is a ``ValueError`` too.
+            The bytes are no valid metadata header.
         """
         if len(buffer_) != METADATA_HEADER_LENGTH:
             raise DamageError(

@@ -56,7 +56,7 @@ def verify_fp(
 
     Raises
     ------
-    NotReadable
+    NotReadable, Unsupported
         The bytes are no Bloscpack file, or have an unknown layout.
     """
     count = effective_nthreads(nthreads, None)
@@ -86,7 +86,7 @@ def verify(
 
     Raises
     ------
-    NotReadable
+    NotReadable, Unsupported
         The file is no Bloscpack file, or has an unknown layout.
     OSError
         The file can't be read.
