@@ -122,8 +122,9 @@ def _plain_name(name: str, args: Namespace) -> str:
 
 def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     """Decompress a file."""
-    from ..outputs import Clock, check_files, remove_input, state_of
+    from ..outputs import Clock, check_files, check_pair, remove_input, state_of
 
+    check_pair(out_file, args, packs=False)
     check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
