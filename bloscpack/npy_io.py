@@ -40,6 +40,7 @@ from .file_io import (
     unpack_checked,
 )
 from .numpy_io import pack_items
+from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
     from .abstract_io import Progress
     from .args import BloscpackArgs, MetadataArgs
+    from .bytes_io import SectionsSource
 
 
 # For each version: the size in bytes of the length field, and the encoding of the text.
@@ -326,6 +328,27 @@ class NpySink(PlainFPSink):
         self._description.check_nbytes(max(self._ends))
 
 
+def _described(source: SectionsSource) -> tuple[Description, bytes]:
+    """Return the description of the array in a file, and the header for ``.npy``."""
+    description = Description(source.metadata)
+    nbytes = source.bloscpack_header.nbytes
+    if nbytes is not None:
+        description.check_nbytes(nbytes)
+    fortran = description.order == "F"
+    array = without_items(description.dtype, description.shape, fortran)
+    return description, encode_header(array)
+
+
+def sink_by_content(
+    source: SectionsSource, out_fp: Writable, reserved: int
+) -> PlainFPSink:
+    """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
+    if not is_array(source.metadata):
+        return PlainFPSink(out_fp, reserved=reserved)
+    description, header = _described(source)
+    return NpySink(out_fp, description, header, reserved=reserved)
+
+
 def unpack_npy_from_file(
     in_file: Path,
     npy_file: Path,
@@ -365,13 +388,7 @@ def unpack_npy_from_file(
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
         check(source.bloscpack_header)
-        description = Description(source.metadata)
-        nbytes = source.bloscpack_header.nbytes
-        if nbytes is not None:
-            description.check_nbytes(nbytes)
-        fortran = description.order == "F"
-        array = without_items(description.dtype, description.shape, fortran)
-        header = encode_header(array)
+        description, header = _described(source)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
         with replacing(
             npy_file,
