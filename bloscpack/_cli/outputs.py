@@ -103,12 +103,13 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         or not os.path.exists(args.in_file)
     ):
         return  # another check finds what is missing
-    if args.rm or args.suffix != EXTENSION:
-        why = "%s is for names that are all inputs" % (
-            "--rm" if args.rm else "--suffix"
-        )
-    elif is_streamed(out_file) or _is_same(args.in_file, out_file):
+    if is_streamed(out_file) or _is_same(args.in_file, out_file):
         return
+    if args.rm and state_of(args.in_file) is None:
+        return  # another check says why it can't be removed
+    if args.rm or args.suffix != EXTENSION:
+        option = "--rm" if args.rm else "--suffix"
+        why = "%s is for names that are all inputs" % option
     elif packs:
         if not args.force or not os.path.isfile(out_file) or _may_go(out_file):
             return
