@@ -147,7 +147,7 @@ LIKE_INPUT = {
     ),
 }
 LIMITED = {
-    "no-preserve": ("plain", command("c", "--no-preserve", "in", "out")),
+    "no-preserve": ("plain", command("c", "--no-preserve", "--output", "out", "in")),
     "decompress": ("x.blp", command("d", "-e", "--no-preserve", "in", "out")),
     "pack_file_to_file": ("plain", bloscpack.pack_file_to_file),
     "unpack_file_from_file": ("x.blp", bloscpack.unpack_file_from_file),

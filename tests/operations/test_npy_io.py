@@ -310,7 +310,6 @@ WRONG = {
     "half a length": (b"\x93NUMPY\x01\0\x76", FormatError, 3, "'2' bytes, found '1'"),
     "half a header": (
         with_header(HEADER)[:30],
-        DamageError,
         FormatError,
         3,
         "expected a .npy header of '55' bytes, found '20'",
@@ -323,7 +322,6 @@ WRONG = {
     ),
     "too short": (
         with_header(HEADER, items=b"abcde"),
-        DamageError,
         FormatError,
         3,
         "expected '6' bytes for the items of the array, found '5'",
@@ -336,14 +334,12 @@ WRONG = {
     ),
     "huge": (
         with_header(HEADER.replace("3,", "%d," % 2**60)),
-        DamageError,
         FormatError,
         3,
         "expected '2305843009213693952' bytes for the items",
     ),
     "beyond any memory": (
         with_header(HEADER.replace("3,", "%d,%d" % (2**60, 2**60))),
-        DamageError,
         FormatError,
         3,
         "can't be made",
