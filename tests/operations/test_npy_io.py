@@ -388,7 +388,6 @@ WRONG.update(
     {
         name: (
             with_header(text, (3, 0), b"abcdef"),
-            DamageError,
             FormatError,
             3,
             "expected the header of a .npy file, found b",
