@@ -29,7 +29,7 @@ from ._format.sections import Frame
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
 from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
 from .defaults import available_cpus
-from .exceptions import FormatError, StorageError
+from .exceptions import DamageError, FormatError, StorageError
 from .headers import BloscpackHeader, check_range
 from .pretty import double_pretty_size
 
@@ -648,7 +648,7 @@ def _deliver_function(
 
 
 def _no_memory(frame: Frame) -> FormatError:
-    return FormatError(
+    return DamageError(
         "there is no memory for the '%d' plain bytes up to the end of the chunk"
         % (frame.start + frame.header.nbytes),
         section="chunks",

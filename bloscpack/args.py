@@ -34,7 +34,12 @@ from .defaults import (
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
-from .exceptions import NoSuchCodec, NotReadable, UsageError, UsageTypeError
+from .exceptions import (
+    NoSuchCodec,
+    Unsupported,
+    UsageTypeError,
+    UsageValueError,
+)
 from .headers import check_range
 from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
 from .pretty import double_pretty_size, reverse_pretty
@@ -112,7 +117,7 @@ class BloscArgs(MutableMappingObject):
         check_range("typesize", self.typesize, 1, MAX_TYPESIZE)
         check_range("clevel", self.clevel, MIN_CLEVEL, MAX_CLEVEL)
         if self.shuffle not in (0, 1, 2):
-            raise UsageError(
+            raise UsageValueError(
                 "'shuffle' must be False, True or one of 0, 1, 2, not %r" % self.shuffle
             )
         from .constants import CNAME_AVAIL
@@ -350,7 +355,7 @@ class Limits(MutableMappingObject):
         return limit
 
     def check_nbytes(self, nbytes: int) -> None:
-        """Raise `NotReadable`, a `FormatError`, if a file is larger than its limit.
+        """Raise `Unsupported`, a `FormatError`, if a file is larger than its limit.
 
         Parameters
         ----------
@@ -358,7 +363,7 @@ class Limits(MutableMappingObject):
             Number of plain bytes in the file.
         """
         if self.nbytes is not None and nbytes > self.nbytes:
-            raise NotReadable(
+            raise Unsupported(
                 "the file holds '%d' plain bytes or more, but the limit is '%d'"
                 % (nbytes, self.nbytes)
             )
@@ -444,7 +449,7 @@ def calculate_nchunks(
     """
     chunk_size = parse_chunk_size(chunk_size)
     if in_file_size < 0:
-        raise UsageError(
+        raise UsageValueError(
             "'in_file_size' must be strictly positive, not %d" % in_file_size
         )
     if in_file_size == 0:

@@ -2,8 +2,10 @@
 
 There are three families: `FormatError` means that the bytes of a file are wrong,
 `UsageError` that a call is wrong, `StorageError` that a file, pipe or disk failed.
-Each class of release 0.16 keeps its name, and keeps its base class as a second base, so
-that the ``except`` clauses of old programs catch it.
+Each class of release 0.16 keeps its name, and keeps its base class as a second base.
+An ``except`` clause of an old program must catch no more than it did, so the first two
+families have no built-in base, and a class has the base that 0.16 raised in the same
+situation (docs/compatibility.rst, Errors).
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ class BloscpackError(Exception):
     """Base class of every error that Bloscpack raises on purpose."""
 
 
-class FormatError(BloscpackError, ValueError):
-    """Raised if the bytes of a file do not follow the format.
+class FormatError(BloscpackError):
+    """Base class of the errors about the bytes of a file.
 
-    It is a ``ValueError``, as release 0.16 raised for an invalid header.
+    Its subclasses are raised: `NotReadable` and `HeaderError`, which are a
+    ``ValueError``, `DamageError`, which is a ``RuntimeError``, and `Unsupported`.
 
     Parameters
     ----------
@@ -82,19 +85,40 @@ class FormatError(BloscpackError, ValueError):
         return "%s (%s)" % (self.message, ", ".join(place))
 
 
-class NotReadable(FormatError):
-    """Raised if a file cannot be read here, although it may be undamaged.
+class NotReadable(FormatError, ValueError):
+    """Raised if a file is no Bloscpack file, or no ``.npy`` file where one is expected.
 
-    It is no Bloscpack file, has an unknown layout, needs a codec that the installed
-    Blosc lacks, or exceeds a limit.
+    It is a ``ValueError``, as release 0.16 raised if the magic marker was missing.
     """
 
 
-class UsageError(BloscpackError, ValueError):
+class HeaderError(FormatError, ValueError):
+    """Raised if the header of a file has the magic marker and an impossible field.
+
+    It is a ``ValueError``, as release 0.16 raised for such a header.
+    """
+
+
+class DamageError(FormatError, RuntimeError):
+    """Raised if a Bloscpack file is damaged: its bytes do not follow the format.
+
+    It is a ``RuntimeError``, as release 0.16 raised for a wrong digest, and no
+    ``ValueError``: programs take that for bytes that are not compressed.
+    """
+
+
+class Unsupported(FormatError):
+    """Raised if a Bloscpack file can't be read here, although it may be undamaged.
+
+    It has an unknown layout, needs a codec that the installed Blosc lacks, exceeds a
+    limit, or holds no array.
+    """
+
+
+class UsageError(BloscpackError):
     """Raised if a call or a command line asks for something impossible.
 
-    It is a ``ValueError``, as release 0.16 raised for invalid arguments. The attribute
-    ``filename`` is the name of the file concerned, or None.
+    The attribute ``filename`` is the name of the file concerned, or None.
     """
 
     filename: str | None = None
@@ -104,6 +128,13 @@ class UsageError(BloscpackError, ValueError):
         if self.filename is None:
             return text
         return "%s (file '%s')" % (text, self.filename)
+
+
+class UsageValueError(UsageError, ValueError):
+    """Raised if an argument has an impossible value.
+
+    It is a ``ValueError``, as release 0.16 raised for such an argument.
+    """
 
 
 class UsageTypeError(UsageError, TypeError):
@@ -144,21 +175,21 @@ class FileNotFound(StorageError):
     """
 
 
-class NoSuchChecksum(UsageError):
+class NoSuchChecksum(UsageValueError):
     """Raised if no checksum has the given name.
 
     It is a ``ValueError``, its base in 0.16.
     """
 
 
-class NoSuchCodec(UsageError):
+class NoSuchCodec(UsageValueError):
     """Raised if neither Blosc nor the metadata section has a codec of the given name.
 
     It is a ``ValueError``, its base in 0.16.
     """
 
 
-class NoSuchSerializer(UsageError):
+class NoSuchSerializer(UsageValueError):
     """Raised if no metadata format has the given name.
 
     It is a ``ValueError``, its base in 0.16.
@@ -172,28 +203,28 @@ class ChunkingException(UsageError):
     """
 
 
-class ChunkSizeTypeSizeMismatch(UsageError):
+class ChunkSizeTypeSizeMismatch(UsageValueError):
     """Raised if the chunk size is not a multiple of the item size of an array.
 
     It is a ``ValueError``, its base in 0.16.
     """
 
 
-class ChecksumMismatch(FormatError, RuntimeError):
+class ChecksumMismatch(DamageError):
     """Raised if a stored digest differs from the digest of the stored bytes.
 
     It is a ``RuntimeError``, its base in 0.16.
     """
 
 
-class ChecksumLengthMismatch(FormatError, RuntimeError):
+class ChecksumLengthMismatch(DamageError):
     """Raised if a stored digest is longer or shorter than its checksum requires.
 
     It is a ``RuntimeError``, its base in 0.16.
     """
 
 
-class FormatVersionMismatch(NotReadable, RuntimeError):
+class FormatVersionMismatch(Unsupported, RuntimeError):
     """Raised if the layout of a file is unknown, or too old to be appended to.
 
     It is a ``RuntimeError``, its base in 0.16.
@@ -236,7 +267,7 @@ class NotEnoughSpace(UsageError, RuntimeError):
     """
 
 
-class NotANumpyArray(NotReadable, RuntimeError):
+class NotANumpyArray(Unsupported, RuntimeError):
     """Raised if an array is to be read from a file that holds no array.
 
     It is a ``RuntimeError``, its base in 0.16.

@@ -51,7 +51,7 @@ from .bytes_io import (
 )
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
-from .exceptions import FormatError, StorageError, UsageError
+from .exceptions import DamageError, StorageError, UsageError
 from .pretty import double_pretty_size, pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -141,7 +141,7 @@ class CompressedFPSource(SectionsSource):
         view = self._workspace.view(size)
         found = self._storage.read_into(view, frame.offset or 0)
         if found < size:
-            raise FormatError(
+            raise DamageError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
                 "bytes, found '%d'" % (size, found),
                 section="chunks",
@@ -607,21 +607,27 @@ def unpack_fp_to_fp(
     limits: Limits | None = None,
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
+    make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] | None = None,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
     Both may be pipes. `check` is called with the header when the sections in front of
     the chunks have been read, and a second time at the end if the chunks have no
     digests. `behind` is called with up to four bytes that lie behind the last chunk;
-    without it, nothing behind the last chunk is read from a pipe. The other parameters,
-    the result and the errors are those of `unpack_file_from_file`.
+    without it, nothing behind the last chunk is read from a pipe. `make_sink`
+    returns the sink for a source, a file object and a number of bytes to reserve, by
+    default a `PlainFPSink`. The other parameters, the result and the errors are those
+    of `unpack_file_from_file`.
     """
     source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
     header = source.bloscpack_header
     if check is not None:
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
-    sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+    if make_sink is None:
+        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+    else:
+        sink = make_sink(source, out_fp, reserved)
     unpack_checked(source, sink, check, nthreads, progress)
     if behind is not None:
         behind(source.peek_behind(len(MAGIC)))
@@ -828,7 +834,7 @@ def _unpack_bytes(
         try:
             sink = PlainBytesSink(nbytes)
         except MemoryError as error:
-            raise FormatError(
+            raise DamageError(
                 "the header announces '%d' bytes, for which there is no memory"
                 % nbytes,
                 section="header",

@@ -46,11 +46,13 @@ from .constants import (
 )
 from .defaults import DEFAULT_OFFSETS
 from .exceptions import (
-    FormatError,
+    DamageError,
     FormatVersionMismatch,
+    HeaderError,
     NotReadable,
     UsageError,
     UsageTypeError,
+    UsageValueError,
 )
 from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
 
@@ -116,7 +118,7 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
     if not isinstance(value, int):
         raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
-        raise UsageError(
+        raise UsageValueError(
             "'%s' must be in the range %s <= n <= %s, not '%s'"
             % (name, min_, max_, value)
         )
@@ -135,7 +137,7 @@ def check_options(options: str) -> None:
             "'options' must be of type 'str', not '%s'" % type(options)
         )
     if len(options) != 8 or set(options) - {"0", "1"}:
-        raise UsageError(
+        raise UsageValueError(
             "'options' must be string of 0s and 1s of length 8, not '%s'" % options
         )
 
@@ -144,7 +146,7 @@ def check_options_zero(options: str, indices: Iterable[int]) -> None:
     """Raise `FormatError` if a digit of `options` at one of the `indices` is not 0."""
     for index in indices:
         if options[index] != "0":
-            raise FormatError(
+            raise HeaderError(
                 "Element %d was non-zero when attempting to decode options: '%s'"
                 % (index, options),
                 section="header",
@@ -359,10 +361,10 @@ class BloscpackHeader(MutableMappingObject):
         NotReadable
             The magic marker is missing. This is a `FormatError` too.
         FormatError
-            The bytes are no valid header. This is a ``ValueError`` too.
+            The bytes are no valid header. A `HeaderError` is a ``ValueError`` too.
         """
         if len(buffer_) != BLOSCPACK_HEADER_LENGTH:
-            raise FormatError(
+            raise HeaderError(
                 "attempting to decode a bloscpack header of length '%d', not '%d'"
                 % (len(buffer_), BLOSCPACK_HEADER_LENGTH),
                 section="header",
@@ -386,7 +388,7 @@ class BloscpackHeader(MutableMappingObject):
         if options > OPTION_OFFSETS | OPTION_METADATA:
             decode_options(format(options, "08b"))  # raises
         if nchunks == 0 and last_chunk > 0:
-            raise FormatError(
+            raise DamageError(
                 "a file without chunks can't have a last chunk of '%d' bytes"
                 % last_chunk,
                 section="header",
@@ -405,7 +407,7 @@ class BloscpackHeader(MutableMappingObject):
                 max_app_chunks,
             )
         except UsageError as error:
-            raise FormatError(str(error), section="header", offset=0) from error
+            raise HeaderError(str(error), section="header", offset=0) from error
 
 
 def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
@@ -414,7 +416,7 @@ def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
     # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last may be
     # the longer one.
     if format_version >= 3 and -1 < chunk_size < last_chunk:
-        raise UsageError(
+        raise UsageValueError(
             "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
             % (last_chunk, chunk_size)
         )
@@ -427,7 +429,9 @@ def _check_counts(nchunks: int, max_app_chunks: int) -> None:
         total = nchunks + max_app_chunks
         check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
     elif max_app_chunks != 0:
-        raise UsageError("'max_app_chunks' can not be non '0' if 'nchunks' is '-1'")
+        raise UsageValueError(
+            "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
+        )
 
 
 def _check_number(
@@ -435,7 +439,7 @@ def _check_number(
 ) -> None:
     """Raise `FormatError` if `number` is no index of `table`."""
     if number >= len(table):
-        raise FormatError(
+        raise DamageError(
             "%s number must be in the range 0 <= n <= %d, not '%d'"
             % (name, len(table) - 1, number),
             section=section,
@@ -467,7 +471,7 @@ def find_layout(prefix: bytes) -> int:
 
     Raises
     ------
-    NotReadable
+    NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a layout that no release wrote.
     """
     if len(prefix) >= len(MAGIC):
@@ -517,7 +521,7 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
 
     Raises
     ------
-    NotReadable
+    NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a layout that no release wrote.
     FormatError
         The bytes are no valid header.
@@ -537,7 +541,7 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
                 offset=FIELD_OFFSETS[1]["reserved"],
             )
         if nchunks < -1:
-            raise FormatError(
+            raise HeaderError(
                 "'nchunks' must be in the range -1 <= n <= %d, not '%d'"
                 % (MAX_CHUNKS, nchunks),
                 section="header",
@@ -618,7 +622,9 @@ class MetadataHeader(MutableMappingObject):
         check_range("meta_comp_size", meta_comp_size, 0, MAX_META_SIZE)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
             if len(value) > 8:
-                raise UsageError("'%s' must be at most 8 bytes, not %r" % (name, value))
+                raise UsageValueError(
+                    "'%s' must be at most 8 bytes, not %r" % (name, value)
+                )
         self.magic_format = magic_format
         self.meta_options = meta_options
         self.meta_checksum = meta_checksum
@@ -655,10 +661,10 @@ class MetadataHeader(MutableMappingObject):
         Raises
         ------
         FormatError
-            The bytes are no valid metadata header. This is a ``ValueError`` too.
+            The bytes are no valid metadata header.
         """
         if len(buffer_) != METADATA_HEADER_LENGTH:
-            raise FormatError(
+            raise DamageError(
                 "attempting to decode a bloscpack metadata header of length '%d', "
                 "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH),
                 section="metadata",
@@ -681,7 +687,7 @@ class MetadataHeader(MutableMappingObject):
                 user_codec=decode_magic_string(user_codec),
             )
         except UsageError as error:
-            raise FormatError(str(error), section="metadata") from error
+            raise DamageError(str(error), section="metadata") from error
 
 
 def decode_magic_string(str_: bytes) -> bytes:
@@ -716,7 +722,7 @@ def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
         `buffer_` has fewer than 16 bytes.
     """
     if len(buffer_) < BLOSC_HEADER_LENGTH:
-        raise FormatError(
+        raise DamageError(
             "a Blosc chunk header has '%d' bytes, but only '%d' are there"
             % (BLOSC_HEADER_LENGTH, len(buffer_)),
             section="chunks",
@@ -742,7 +748,7 @@ def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
     """
     codec = byte_ >> BLOSC_CODEC_SHIFT
     if codec not in CNAME_MAPPING:
-        raise FormatError(
+        raise DamageError(
             "the codec number of a Blosc chunk must be one of %s, not '%d'"
             % (sorted(CNAME_MAPPING), codec),
             section="chunks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from .exceptions import FormatError, NoSuchCodec
+from .exceptions import DamageError, NoSuchCodec
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _store(data: bytes, level: int) -> bytes:
 
 def _check_limit(nbytes: int, limit: int | None) -> None:
     if limit is not None and nbytes > limit:
-        raise FormatError(
+        raise DamageError(
             "the metadata decompress to more than '%d' bytes" % limit,
             section="metadata",
         )
@@ -92,12 +92,12 @@ def _inflate(data: bytes, limit: int | None = None) -> bytes:
         # which means no limit to zlib.
         plain = decompressor.decompress(data, 0 if limit is None else limit + 1)
     except zlib.error as error:
-        raise FormatError(
+        raise DamageError(
             "the metadata are no valid zlib stream: %s" % error, section="metadata"
         ) from error
     _check_limit(len(plain), limit)
     if not decompressor.eof or decompressor.unused_data:
-        raise FormatError(
+        raise DamageError(
             "the zlib stream of the metadata does not end where the metadata end",
             section="metadata",
         )

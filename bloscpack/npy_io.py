@@ -28,7 +28,7 @@ from ._storage.spool import seekable_with_size, size_of
 from .append import append_from
 from .args import BloscArgs
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .exceptions import DoesNotFit, FormatError, NotReadable, UsageError
+from .exceptions import DamageError, DoesNotFit, NotReadable, UsageError
 from .file_io import (
     CompressedFPSink,
     CompressedFPSource,
@@ -40,6 +40,7 @@ from .file_io import (
     unpack_checked,
 )
 from .numpy_io import pack_items
+from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
     from .abstract_io import Progress
     from .args import BloscpackArgs, MetadataArgs
+    from .bytes_io import SectionsSource
 
 
 # For each version: the size in bytes of the length field, and the encoding of the text.
@@ -130,7 +132,7 @@ def read_header(fp: Readable) -> Array:
         fields = parse_literal(text.decode(encoding))
         dtype, shape, fortran = _checked(fields)
     except Exception as error:  # `ast` and NumPy may raise any exception
-        raise FormatError(
+        raise DamageError(
             "expected the header of a .npy file, found %.200r: %.200s" % (text, error)
         ) from error
     encode_dtype(dtype)  # rejects dtypes that can't be stored, such as objects
@@ -140,7 +142,7 @@ def read_header(fp: Readable) -> Array:
 def _read_exactly(fp: Readable, size: int) -> bytes:
     data = read_up_to(fp, size)
     if len(data) < size:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected a .npy header of '%d' bytes, found '%d'"
             % (size, len(data))
         )
@@ -175,7 +177,7 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
         item: Array = numpy.ndarray((), dtype, bytes(max(dtype.itemsize, 1)))
         return as_strided(item, shape, strides)
     except (MemoryError, ValueError, OverflowError) as error:
-        raise FormatError(
+        raise DamageError(
             "an array of shape %.200s and dtype '%.200s' can't be made: %s"
             % (shape, dtype, error)
         ) from error
@@ -185,7 +187,7 @@ def _check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
     """Raise `FormatError` unless exactly the items follow in `fp`, of `size` bytes."""
     left = None if size is None else size - fp.tell()
     if left is not None and left < array.nbytes:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected '%d' bytes for the items of the array, "
             "found '%d'" % (array.nbytes, left)
         )
@@ -208,7 +210,7 @@ class NpySource(PlainFPSource):
 
     def check_complete(self, i: int, size: int, found: int) -> None:
         if found < size:
-            raise FormatError(
+            raise DamageError(
                 "the file ends too early: expected '%d' bytes of items for chunk %d, "
                 "found '%d'" % (size, i, found)
             )
@@ -326,6 +328,27 @@ class NpySink(PlainFPSink):
         self._description.check_nbytes(max(self._ends))
 
 
+def _described(source: SectionsSource) -> tuple[Description, bytes]:
+    """Return the description of the array in a file, and the header for ``.npy``."""
+    description = Description(source.metadata)
+    nbytes = source.bloscpack_header.nbytes
+    if nbytes is not None:
+        description.check_nbytes(nbytes)
+    fortran = description.order == "F"
+    array = without_items(description.dtype, description.shape, fortran)
+    return description, encode_header(array)
+
+
+def sink_by_content(
+    source: SectionsSource, out_fp: Writable, reserved: int
+) -> PlainFPSink:
+    """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
+    if not is_array(source.metadata):
+        return PlainFPSink(out_fp, reserved=reserved)
+    description, header = _described(source)
+    return NpySink(out_fp, description, header, reserved=reserved)
+
+
 def unpack_npy_from_file(
     in_file: Path,
     npy_file: Path,
@@ -365,13 +388,7 @@ def unpack_npy_from_file(
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
         check(source.bloscpack_header)
-        description = Description(source.metadata)
-        nbytes = source.bloscpack_header.nbytes
-        if nbytes is not None:
-            description.check_nbytes(nbytes)
-        fortran = description.order == "F"
-        array = without_items(description.dtype, description.shape, fortran)
-        header = encode_header(array)
+        description, header = _described(source)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
         with replacing(
             npy_file,

@@ -34,6 +34,7 @@ from .exceptions import (
     ChunkSizeTypeSizeMismatch,
     UsageError,
     UsageTypeError,
+    UsageValueError,
 )
 from .file_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
@@ -259,7 +260,7 @@ def whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
     if nbytes <= size or size % itemsize == 0:
         return size
     if itemsize > MAX_BUFFERSIZE:
-        raise UsageError(
+        raise UsageValueError(
             "items of '%d' bytes are larger than the largest chunk of '%d' bytes"
             % (itemsize, MAX_BUFFERSIZE)
         )

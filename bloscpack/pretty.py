@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._compat import sibling_names
 from .constants import SUFFIXES
-from .exceptions import UsageError
+from .exceptions import UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ def reverse_pretty(readable: str) -> int:
     """
     suffix = readable[-1:]
     if suffix not in SUFFIXES:
-        raise UsageError(
+        raise UsageValueError(
             "'%s' is not a valid prefix multiplier, use one of: '%s'"
             % (suffix, ", ".join(SUFFIXES))
         )
     try:
         return int(float(readable[:-1]) * SUFFIXES[suffix])
     except (ValueError, OverflowError) as error:
-        raise UsageError(str(error)) from error
+        raise UsageValueError(str(error)) from error
 
 
 def join_with_eol(items: Iterable[str]) -> str:

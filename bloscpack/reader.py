@@ -29,7 +29,7 @@ from ._storage.cursor import Cursor
 from ._storage.local import whole_file
 from .abstract_io import effective_nthreads
 from .constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
-from .exceptions import FormatError, UsageError
+from .exceptions import DamageError, FormatError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Reader:
         start, stop = self._span(number)
         expected = stop - start
         if nbytes != expected:
-            raise FormatError(
+            raise DamageError(
                 "expected a chunk of '%d' plain bytes, found '%d'" % (expected, nbytes),
                 section="chunks",
             )
@@ -324,7 +324,7 @@ class Reader:
         size = head.ctbytes + self.header.checksum_impl.size
         content = self._storage.read_at(offset, size)
         if self._offsets[number + 1 : number + 2] not in ([], [offset + size]):
-            raise FormatError(
+            raise DamageError(
                 "the offset table says that chunk %d starts at byte %d, but the one in "
                 "front of it ends at byte %d"
                 % (number + 1, self._offsets[number + 1], offset + size),
@@ -333,7 +333,7 @@ class Reader:
                 offset=self._entry_offset(number + 1),
             )
         if len(content) < size:
-            raise FormatError(
+            raise DamageError(
                 "the file ends too early: expected a chunk and its digest of '%d' "
                 "bytes, found '%d'" % (size, len(content)),
                 section="chunks",

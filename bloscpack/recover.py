@@ -22,7 +22,7 @@ from ._storage.spool import positional
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
-from .exceptions import ChecksumMismatch, FormatError, StorageError
+from .exceptions import ChecksumMismatch, DamageError, StorageError
 from .file_io import CompressedFPSink
 from .headers import check_range
 
@@ -134,7 +134,7 @@ def _filler(fill: int, blosc_args: BloscArgs, nbytes: int) -> bytes:
     try:
         return compress(bytes([fill]) * nbytes, blosc_args)
     except MemoryError as error:
-        raise FormatError(
+        raise DamageError(
             "there is no memory for '%d' plain bytes in place of a lost chunk; without "
             "filling, none is needed" % nbytes,
             section="chunks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .constants import MAX_METADATA_NESTING
-from .exceptions import FormatError, NoSuchSerializer, UsageError
+from .exceptions import DamageError, FormatError, NoSuchSerializer, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
         if isinstance(text, str):
             text = text.encode("utf-8", "surrogatepass")
         if limit is not None and has_more_values(text, limit):
-            raise FormatError(
+            raise DamageError(
                 "the metadata have more than '%d' values" % limit, section="metadata"
             )
         value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
         nested = text.count(b"[") + text.count(b"{") > MAX_METADATA_NESTING
         if nested and _is_too_deep(value):
-            raise FormatError(
+            raise DamageError(
                 "the metadata are nested more than '%d' levels deep"
                 % MAX_METADATA_NESTING,
                 section="metadata",
@@ -145,12 +145,12 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
     except FormatError:
         raise
     except MemoryError as error:
-        raise FormatError(
+        raise DamageError(
             "there is no memory for the metadata of '%d' bytes" % len(data),
             section="metadata",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise FormatError(
+        raise DamageError(
             "the metadata are no valid JSON: %s" % error, section="metadata"
         ) from error
     return value

@@ -48,7 +48,7 @@ def verify_fp(
 
     Raises
     ------
-    NotReadable
+    NotReadable, Unsupported
         The bytes are no Bloscpack file, or have an unknown layout.
     """
     count = effective_nthreads(nthreads, None)

@@ -54,6 +54,21 @@ grow that way.
   [1]
   $ cmp fortran.blp before
 
+An output that is named like a .npy file is one, unless its bytes are asked for.
+
+  $ cat > same.py << EOF
+  > import numpy as np, bloscpack as bp
+  > assert (np.load("table.npy") == bp.unpack_ndarray_from_file("table.blp")).all()
+  > EOF
+  $ blpk d table.blp table.npy
+  blpk: Metadata:
+  blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [220, 3]}
+  $ python3 same.py
+  $ blpk -f d --raw table.blp table.npy > metadata
+  $ wc -c < table.npy
+  2640
+  $ rm metadata same.py table.npy
+
 With --npy the metadata are those of the .npy file, and there are no others.
 
   $ echo '{"unit": "m"}' > unit.json
@@ -71,13 +86,13 @@ With --npy the metadata are those of the .npy file, and there are no others.
 So an array may be removed when it is in a .npy file, unless more is known of it.
 
   $ cp table.blp more.blp && blpk metadata --update 'unit="m"' more.blp
-  $ blpk d --rm --npy more.blp more.npy
+  $ blpk d --rm --npy --output more.npy more.blp
   blpk: error: 'more.blp' has metadata that a .npy file can't have, and --rm would lose: unit
   [1]
   $ blpk d --rm table.blp
   blpk: error: 'table.blp' has metadata, which --rm would lose: --metadata-to FILE keeps them
   [1]
-  $ blpk d --rm --npy fortran.blp fortran.npy
+  $ blpk d --rm --npy --output fortran.npy fortran.blp
   $ ls more* fortran* table*
   fortran.npy
   more.blp

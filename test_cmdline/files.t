@@ -140,19 +140,19 @@ Nor are metadata that nothing else has.
 
   $ echo '{"unit": "m"}' > unit.json
   $ blpk compress -m unit.json a unit.blp
-  $ blpk -q decompress --rm unit.blp unit
+  $ blpk -q decompress --rm --output unit unit.blp
   blpk: error: 'unit.blp' has metadata, which --rm would lose: --metadata-to FILE keeps them
   [1]
-  $ blpk decompress --rm --metadata-to unit.json unit.blp unit
+  $ blpk decompress --rm --metadata-to unit.json --output unit unit.blp
   blpk: error: output file 'unit.json' exists!
   [1]
-  $ blpk decompress --rm --metadata-to . unit.blp unit
+  $ blpk decompress --rm --metadata-to . --output unit unit.blp
   blpk: error: '.': Is a directory
   [1]
   $ ls unit.*
   unit.blp
   unit.json
-  $ blpk decompress --rm --metadata-to kept.json unit.blp unit
+  $ blpk decompress --rm --metadata-to kept.json --output unit unit.blp
   $ cat kept.json && cmp a unit
   {
    "unit": "m"
@@ -171,7 +171,7 @@ output.
 
   $ blpk compress --suffix .blosc stays && ls stays.blosc
   stays.blosc
-  $ blpk decompress --suffix .blosc --rm -e stays.blosc stays-again && cmp stays stays-again
+  $ blpk decompress --suffix .blosc --rm --output stays-again stays.blosc && cmp stays stays-again
   $ blpk compress /dev/stdin < a
   blpk: error: input '/dev/stdin' is no regular file, so <out_file> must be given
   [2]
@@ -256,7 +256,7 @@ Two files one behind the other: the second is not read, and not removed either.
   blpk: behind 'both.blp' begins another packed file, which is not read
   $ cat first; echo
   first
-  $ blpk decompress --rm both.blp third
+  $ blpk decompress --rm --output third both.blp
   blpk: error: 'both.blp' has '*' bytes behind the last chunk, which --rm would lose (glob)
   [1]
   $ ls both.blp; test -e third

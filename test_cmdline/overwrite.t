@@ -38,8 +38,19 @@ If it fails, the old file stays.
   [3]
   $ cat keep
   precious
-  $ blpk -f c -t 0 numbers keep
+  $ blpk -f c -t 0 --output keep numbers
   blpk: error: 'typesize' must be in the range 1 <= n <= 255, not '0'
+  [2]
+  $ cat keep
+  precious
+
+Two names may be those of two inputs, of which none is replaced.
+
+  $ blpk -f c numbers keep
+  blpk: error: of two names the second is the output, but 'keep' exists and is no Bloscpack file: name an output with --output, or take all names as inputs with --output-dir
+  [2]
+  $ blpk -f d numbers.blp short.blp
+  blpk: error: of two names the second is the output, but 'short.blp' has the name of a compressed file: name an output with --output, or take all names as inputs with --output-dir
   [2]
   $ cat keep
   precious
@@ -64,7 +75,7 @@ A link is followed, and the permissions of a file stay.
 
   $ chmod 640 keep
   $ ln -s keep alias
-  $ blpk -f c numbers alias
+  $ blpk -f c --output alias numbers
   $ test -L alias
   $ blpk d -e keep back
   $ cmp back numbers

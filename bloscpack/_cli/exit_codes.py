@@ -13,6 +13,7 @@ from ..exceptions import (
     FormatError,
     FormatVersionMismatch,
     NotReadable,
+    Unsupported,
     UsageError,
 )
 
@@ -45,7 +46,9 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code for an error."""
     if isinstance(error, Refusal):
         return error.exit_code
-    if isinstance(error, FormatError) and not isinstance(error, NotReadable):
+    if isinstance(error, FormatError) and not isinstance(
+        error, (NotReadable, Unsupported)
+    ):
         return EXIT_DAMAGED
     # Errors that 0.16 raised as RuntimeError concern the file, not the usage.
     if isinstance(error, UsageError) and not isinstance(error, RuntimeError):

@@ -19,9 +19,12 @@ from .._crashsafe.ownership import attributes_of_input
 from .._crashsafe.replace import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.stream import is_stream, open_stream
-from ..exceptions import StorageError, UsageError
+from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
+from ..exceptions import FormatError, StorageError, UsageError
+from ..headers import decode_header
 from ..pretty import pretty_size
 from .exit_codes import EXIT_USAGE, Refusal
+from .file_jobs import is_classic
 from .stdio import (
     OUTPUT_NAME,
     STREAM,
@@ -86,6 +89,63 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % in_file)
     log.verbose("output file is: '%s'" % out_file)
+
+
+def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
+    """Raise `Refusal` if two names were probably meant as two inputs.
+
+    They are an input and its output, as in 0.16. A pattern of the shell that matches
+    two files must not make the first replace the second.
+    """
+    if (
+        args.out_file is None
+        or not is_classic(args)
+        or not os.path.exists(args.in_file)
+    ):
+        return  # another check finds what is missing
+    if is_streamed(out_file) or _is_same(args.in_file, out_file):
+        return
+    if args.rm and state_of(args.in_file) is None:
+        return  # another check says why it can't be removed
+    if args.rm or args.suffix != EXTENSION:
+        option = "--rm" if args.rm else "--suffix"
+        why = "%s is for names that are all inputs" % option
+    elif packs:
+        if not args.force or not os.path.isfile(out_file) or _may_go(out_file):
+            return
+        why = "'%s' exists and is no Bloscpack file" % out_file
+    elif out_file.endswith(args.suffix):
+        why = "'%s' has the name of a compressed file" % out_file
+    elif args.force and _begins_with_magic(out_file):
+        why = "'%s' is a Bloscpack file" % out_file
+    else:
+        return
+    raise Refusal(
+        "of two names the second is the output, but %s: name an output with --output, "
+        "or take all names as inputs with --output-dir" % why,
+        EXIT_USAGE,
+    )
+
+
+def _is_same(in_file: str, out_file: str) -> bool:
+    return os.path.exists(out_file) and os.path.samefile(in_file, out_file)
+
+
+def _may_go(out_file: str) -> bool:
+    """Return whether ``-f`` may replace a file: it is empty, or a Bloscpack file."""
+    with open(out_file, "rb") as fp:
+        prefix = fp.read(BLOSCPACK_HEADER_LENGTH)
+    try:
+        return not prefix or decode_header(prefix) is not None
+    except FormatError:
+        return False
+
+
+def _begins_with_magic(out_file: str) -> bool:
+    if not os.path.isfile(out_file):
+        return False
+    with open(out_file, "rb") as fp:
+        return fp.read(len(MAGIC)) == MAGIC
 
 
 def is_streamed(out_file: str) -> bool:

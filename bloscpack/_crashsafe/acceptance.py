@@ -124,6 +124,16 @@ def _has_acl(file: BinaryFile) -> bool:
     return True
 
 
+def is_unknown_member(file: BinaryFile) -> bool:
+    """Return whether only this process knows that its user is of the file's group."""
+    if _has_acl(file):
+        return False  # the bits of the group say nothing
+    group = os.fstat(file.fileno()).st_gid
+    return group in (os.getegid(), *os.getgroups()) and not _is_member(
+        os.geteuid(), group
+    )
+
+
 def _is_member(uid: int, gid: int) -> bool:
     try:
         import grp
@@ -255,10 +265,25 @@ def _head_differs(evidence: Evidence) -> str | None:
         if head in (old, new):
             continue
         # An interrupted write may have replaced a part, or left zeros.
-        for i, (byte, *known) in enumerate(zip(head, old, new, strict=False)):
-            if byte and byte not in known:
-                return "'%d' at byte '%d'" % (byte, start + i)
+        i = _first_foreign(head, old, new)
+        if i is not None:
+            return "'%d' at byte '%d'" % (head[i], start + i)
     return None
+
+
+def _first_foreign(head: bytes, old: bytes, new: bytes) -> int | None:
+    """Return the index of the first byte that is neither zero, nor old, nor new.
+
+    A hostile file may have a head of gigabytes, so the loop is NumPy's.
+    """
+    import numpy  # only a change that was interrupted in its last write needs it
+
+    size = min(len(head), len(old), len(new))
+    present, before, after = (
+        numpy.frombuffer(data, "u1", size) for data in (head, old, new)
+    )
+    foreign = (present != 0) & (present != before) & (present != after)
+    return int(foreign.argmax()) if foreign.any() else None
 
 
 def _complete_copy(evidence: Evidence) -> str | None:
@@ -361,7 +386,8 @@ def _open(name: str) -> io.FileIO | None:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
             return None
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a socket
+        # A symbolic link (on FreeBSD EMLINK), or a socket.
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
             if not _size_of(name):  # a writer is creating it now, or has removed it

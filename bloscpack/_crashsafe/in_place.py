@@ -37,6 +37,7 @@ from .temporary import TemporaryFile
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
 
     from .._storage.protocols import BinaryFile, Buffer
     from .journal import Extent
@@ -172,7 +173,7 @@ class JournaledChange(Change):
             # after a crash it would fit no file.
             disk.sync(self._raw)
         try:
-            with disk.create(locked_file.journal_name, 0o600) as fp:
+            with _create_journal(locked_file) as fp:
                 _share_reading(fp, locked_file.journal_name, self._raw)
                 acceptance.check_status(locked_file.journal_name, fp, self._raw)
                 locked_file.changing = True
@@ -210,6 +211,21 @@ class JournaledChange(Change):
 
     def restore(self) -> None:
         self._locked_file.roll_back()
+
+
+def _create_journal(locked_file: LockedFile) -> BinaryIO:
+    """Create the journal; the error for an unwritable folder names the file."""
+    try:
+        return disk.create(locked_file.journal_name, 0o600)
+    except PermissionError as error:
+        folder = os.path.dirname(locked_file.journal_name) or "."
+        raise StorageError(
+            error.errno,
+            "the folder '%s' is not writable, but append and metadata write a journal "
+            "beside the file: get write permission for the folder, or copy the file to "
+            "another folder and change the copy" % folder,
+            os.fsdecode(locked_file.path),
+        ) from error
 
 
 def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:

@@ -77,8 +77,24 @@ class LockedFile:
         )
         if stop - start >= journal.MIN_WITNESS and is_writer:
             return JournaledChange(self, extents, new_head, unchanged)
+        if not is_writer:
+            self._check_user()
         self._check_copy()
         return CopiedChange(self, extents)
+
+    def _check_user(self) -> None:
+        """Raise `StorageError` for a member of the group whom no database knows.
+
+        Readers can't see that such a user is a member, so they would refuse its
+        journal, and a copy would take the file from its owner.
+        """
+        if acceptance.is_unknown_member(self._raw):
+            raise StorageError(
+                errno.EACCES,
+                "the user database does not know the user %d, who would become the "
+                "owner of the file: change it as another user" % os.geteuid(),
+                os.fsdecode(self.path),
+            )
 
     def _check_copy(self) -> None:
         """Raise an error unless a copy may replace the file."""
@@ -185,7 +201,7 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
         try:
             fp = disk.open(path, "r+b" if interrupted else mode)
         except OSError as error:
-            if interrupted and error.errno != errno.ENOENT:
+            if interrupted and journal_remains(path, journal_name):
                 add_that_journal_remains(error, journal_name)
             raise
         with fp, _locked(fp, path):
@@ -195,6 +211,16 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
             if same and interrupted == os.path.lexists(journal_name):
                 yield fp
                 return
+
+
+def journal_remains(path: Path, journal_name: str) -> bool:
+    """Return whether there is still a file, and a journal of it."""
+    if not os.path.exists(path):
+        return False
+    try:
+        return journal.is_journal(journal_name)
+    except OSError:  # it can't be read
+        return os.path.lexists(journal_name)
 
 
 def add_that_journal_remains(

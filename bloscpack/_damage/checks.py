@@ -14,7 +14,7 @@ from .._format.sections import check_end, read_beginning
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
 from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
-from ..exceptions import ChecksumMismatch, FormatError
+from ..exceptions import ChecksumMismatch, DamageError, FormatError
 from ..headers import FIELD_OFFSETS
 from .findings import ANOTHER, Findings, Report
 from .lenient_sections import is_filled
@@ -311,7 +311,7 @@ class _Checker:
             if header.nchunks and self.chains:
                 start, stop = self.chains[0].start, self.chains[-1].stop
                 if start != cursor.position:
-                    raise FormatError(
+                    raise DamageError(
                         "the first chunk should start at byte %d, but it starts at "
                         "byte %d" % (cursor.position, start),
                         section="header",

@@ -10,7 +10,7 @@ from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress_into
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
-from ..exceptions import FormatError, NotReadable
+from ..exceptions import DamageError, FormatError, Unsupported
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ChunkChecker:
     def __init__(self, storage: Storage, checksum: Hash) -> None:
         self.storage = storage
         self.checksum = checksum
-        self.missing_codec: NotReadable | None = None
+        self.missing_codec: Unsupported | None = None
         self._stored = Workspace()
         self._plain = Workspace()
 
@@ -53,14 +53,14 @@ class ChunkChecker:
                 "the file ends too early: expected a chunk and its digest of '%d' "
                 "bytes, found '%d'" % (stop - offset, found)
             )
-            return FormatError(message, section="chunks", offset=offset)
+            return DamageError(message, section="chunks", offset=offset)
         view = self._stored.view(stop - offset)
         self.storage.read_into(view, offset)
         compressed, digest = view[: header.ctbytes], view[header.ctbytes :]
         try:
             check_digest(compressed, digest, self.checksum)
             decompress_into(compressed, self._plain.view(header.nbytes), header)
-        except NotReadable as error:
+        except Unsupported as error:
             self.missing_codec = error
         except FormatError as error:
             error.offset = offset
@@ -68,7 +68,7 @@ class ChunkChecker:
         except MemoryError:
             message = "there is no memory for a chunk of '%d' plain bytes"
             message %= header.nbytes
-            return FormatError(message, section="chunks", offset=offset)
+            return DamageError(message, section="chunks", offset=offset)
         return None
 
     def find_checksum(self, candidate: Candidate) -> Hash | None:

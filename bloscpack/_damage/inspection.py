@@ -105,7 +105,7 @@ def inspect(
 
     `progress` is called with the plain bytes of each intact chunk found.
 
-    Raises `NotReadable` if the storage holds no Bloscpack file.
+    Raises `NotReadable` or `Unsupported` if the storage holds no Bloscpack file.
     """
     findings = Findings()
     sections = read_sections(storage, findings)

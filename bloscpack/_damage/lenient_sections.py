@@ -20,7 +20,7 @@ from ..constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from ..exceptions import FormatError, FormatVersionMismatch, NotReadable
+from ..exceptions import FormatError, FormatVersionMismatch, NotReadable, Unsupported
 from ..headers import (
     FIELD_OFFSETS,
     HEADER_LENGTHS,
@@ -82,7 +82,7 @@ class Sections(NamedTuple):
     """
 
     header: BloscpackHeader | None = None
-    unreadable: NotReadable | None = None
+    unreadable: NotReadable | Unsupported | None = None
     states_no_digests: bool = False
     metadata: MetadataSection | None = None
     metadata_lost: bool = False
@@ -149,7 +149,10 @@ def _decode_header(prefix: bytes) -> BloscpackHeader:
 
 def _report_header(error: FormatError, prefix: bytes, findings: Findings) -> Sections:
     """Report a header that can't be decoded; return sections without any."""
-    kind, unreadable = "header", error if isinstance(error, NotReadable) else None
+    kind, unreadable = (
+        "header",
+        error if isinstance(error, (NotReadable, Unsupported)) else None,
+    )
     if isinstance(error, FormatVersionMismatch):
         kind = "layout"
     elif not prefix.startswith(MAGIC):

@@ -15,7 +15,7 @@ from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..defaults import DEFAULT_MAX_APP_CHUNKS
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
@@ -192,7 +192,7 @@ def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:
         geometry.nchunks
         or any(f.section != "metadata" and f.severity == ERROR for f in report.findings)
     ):
-        raise FormatError("no chunk could be saved", section="chunks")
+        raise DamageError("no chunk could be saved", section="chunks")
     for first, stop, _ in lost:
         span = geometry.span(first, stop)
         recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))

@@ -12,7 +12,7 @@ import sys
 import numpy
 
 from ..constants import MAX_NDIM
-from ..exceptions import DoesNotFit, FormatError, NotANumpyArray
+from ..exceptions import DamageError, DoesNotFit, FormatError, NotANumpyArray
 from ..serializers import CONTAINER, is_array
 from .dtypes import decode_dtype, encode_dtype, shown
 
@@ -51,7 +51,7 @@ class Description:
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
-            raise FormatError(
+            raise DamageError(
                 "expected 'dtype' and 'shape' in the metadata of an array, found %s"
                 % shown(sorted(metadata)),
                 section="metadata",
@@ -61,7 +61,7 @@ class Description:
         self.shape = self._decode_shape(metadata["shape"])
         self.order = metadata.get("order", "C")
         if self.order not in ("C", "F"):
-            raise FormatError(
+            raise DamageError(
                 "expected the order 'C' or 'F' in the metadata, found %s"
                 % shown(self.order),
                 section="metadata",
@@ -77,7 +77,7 @@ class Description:
             or len(shape) > NUMPY_NDIM
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
-            raise FormatError(
+            raise DamageError(
                 "expected a shape in the metadata, found %s" % shown(stored),
                 section="metadata",
             )
@@ -92,7 +92,7 @@ class Description:
         if not self.nbytes:
             why = "can't be made: NumPy has no axes of that length, even without items"
         # Leave out the size: Python refuses to format numbers with thousands of digits.
-        raise FormatError(
+        raise DamageError(
             "an array of shape %.200s and dtype '%.200s' %s"
             % (self.shape, self.dtype, why),
             section="metadata",
@@ -101,7 +101,7 @@ class Description:
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
         if nbytes != self.nbytes:
-            raise FormatError(
+            raise DamageError(
                 "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks "
                 "hold '%d'" % (self.shape, self.dtype, self.nbytes, nbytes),
                 section="metadata",
@@ -113,7 +113,7 @@ class Description:
             # numpy.empty would make strings of length 0 one character long.
             return numpy.ndarray(self.shape, dtype=self.dtype, order=self.order)
         except (MemoryError, ValueError, OverflowError) as error:
-            raise FormatError(
+            raise DamageError(
                 "an array of shape %s and dtype '%s' can't be made: %s"
                 % (self.shape, self.dtype, error),
                 section="metadata",

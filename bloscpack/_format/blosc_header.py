@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def decode_header(head: Buffer) -> BloscHeader:
     Raises `FormatError` unless Blosc 1 can have written every field.
     """
     if len(head) < BLOSC_HEADER_LENGTH:
-        raise FormatError(
+        raise DamageError(
             "expected a Blosc chunk header of '%d' bytes, found '%d'"
             % (BLOSC_HEADER_LENGTH, len(head)),
             section="chunks",
@@ -132,7 +132,7 @@ def decode_header(head: Buffer) -> BloscHeader:
         version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
     )
     if problem is not None:
-        raise FormatError(
+        raise DamageError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )

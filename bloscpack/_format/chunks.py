@@ -13,8 +13,9 @@ from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
+    DamageError,
     FormatError,
-    NotReadable,
+    Unsupported,
 )
 from .blosc_header import (
     decode_block_starts,
@@ -125,7 +126,7 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
     else:
         header = decode_header(compressed)
     if header.ctbytes != len(compressed):
-        raise FormatError(
+        raise DamageError(
             "expected a Blosc chunk of '%d' bytes, found '%d'"
             % (header.ctbytes, len(compressed)),
             section="chunks",
@@ -137,17 +138,17 @@ def _failure(error: Exception, header: BloscHeader) -> FormatError:
     from ..constants import CNAME_AVAIL
 
     if header.codec not in CNAME_AVAIL:
-        return NotReadable(
+        return Unsupported(
             "the chunk needs the codec '%s', which this Blosc lacks (it has %s)"
             % (header.codec, ", ".join(CNAME_AVAIL)),
             section="chunks",
         )
     if isinstance(error, MemoryError):
-        return FormatError(
+        return DamageError(
             "there is no memory for the chunk's '%d' plain bytes" % header.nbytes,
             section="chunks",
         )
-    return FormatError("Blosc can't decompress the chunk: %s" % error, section="chunks")
+    return DamageError("Blosc can't decompress the chunk: %s" % error, section="chunks")
 
 
 def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
@@ -175,7 +176,7 @@ def decompress_into(
     """
     header = _check_whole(compressed, known)
     if header.nbytes != destination.nbytes:
-        raise FormatError(
+        raise DamageError(
             "expected a chunk of '%d' plain bytes, found '%d'"
             % (destination.nbytes, header.nbytes),
             section="chunks",

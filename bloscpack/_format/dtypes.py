@@ -12,10 +12,10 @@ import numpy
 
 from ..defaults import DEFAULT_DTYPE_LIMIT
 from ..exceptions import (
-    FormatError,
+    DamageError,
     ObjectDtypeFound,
     ObjectNumpyArrayRejection,
-    UsageError,
+    UsageValueError,
 )
 from .literals import parse_literal
 
@@ -54,7 +54,7 @@ def encode_dtype(dtype: DType) -> str:
         # What readers refuse, such as a dtype that is long or deeply nested.
         _check_parts(parse_literal(text))
     except ValueError as error:
-        raise UsageError(
+        raise UsageValueError(
             "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
     return text
@@ -86,7 +86,7 @@ def decode_dtype(stored: object) -> DType:
         else:
             raise TypeError("neither a type nor a list of fields")
     except Exception as error:  # NumPy raises many types of errors
-        raise FormatError(
+        raise DamageError(
             "expected a dtype in the metadata, found %s: %.200s"
             % (shown(stored), error),
             section="metadata",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 
 _UINT8 = struct.Struct("<B")
 _UINT32 = struct.Struct("<I")
@@ -38,7 +38,7 @@ def decode_int64(eightbyte: bytes) -> int:
 
 def _decode(record: struct.Struct, data: bytes) -> int:
     if len(data) != record.size:
-        raise FormatError(
+        raise DamageError(
             "expected a number of '%d' bytes, found '%d'" % (record.size, len(data))
         )
     return int(record.unpack(data)[0])

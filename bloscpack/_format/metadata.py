@@ -19,7 +19,7 @@ from ..defaults import (
 )
 from ..exceptions import (
     ChecksumMismatch,
-    FormatError,
+    DamageError,
     MetadataSectionTooSmall,
     NoChangeInMetadata,
 )
@@ -109,23 +109,23 @@ def check_header(header: MetadataHeader, limit: int | None = None) -> None:
     """
     if header.magic_format not in SERIALIZERS_LOOKUP:
         expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
-        raise FormatError(
+        raise DamageError(
             "the metadata format must be %s, not %r" % (expected, header.magic_format),
             section="metadata",
         )
     if header.meta_options != "00000000":
-        raise FormatError(
+        raise DamageError(
             "the metadata options must be '00000000', not '%s'" % header.meta_options,
             section="metadata",
         )
     if header.user_codec:
-        raise FormatError(
+        raise DamageError(
             "the metadata need the user codec %r, which is not known"
             % header.user_codec,
             section="metadata",
         )
     if header.meta_comp_size > header.max_meta_size:
-        raise FormatError(
+        raise DamageError(
             "the metadata take '%d' bytes, but the room for them is '%d'"
             % (header.meta_comp_size, header.max_meta_size),
             section="metadata",
@@ -133,7 +133,7 @@ def check_header(header: MetadataHeader, limit: int | None = None) -> None:
     limit = DEFAULT_METADATA_LIMIT(header.meta_comp_size) if limit is None else limit
     nbytes = max(header.meta_size, header.meta_comp_size)
     if nbytes > limit:
-        raise FormatError(
+        raise DamageError(
             "the metadata decompress to more than '%d' bytes: their header says '%d'"
             % (limit, nbytes),
             section="metadata",
@@ -166,7 +166,7 @@ def decode(
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
     text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
     if len(text) != header.meta_size:
-        raise FormatError(
+        raise DamageError(
             "the metadata have '%d' bytes, but their header says '%d'"
             % (len(text), header.meta_size),
             section="metadata",
@@ -204,7 +204,7 @@ def encode_again(
     try:
         return encode(metadata, args)
     except MemoryError as error:
-        raise FormatError(
+        raise DamageError(
             "there is no memory for the room of '%d' bytes of the metadata"
             % old_header.max_meta_size,
             section="metadata",

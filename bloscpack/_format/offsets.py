@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from ..constants import OFFSET_LENGTH
-from ..exceptions import FormatError
+from ..exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def encode(offsets: Iterable[int]) -> bytes:
 def decode(table: bytes) -> list[int]:
     """Return the entries in `table`; raises `FormatError` if the last is incomplete."""
     if len(table) % OFFSET_LENGTH:
-        raise FormatError(
+        raise DamageError(
             "expected an offset table of a multiple of '%d' bytes, found '%d'"
             % (OFFSET_LENGTH, len(table)),
             section="offsets",
@@ -63,7 +63,7 @@ def check(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:
     """Raise `FormatError` unless `offsets` has the positions in `true_offsets`."""
     for i, (found, expected) in enumerate(zip(offsets, true_offsets, strict=False)):
         if found != expected:
-            raise FormatError(
+            raise DamageError(
                 "the offset table says that chunk %d starts at byte %d, but it "
                 "starts at byte %d" % (i, found, expected),
                 section="offsets",

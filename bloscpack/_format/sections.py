@@ -15,7 +15,7 @@ from ..constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from ..exceptions import FormatError
+from ..exceptions import DamageError, FormatError
 from ..headers import (
     FIELD_OFFSETS,
     HEADER_LENGTHS,
@@ -150,7 +150,7 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> bytes:
     free = OFFSET_LENGTH * header.max_app_chunks
     left = cursor.left()
     if left is not None and left < used + free:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected an offset table of '%d' bytes, "
             "found '%d'" % (used + free, left),
             section="offsets",
@@ -171,7 +171,7 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> N
     left = None if left is None else left - ahead
     smallest = header.nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
     if left is not None and left < smallest:
-        raise FormatError(
+        raise DamageError(
             "the file ends too early: expected '%d' chunks, which take at least '%d' "
             "bytes, found '%d'" % (header.nchunks, smallest, left),
             section="chunks",
@@ -189,7 +189,7 @@ def _check_empty(cursor: Cursor, header: BloscpackHeader) -> None:
     behind = bytes(cursor.peek_behind(len(MAGIC)))
     cursor.restore()
     if behind not in (b"", MAGIC):
-        raise FormatError(
+        raise DamageError(
             "expected the end of a file without chunks, found more bytes",
             section="header",
             offset=FIELD_OFFSETS[header.format_version]["nchunks"],
@@ -356,7 +356,7 @@ def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) ->
 
 def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
     """Return the error for a complete frame at `offset`, behind the last chunk."""
-    return FormatError(
+    return DamageError(
         "the header states the number of chunks '%d', but another chunk follows the "
         "last one" % header.nchunks,
         section="chunks",
@@ -413,7 +413,7 @@ def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> Blosc
     chunk = decode_chunk_header(head)
     expected = header.expected_nbytes(i)
     if expected is not None and chunk.nbytes != expected:
-        raise FormatError(
+        raise DamageError(
             "expected a chunk of '%d' plain bytes, found '%d'"
             % (expected, chunk.nbytes),
             section="chunks",
@@ -423,7 +423,7 @@ def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> Blosc
 
 def _check_full(header: BloscpackHeader, nbytes: int) -> None:
     if header.chunk_size != -1 and nbytes != header.chunk_size:
-        raise FormatError(
+        raise DamageError(
             "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
             % (header.chunk_size, nbytes),
             section="chunks",
@@ -433,14 +433,14 @@ def _check_full(header: BloscpackHeader, nbytes: int) -> None:
 def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
     found = 0 if nbytes is None else nbytes
     if header.last_chunk not in (-1, found):
-        raise FormatError(
+        raise DamageError(
             "expected a last chunk of '%d' plain bytes, found '%d'"
             % (header.last_chunk, found),
             section="chunks",
         )
     # A last chunk of known size may be longer than the others in layout 2.
     if header.last_chunk == -1 and -1 < header.chunk_size < found:
-        raise FormatError(
+        raise DamageError(
             "expected a chunk of at most '%d' plain bytes, found '%d'"
             % (header.chunk_size, found),
             section="chunks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from ..exceptions import FormatError
+from ..exceptions import DamageError, FormatError
 from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -103,7 +103,7 @@ class Cursor:
         try:
             data = self.read(size)
         except MemoryError as error:
-            raise FormatError(
+            raise DamageError(
                 "there is no memory for %s of '%d' bytes" % (what, size),
                 section=section,
                 offset=start,
@@ -137,7 +137,7 @@ class Cursor:
             raise self._too_short(size, skipped, what, section)
 
     def _too_short(self, size: int, found: int, what: str, section: str) -> FormatError:
-        return FormatError(
+        return DamageError(
             "the file ends too early: expected %s of '%d' bytes, found '%d'"
             % (what, size, found),
             section=section,

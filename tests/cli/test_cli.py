@@ -133,7 +133,7 @@ FAILURES = [
     (("c", "-m", "plain", "plain", "out"), 1),
     (("d", "plain"), 1),
     (("d", "-e", "plain", "out"), 1),
-    (("-f", "d", "-e", "plain", "packed.blp"), 1),
+    (("-f", "d", "-e", "plain", "--output", "packed.blp"), 1),
     (("i", "plain"), 1),
     (("a", "packed.blp", "missing"), 1),
     (("a", "-e", "plain", "plain.json"), 1),

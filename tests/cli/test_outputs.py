@@ -11,7 +11,12 @@ import sys
 import pytest
 from support import environment
 
-from bloscpack import StorageError, pack_bytes_to_file
+from bloscpack import (
+    StorageError,
+    cli,
+    pack_bytes_to_file,
+    unpack_bytes_from_bytes,
+)
 from bloscpack._cli.outputs import check_free, remove_input, state_of, sync_for
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
@@ -141,3 +146,73 @@ def test_what_may_be_written_to(path, tmp_path):
     check_free(path, argparse.Namespace(force=True))
     with pytest.raises(IsADirectoryError):
         check_free(str(tmp_path), argparse.Namespace(force=True))
+
+
+# Two names, which may come from a pattern of the shell
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Make two plain files and two Bloscpack files, and enter their folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode() * 500)
+        pack_bytes_to_file(name.encode() * 500, name + ".blp")
+    (tmp_path / "packed").write_bytes((tmp_path / "b.blp").read_bytes())
+    return tmp_path
+
+
+def content_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("-f compress --rm a b", "--rm is for names that are all inputs"),
+        ("compress --rm a new.blp", "--rm is for names that are all inputs"),
+        ("compress --suffix .x a new.x", "--suffix is for names that are all inputs"),
+        ("-f compress a b", "'b' exists and is no Bloscpack file"),
+        ("decompress a.blp b.blp", "'b.blp' has the name of a compressed file"),
+        ("-f decompress a.blp b.blp", "'b.blp' has the name of a compressed file"),
+        ("decompress a.blp new.blp", "'new.blp' has the name of a compressed file"),
+        ("-f decompress a.blp packed", "'packed' is a Bloscpack file"),
+        ("-f decompress -e a.blp packed", "'packed' is a Bloscpack file"),
+        ("decompress --rm a.blp new", "--rm is for names that are all inputs"),
+    ],
+)
+def test_two_names_that_may_be_two_inputs(folder, capfd, arguments, why):
+    before = content_of(folder)
+    with pytest.raises(SystemExit) as raised:
+        cli.main(arguments.split())
+    error = capfd.readouterr().err
+    assert 2 == raised.value.code
+    assert why in error
+    assert "--output" in error
+    assert "--output-dir" in error
+    assert before == content_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ("compress a new", "new"),
+        ("compress a new.blp", "new.blp"),
+        ("-f compress a b.blp", "b.blp"),
+        ("-f compress a packed", "packed"),
+        ("-f compress a empty", "empty"),
+        ("-f compress --output b a", "b"),
+        ("-f decompress a.blp b", "b"),
+        ("decompress a.blp new", "new"),
+        ("-f decompress --output packed a.blp", "packed"),
+        ("decompress --output new.blp a.blp", "new.blp"),
+        ("-f compress --rm --output-dir . a b", "a.blp"),
+    ],
+)
+def test_two_names_that_are_input_and_output(folder, arguments, output):
+    (folder / "empty").touch()
+    cli.main(arguments.split())
+    data = (folder / output).read_bytes()
+    if "decompress" not in arguments:
+        data = unpack_bytes_from_bytes(data)[0]
+    assert b"a" * 500 == data

@@ -24,6 +24,7 @@ from bloscpack._cli.verbs.map import (
     ranges_of,
     shade,
 )
+from bloscpack._crashsafe import ownership
 from bloscpack.exceptions import NotReadable
 
 CHUNK_SIZE = 4096
@@ -293,3 +294,24 @@ def test_png(folder, capsys):
 
 def test_help():
     assert_help_fits("map")
+
+
+def test_png_gets_the_permissions_of_the_file_that_was_read(folder, monkeypatch):
+    """A file that takes the name of the input meanwhile has no part in them."""
+    pytest.importorskip("matplotlib")
+    (folder / "a.blp").chmod(0o600)
+    opened = []
+    attributes = ownership.attributes_of_input
+
+    def attributes_of(fp):
+        opened.append(os.fstat(fp.fileno()).st_ino)
+        (folder / "b").write_bytes(b"")
+        (folder / "b").chmod(0o644)
+        os.replace(folder / "b", folder / "a.blp")
+        return attributes(fp)
+
+    monkeypatch.setattr(ownership, "attributes_of_input", attributes_of)
+    inode = (folder / "a.blp").stat().st_ino
+    run_verb("map", "--png", "a.png", "a.blp")
+    assert [inode] == opened
+    assert 0o600 == (folder / "a.png").stat().st_mode & 0o777

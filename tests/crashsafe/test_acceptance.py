@@ -7,6 +7,7 @@ need root, and change the effective user of this process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import random
@@ -654,3 +655,42 @@ def test_writer_who_may_not_write_the_file(path):
             append(path, __file__)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)
         assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
+
+
+# The bytes of the head
+
+
+@pytest.mark.parametrize(
+    ("expected", "head"),
+    [
+        (None, b"abcd"),
+        (None, b"wxyz"),
+        (None, b"axcz"),
+        (None, b"\0\0\0\0"),
+        (None, b""),
+        (0, b"z"),
+        (2, b"axaz"),
+        (3, b"wx\0q"),
+    ],
+)
+def test_first_byte_that_is_neither_old_nor_new(expected, head):
+    assert expected == acceptance._first_foreign(head, b"abcd", b"wxyz")
+
+
+def test_a_large_head_takes_little_time():
+    size = 1 << 26
+    begin = time.process_time()
+    assert size - 1 == acceptance._first_foreign(
+        b"\1" * (size - 1) + b"\3", b"\1" * size, b"\2" * size
+    )
+    assert time.process_time() - begin < 2  # a loop in Python takes ten seconds
+
+
+@pytest.mark.parametrize("number", [errno.ELOOP, errno.EMLINK])
+def test_errors_of_systems_for_a_symbolic_link(monkeypatch, number):
+    def refuse(name, flags):
+        raise OSError(number, os.strerror(number), name)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageError, match="is no regular file"):
+        acceptance._open("a.journal")

@@ -10,7 +10,9 @@ import random
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import builders
 import pytest
@@ -576,6 +578,7 @@ def test_the_other_name_of_a_link_is_locked_too(path):
 
 HOLDER = """
 import sys
+import tempfile
 from bloscpack._crashsafe.locking import open_locked
 target = open_locked(sys.argv[1])
 planned = [(0, 32)], bytes(32), (200, 300)
@@ -797,3 +800,75 @@ def test_methods_that_every_change_defines():
     for method in (change.restore, change._save_old_bytes, change._commit):
         with pytest.raises(NotImplementedError):
             method()
+
+
+# Users who may write the file, but can't change it
+
+
+needs_root = pytest.mark.skipif(
+    os.name != "posix" or os.geteuid(), reason="needs several users"
+)
+
+
+@pytest.fixture
+def shared():
+    """A file that holds PACKED, in a folder that every user may search."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / TARGET
+        path.write_bytes(PACKED)
+        yield path
+
+
+@needs_root
+def test_a_folder_that_the_user_may_not_write(shared):
+    shared.chmod(0o666)
+    with (
+        pytest.raises(StorageError) as raised,
+        nobody(),
+        open_locked(shared) as locked_file,
+        journaled(locked_file) as change,
+    ):
+        change.overwrite(LAST, b"new")
+    assert errno.EACCES == raised.value.errno
+    assert str(shared) == raised.value.filename
+    assert "is not writable, but append and metadata write a journal" in str(
+        raised.value
+    )
+    assert PACKED == shared.read_bytes()
+
+
+@needs_root
+def test_a_member_that_the_user_database_does_not_know_takes_no_file(shared):
+    shared.chmod(0o660)
+    os.chown(shared, 0, 54321)
+    shared.parent.chmod(0o777)
+    groups = os.getgroups()
+    os.setgroups([54321])
+    try:
+        with (
+            pytest.raises(StorageError, match="does not know the user 12345"),
+            nobody(),
+            open_locked(shared) as locked_file,
+            journaled(locked_file) as change,
+        ):
+            change.overwrite(LAST, b"new")
+    finally:
+        os.setgroups(groups)
+    assert (0, 54321) == (shared.stat().st_uid, shared.stat().st_gid)
+    assert PACKED == shared.read_bytes()
+    assert [TARGET] == names_in(shared.parent)
+
+
+@needs_root
+@pytest.mark.parametrize("content", [b"text that is no journal", None])
+def test_no_journal_is_said_to_remain_where_there_is_none(shared, content):
+    name = shared.with_name(JOURNAL)
+    shared.chmod(0o600)
+    if content is None:
+        name.mkdir()
+    else:
+        name.write_bytes(content)
+    with pytest.raises(PermissionError) as raised, nobody(), open_locked(shared):
+        pass
+    assert "remains" not in str(raised.value)

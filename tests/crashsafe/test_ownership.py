@@ -130,8 +130,8 @@ def metadata_to(source, target, *options):
 
 
 LIKE_INPUT = {
-    "compress": ("plain", command("c", "in", "out")),
-    "compress npy": ("npy", command("c", "--npy", "in", "out")),
+    "compress": ("plain", command("c", "--output", "out", "in")),
+    "compress npy": ("npy", command("c", "--npy", "--output", "out", "in")),
     "decompress": ("x.blp", command("d", "-e", "in", "out")),
     "decompress npy": ("array.blp", command("d", "-e", "--npy", "in", "out")),
     "recover": ("x.blp", command("recover", "in", "out")),
@@ -147,7 +147,7 @@ LIKE_INPUT = {
     ),
 }
 LIMITED = {
-    "no-preserve": ("plain", command("c", "--no-preserve", "in", "out")),
+    "no-preserve": ("plain", command("c", "--no-preserve", "--output", "out", "in")),
     "decompress": ("x.blp", command("d", "-e", "--no-preserve", "in", "out")),
     "pack_file_to_file": ("plain", bloscpack.pack_file_to_file),
     "unpack_file_from_file": ("x.blp", bloscpack.unpack_file_from_file),

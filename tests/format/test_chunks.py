@@ -27,7 +27,7 @@ from bloscpack.exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
     FormatError,
-    NotReadable,
+    Unsupported,
 )
 from bloscpack.file_io import CompressedFPSource
 
@@ -275,7 +275,7 @@ def test_codec_that_this_blosc_lacks(monkeypatch, function):
     chunk = bytearray(compressed(cname="lz4"))
     chunk[16:] = b"\xff" * (len(chunk) - 16)
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz"], raising=False)
-    with pytest.raises(NotReadable) as raised, own_settings:
+    with pytest.raises(Unsupported) as raised, own_settings:
         function(bytes(chunk))
     assert (
         "the chunk needs the codec 'lz4', which this Blosc lacks (it has blosclz)"

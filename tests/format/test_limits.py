@@ -14,7 +14,7 @@ from support import environment
 import bloscpack as bp
 from bloscpack.append import append_fp
 from bloscpack.args import BloscpackArgs, Limits
-from bloscpack.exceptions import FormatError, NotEnoughSpace, NotReadable
+from bloscpack.exceptions import FormatError, NotEnoughSpace, Unsupported
 from bloscpack.headers import BloscpackHeader, MetadataHeader
 
 PLAIN = bytes(range(100))
@@ -67,7 +67,7 @@ ALL = [
 def test_plain_bytes(tmp_path, reader, data):
     path = tmp_path / "a.blp"
     assert PLAIN == reader(data, path, Limits(nbytes=100))
-    with pytest.raises(NotReadable, match="but the limit is '99'") as raised:
+    with pytest.raises(Unsupported, match="but the limit is '99'") as raised:
         reader(data, path, Limits(nbytes=99))
     expected = ("chunks", 3) if data is UNKNOWN else ("header", None)
     assert expected == (raised.value.section, raised.value.chunk)
@@ -82,8 +82,8 @@ def test_plain_bytes_of_a_chunk_behind_the_last_one(tmp_path, reader):
     path = tmp_path / "a.blp"
     with pytest.raises(FormatError, match="another chunk follows") as raised:
         reader(data + behind, path, Limits(nbytes=100 + 10**6))
-    assert not isinstance(raised.value, NotReadable)
-    with pytest.raises(NotReadable, match="but the limit is '1000'") as raised:
+    assert not isinstance(raised.value, Unsupported)
+    with pytest.raises(Unsupported, match="but the limit is '1000'") as raised:
         reader(data + behind, path, Limits(nbytes=1000))
     assert ("chunks", len(data)) == (raised.value.section, raised.value.offset)
     assert PLAIN == reader(data + behind[:-1], path, Limits(nbytes=1000))
@@ -173,7 +173,7 @@ def test_a_shape_that_lies_costs_nothing():
     metadata = {"dtype": "'|u1'", "shape": [2**40], "container": "numpy"}
     data = bp.pack_bytes_to_bytes(b"", metadata=metadata)
     data = data[:8] + b"\xff" * 16 + bytes(8) + data[32:]
-    with pytest.raises(NotReadable, match="'1099511627776' plain bytes or more"):
+    with pytest.raises(Unsupported, match="'1099511627776' plain bytes or more"):
         bp.unpack_ndarray_from_bytes(data, limits=Limits(nbytes=2**30))
 
 

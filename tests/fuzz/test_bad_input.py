@@ -30,6 +30,7 @@ from bloscpack.exceptions import (
     NotANumpyArray,
     NotReadable,
     ObjectNumpyArrayRejection,
+    Unsupported,
 )
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.memory_io import PlainMemorySink
@@ -867,7 +868,7 @@ def test_codec_that_is_not_there():
     data = header(nchunks=1, last_chunk=CHUNK_SIZE) + frames([chunk])
     error = error_of(read_bytes, data)
     if "snappy" not in blosc.compressor_list():
-        assert isinstance(error, NotReadable)
+        assert isinstance(error, Unsupported)
         assert "needs the codec 'snappy', which this Blosc lacks" in str(error)
 
 
@@ -1076,7 +1077,7 @@ def test_limits_that_can_not_be(error, settings):
 def test_limit_of_plain_bytes():
     limits = Limits(nbytes=100)
     assert limits.check_nbytes(100) is None
-    with pytest.raises(NotReadable, match=r"'101' plain bytes or more, .* is '100'"):
+    with pytest.raises(Unsupported, match=r"'101' plain bytes or more, .* is '100'"):
         limits.check_nbytes(101)
 
 
@@ -1150,9 +1151,8 @@ def test_packing_with_bad_arguments_leaves_the_output(tmp_path, arguments):
         lambda: bp.pack_file_to_file(source, out, **arguments),
         lambda: bp.pack_bytes_to_file(PLAIN, out, **arguments),
     ):
-        with pytest.raises(bp.UsageError) as raised:
+        with pytest.raises(bp.UsageError):
             pack()
-        assert isinstance(raised.value, ValueError)
     assert b"old" == out.read_bytes()
     assert {"in", "out.blp"} == {path.name for path in tmp_path.iterdir()}
 

@@ -18,7 +18,7 @@ from bloscpack._cli import quick_answers
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.cursor import Cursor
 from bloscpack.append import _rewrite_metadata_fp, append_fp
-from bloscpack.exceptions import FormatError, NotReadable
+from bloscpack.exceptions import FormatError, Unsupported
 from bloscpack.file_io import CompressedFPSource, PlainFPSink
 from bloscpack.numpy_io import unpack_ndarray
 from bloscpack.reader import Reader
@@ -215,7 +215,7 @@ def check_bytes(entry, seen):
     demand = entry["demand"]
     if demand.startswith(NEEDS_CODEC) and is_missing(entry["needs_codec"]):
         assert is_refusal(seen)
-        assert issubclass(seen[0], NotReadable)
+        assert issubclass(seen[0], Unsupported)
         assert "'%s'" % entry["needs_codec"] in seen[1]
     elif demand.startswith(UNRELEASED) and is_refusal(seen):
         pass

@@ -18,10 +18,17 @@ import bloscpack as bp
 from bloscpack import cli, log
 from bloscpack._cli import quick_answers as commands
 from bloscpack.append import append_fp, rewrite_metadata_fp
-from bloscpack.exceptions import FormatError, NotReadable, UsageError
+from bloscpack.exceptions import (
+    FormatError,
+    HeaderError,
+    NotReadable,
+    Unsupported,
+    UsageError,
+)
 
 INVALID = TESTS / "invalid"
 MANIFEST = json.loads((INVALID / "MANIFEST.json").read_text("ascii"))
+ERRORS_OF_016 = json.loads((INVALID / "ERRORS-0.16.json").read_text("ascii"))
 
 # Rules that no content of a file breaks, and why.
 NOT_IN_A_FILE = {
@@ -163,8 +170,37 @@ def test_metadata_are_replaced_or_stay():
 
 def test_what_is_none_of_ours_is_not_called_damaged():
     for name in ("empty", "magic", "version-4"):
-        with pytest.raises(NotReadable):
+        with pytest.raises((NotReadable, Unsupported)):
             READERS["bytes"](INVALID / (name + ".blp"))
+
+
+# The errors of release 0.16
+
+BUILT_IN = {
+    "ValueError": ValueError,
+    "TypeError": TypeError,
+    "LookupError": LookupError,
+    "OSError": OSError,
+    "MemoryError": MemoryError,
+}
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS_OF_016))
+@pytest.mark.parametrize("reader", ["bytes", "array"])
+def test_handlers_of_old_programs_catch_no_more(name, reader):
+    old = ERRORS_OF_016[name][reader]
+    error = None
+    try:
+        READERS[reader](INVALID / (name + ".blp"))
+    except (FormatError, UsageError) as caught:
+        error = caught
+    for text, handler in BUILT_IN.items():
+        assert text in old or not isinstance(error, handler)
+    if isinstance(error, (NotReadable, HeaderError)):
+        assert "ValueError" in old  # the header, by itself, is impossible
+        assert not isinstance(error, RuntimeError)
+    elif error is not None and "RuntimeError" in old:
+        assert isinstance(error, RuntimeError)
 
 
 # The files and the rules

@@ -20,7 +20,7 @@ from support import BLP, TESTS, ShortReads, golden_files
 
 import bloscpack as bp
 from bloscpack import abstract_io, file_io, memory_io
-from bloscpack.exceptions import FormatError, NotReadable
+from bloscpack.exceptions import FormatError, NotReadable, Unsupported
 from bloscpack.reader import Reader
 from bloscpack.serializers import is_array
 from bloscpack.verify import verify_fp
@@ -62,7 +62,7 @@ def disagreement(data, path):
     """Return a sentence about readers that contradict verify, None if none does."""
     try:
         report = verify_fp(io.BytesIO(data), nthreads=1)
-    except NotReadable:
+    except (NotReadable, Unsupported):
         return None
     if not report.ok:
         return None

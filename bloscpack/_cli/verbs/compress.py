@@ -214,11 +214,13 @@ def compress(
         Clock,
         check_files,
         check_no_terminal,
+        check_pair,
         log_journal,
         remove_input,
         state_of,
     )
 
+    check_pair(out_file, args, packs=True)
     check_files(in_file, out_file, args)
     log_journal(in_file)
     check_no_terminal(out_file, args)

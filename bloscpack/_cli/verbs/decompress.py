@@ -56,7 +56,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="<file>",
         help="write the metadata to a file, as JSON",
     )
-    add_npy_option(parser, "write the array as a .npy file")
+    form = parser.add_mutually_exclusive_group()
+    add_npy_option(form, "write the array as a .npy file")
+    form.add_argument(
+        "--raw",
+        action="store_true",
+        help="write the bytes of an array, also to *.npy",
+    )
     add_files(parser, "decompress")
     parser.epilog = EXAMPLES
 
@@ -122,13 +128,14 @@ def _plain_name(name: str, args: Namespace) -> str:
 
 def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     """Decompress a file."""
-    from ..outputs import Clock, check_files, remove_input, state_of
+    from ..outputs import Clock, check_files, check_pair, remove_input, state_of
 
+    check_pair(out_file, args, packs=False)
     check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
     if args.rm:
-        _check_no_loss(args, in_file)
+        _check_no_loss(args, in_file, args.npy or _is_npy(out_file, args))
     clock = Clock()
     if args.npy:
         nbytes = _decompress_npy(args, in_file, out_file)
@@ -153,6 +160,11 @@ def _decompress_plain(
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
 
+    make_sink = None
+    if _is_npy(out_file, args):
+        from ... import npy_io
+
+        make_sink = npy_io.sink_by_content
     nbytes: int | None = None
     like: Attributes | None = None
 
@@ -176,6 +188,7 @@ def _decompress_plain(
                 nthreads=args.nthreads,
                 progress=bar,
                 behind=partial(_warn_of_second_file, in_file),
+                make_sink=make_sink,
             )
 
     streamed = is_streamed(out_file)
@@ -193,6 +206,11 @@ def _decompress_plain(
     if not streamed:
         log_unpacked(in_size, out_file)
     return nbytes or 0, metadata, like
+
+
+def _is_npy(out_file: str, args: Namespace) -> bool:
+    """Return whether an array is written as a .npy file, because of its name."""
+    return out_file.endswith(".npy") and not args.raw
 
 
 def _warn_of_second_file(in_file: str, behind: bytes) -> None:
@@ -242,8 +260,11 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
         check_free(name, args)
 
 
-def _check_no_loss(args: Namespace, in_file: str) -> None:
-    """Raise `Refusal` if removing the input would lose bytes or metadata."""
+def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
+    """Raise `Refusal` if removing the input would lose bytes or metadata.
+
+    With `npy` an array is written as a .npy file.
+    """
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.base import bytes_left
@@ -266,9 +287,9 @@ def _check_no_loss(args: Namespace, in_file: str) -> None:
         )
     if args.metadata_to is not None:
         return
-    if args.npy:
-        from ...serializers import is_array
+    from ...serializers import is_array
 
+    if npy and (args.npy or is_array(metadata)):
         # Without an array, --npy fails later.
         more = set(metadata) - IN_NPY if is_array(metadata) else ()
         if more:

@@ -351,7 +351,7 @@ def _new_figure() -> Figure:
 
 def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     """Draw the cells into a new PNG file."""
-    from ..._crashsafe.ownership import Attributes
+    from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.replace import replacing
 
     step, cells = group(chunks, 128 * 32)
@@ -374,7 +374,10 @@ def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     axes.set_title(
         "%s: %d chunks, %d damaged (red)" % (printable(path), len(chunks), bad)
     )
-    like = Attributes(path) if os.path.isfile(path) else None
+    like = None
+    if os.path.isfile(path):
+        with open(path, "rb") as fp:
+            like = attributes_of_input(fp)
     with replacing(out_file, like=like) as fp:
         figure.savefig(fp, format="png", dpi=120)
 
