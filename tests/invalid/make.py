@@ -317,7 +317,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "chunk-ctbytes-0": ("C2", chunk(0, ctbytes=0)),
     "chunk-ctbytes-max": ("C2", chunk(0, ctbytes=2**32 - 1)),
     "chunk-ctbytes-starts": ("C2", compressed(blocksize=4, ctbytes=47)),
-    "chunk-starts": ("C2", compressed()),
+    "chunk-starts": ("C6", compressed()),
     "chunk-claims-much": (
         "C2 F4", both(
             header(chunk_size=LARGEST_CHUNK),
@@ -354,14 +354,16 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "order-none": ("A11", array(order=None)),
     "shape-true": ("A6", array(shape=[True, 10])),
     "shape-many": ("A6", array(shape=[10, *[1] * 64])),
-    "shape-overflow": ("A7", array(shape=[2**40, 2**40])),
+    "shape-overflow": ("A6", array(shape=[2**40, 2**40])),
     "shape-digits": ("A6", array(shape=[10**4000, 10**4000])),
     "shape-more": ("A7", array(shape=[11])),
     "shape-less": ("A7", array(shape=[9])),
     "shape-none": ("A7", array(shape=[0])),
     "items-more": ("A7", array(dtype="'<i8'")),
     # Unknown lengths
-    "unknown-cut": ("U2", unknown([PLAIN[:32], PLAIN[32:]], b"\2\1\x13")),
+    "unknown-cut": (
+        "U2", unknown([PLAIN[:32], PLAIN[32:]], b"\2\1", chunk_size=-1, last_chunk=-1),
+    ),
     "unknown-more": ("U2", unknown([PLAIN[:32], PLAIN[32:]], bytes(20), chunk_size=-1)),
     "unknown-not-full": ("U3", unknown([PLAIN[:8], PLAIN[8:]], last_chunk=-1)),
     "unknown-too-full": ("U3", unknown([PLAIN], last_chunk=-1)),

@@ -21,12 +21,10 @@ sys.path.insert(0, str(FOLDER.parent))
 from fuzz.parts import Parts, set_offsets  # noqa: E402
 from invalid.make import (  # noqa: E402
     CHUNK_SIZE,
-    CHUNKS,
     FIRST_CHUNK_AT,
     LAST_CHUNK,
     PLAIN,
     SOUND,
-    UNKNOWN,
     Change,
     array,
     blank,
@@ -38,7 +36,7 @@ from invalid.make import (  # noqa: E402
     header,
     meta,
     no_table,
-    store,
+    one_item,
     swapped,
     text,
 )
@@ -47,8 +45,6 @@ NO_CHECKSUM = ("no-checksum",)
 FIRST, LAST = PLAIN[:CHUNK_SIZE], PLAIN[CHUNK_SIZE:]
 # The array in the blank file, as the manifest describes it.
 NUMBERS = {"dtype": "<i4", "shape": [10], "order": "C"}
-# Values of a field of four and of eight bytes that mean "unknown".
-UNKNOWN_SIZE = 2**32 - 1
 
 
 @dataclass
@@ -130,24 +126,19 @@ def no_chunks(parts: Parts) -> None:
 def streams() -> dict[str, Case]:
     """Return files in which some of the three sizes are unknown."""
     files = {}
-    for version, known in itertools.product(
-        (3, 2), itertools.product((True, False), repeat=3)
-    ):
+    for version, *known in itertools.product((3, 2), *[(True, False)] * 3):
         letters = "".join(x for x, y in zip("cln", known, strict=True) if not y)
         if not letters:
             continue
-        for kind, pieces, sizes in (
-            ("two", (FIRST, LAST), (CHUNK_SIZE, LAST_CHUNK, 2)),
-            ("one", (FIRST,), (CHUNK_SIZE, CHUNK_SIZE, 1)),
-            ("none", (), (0, 0, 0)),
+        for kind, pieces, *sizes in (
+            ("two", (FIRST, LAST), CHUNK_SIZE, LAST_CHUNK, 2),
+            ("one", (FIRST,), CHUNK_SIZE, CHUNK_SIZE, 1),
+            ("none", (), 0, 0, 0),
         ):
             names = "chunk_size", "last_chunk", "nchunks"
-            unknown = UNKNOWN_SIZE, UNKNOWN_SIZE, UNKNOWN
             fields = {
-                name: size if is_known else minus
-                for name, size, minus, is_known in zip(
-                    names, sizes, unknown, known, strict=True
-                )
+                name: size if is_known else -1
+                for name, size, is_known in zip(names, sizes, known, strict=True)
             }
             files["layout-%d-%s-%s" % (version, kind, letters)] = Case(
                 "U1 U2 U3", sized(version, *pieces, **fields), b"".join(pieces)
@@ -157,53 +148,52 @@ def streams() -> dict[str, Case]:
 
 def other_sizes() -> dict[str, Case]:
     """Return files in which an unknown field leaves the size of a chunk open."""
-    minus = UNKNOWN_SIZE
     return {
         "sizes-any": Case(
-            "U3", sized(3, LAST, PLAIN, FIRST, b"", chunk_size=minus, last_chunk=minus),
+            "U3", sized(3, LAST, PLAIN, FIRST, b"", chunk_size=-1, last_chunk=-1),
             LAST + PLAIN + FIRST,
         ),
         "sizes-any-stream": Case(
             "U3",
             sized(
                 3, LAST, PLAIN, FIRST, b"",
-                chunk_size=minus, last_chunk=minus, nchunks=UNKNOWN,
+                chunk_size=-1, last_chunk=-1, nchunks=-1,
             ),
             LAST + PLAIN + FIRST,
         ),
-        "last-longer-known-count": Case("U3", sized(3, FIRST, PLAIN, last_chunk=minus),
+        "last-longer-known-count": Case("U3", sized(3, FIRST, PLAIN, last_chunk=-1),
                                         FIRST + PLAIN),
         "last-longer-known-count-2": Case(
-            "U3", sized(2, FIRST, PLAIN, last_chunk=minus), FIRST + PLAIN
+            "U3", sized(2, FIRST, PLAIN, last_chunk=-1), FIRST + PLAIN
         ),
         "last-longer-stated-2": Case(
-            "L1 U3", sized(2, FIRST, PLAIN, last_chunk=40, nchunks=UNKNOWN),
+            "L1 U3", sized(2, FIRST, PLAIN, last_chunk=40, nchunks=-1),
             FIRST + PLAIN,
         ),
         "last-shorter-stream": Case(
-            "U3", sized(3, FIRST, LAST, last_chunk=minus, nchunks=UNKNOWN)
+            "U3", sized(3, FIRST, LAST, last_chunk=-1, nchunks=-1)
         ),
         "last-full-stream": Case(
-            "U3", sized(3, FIRST, FIRST, last_chunk=minus, nchunks=UNKNOWN),
+            "U3", sized(3, FIRST, FIRST, last_chunk=-1, nchunks=-1),
             FIRST + FIRST,
         ),
         "last-empty-stream": Case(
-            "U3", sized(3, FIRST, b"", last_chunk=minus, nchunks=UNKNOWN), FIRST
+            "U3", sized(3, FIRST, b"", last_chunk=-1, nchunks=-1), FIRST
         ),
         "stream-none-size-known": Case(
-            "U2 U3", sized(3, last_chunk=minus, nchunks=UNKNOWN), b""
+            "U2 U3", sized(3, last_chunk=-1, nchunks=-1), b""
         ),
         "stream-table-bit": Case(
-            "U1", made(header(nchunks=UNKNOWN, max_app_chunks=0), entries(), array()),
+            "U1", made(header(nchunks=-1, max_app_chunks=0), entries(), array()),
             metadata=made_text(), array=NUMBERS,
         ),
         "stream-metadata": Case(
             "U1 U2",
-            made(no_table, header(nchunks=UNKNOWN, last_chunk=minus)),
+            made(no_table, header(nchunks=-1, last_chunk=-1)),
             metadata=made_text(), array=NUMBERS,
         ),
         "stream-no-digests": Case(
-            "U2", sized(3, FIRST, LAST, nchunks=UNKNOWN, checksum=0),
+            "U2", sized(3, FIRST, LAST, nchunks=-1, checksum=0),
             notes=NO_CHECKSUM,
         ),
     }  # fmt: skip
@@ -339,7 +329,8 @@ FILES: dict[str, Case] = {
     ),
     # Chunks
     "chunks-differ": Case(
-        "C9", made(chunk(0, flags=0x93, typesize=1), chunk(1, flags=0x36, typesize=255)),
+        "C9",
+        made(chunk(0, flags=0x93, typesize=1), chunk(1, flags=0x36, typesize=255)),
         **as_array(notes=("typesize",)),
     ),
     "chunk-copy-snappy": Case("C9", made(chunk(0, flags=0x53)), **as_array()),
@@ -396,11 +387,7 @@ FILES: dict[str, Case] = {
     **numpy_text("order-missing", "A11", {}, order=...),
     **numpy_text("keys-more", "A12", {}, unit="m", version=2),
     "shape-empty": Case(
-        "A6", made(header(chunk_size=4, last_chunk=4, nchunks=1), array(shape=[]),
-                   lambda parts: parts.chunks.pop(0), chunk(0, nbytes=4, blocksize=4,
-                   ctbytes=20), lambda parts: setattr(parts.chunks[0], "rest", PLAIN[:4]),
-                   entries(-1, -1), stated),
-        PLAIN[:4], made_text(shape=[]), {**NUMBERS, "shape": []},
+        "A6", made(one_item), PLAIN[:4], made_text(shape=[]), {**NUMBERS, "shape": []}
     ),
     "shape-zero": Case(
         "A6", made(plain_of(b""), header(chunk_size=0, last_chunk=0, options=2),
@@ -423,7 +410,9 @@ FILES: dict[str, Case] = {
         errors=("offsets",),
     ),
     "layout-2-one-chunk": Case("L1", sized(2, PLAIN, chunk_size=0, last_chunk=40)),
-    "layout-2-empty-last": Case("L1", sized(2, PLAIN, b"", chunk_size=40, last_chunk=0)),
+    "layout-2-empty-last": Case(
+        "L1", sized(2, PLAIN, b"", chunk_size=40, last_chunk=0)
+    ),
     "layout-1": Case("L4", LAYOUT_1[:8] + struct.pack("<q", 2) + LAYOUT_1[16:],
                      notes=NO_CHECKSUM),
     "layout-1-stream": Case("L4 U2", LAYOUT_1, notes=NO_CHECKSUM),

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
@@ -18,6 +19,10 @@ from valid import make
 
 import bloscpack as bp
 from bloscpack import abstract_io, cli, file_io, log, memory_io
+from bloscpack._format.sections import read_beginning
+from bloscpack._storage.cursor import Cursor
+from bloscpack.append import append_fp
+from bloscpack.exceptions import FormatError, UsageError
 from bloscpack.reader import Reader
 from bloscpack.recover import recover
 from bloscpack.verify import verify, verify_fp
@@ -166,6 +171,70 @@ def test_command(path, name, capsys, monkeypatch):
         out, err = capsys.readouterr()
         assert (verb, code) == (verb, found), out + err
         assert "" == err
+
+
+# Append
+
+
+def append(data):
+    """Return a file to which the plain bytes of the blank file have been appended."""
+    fp = io.BytesIO(data)
+    try:
+        append_fp(fp, io.BytesIO(make.PLAIN), len(make.PLAIN), nthreads=1)
+    except (FormatError, UsageError):
+        assert data == fp.getvalue()
+        raise
+    return fp.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sound", "nchunks-0", "free-entry-0", "free-entry-position"),
+        *("room-not-zero", "typesize-other", "json-nan", "dtype-fields", "keys-more"),
+    ],
+)
+def test_append(path, name):
+    """Rules O5, P2, P6 and P7: free entries, a file without chunks, and the shape."""
+    old_plain, old_metadata = read_bytes(path)
+    path.write_bytes(append(path.read_bytes()))
+    plain, metadata = read_bytes(path)
+    assert old_plain + make.PLAIN == plain
+    if MANIFEST[name]["array"]:
+        shape = [old_metadata["shape"][0] + 10]
+        old_metadata["shape"] = shape
+        assert shape == [*bp.unpack_ndarray_from_file(path).shape]
+    assert json.dumps(old_metadata) == json.dumps(metadata)
+    report = verify(path)
+    assert report.ok
+    entry = struct.unpack_from(
+        "<%dq" % report.nchunks, path.read_bytes(), table_at(path)
+    )
+    assert report.nchunks == len(set(entry))
+
+
+def table_at(path):
+    with path.open("rb") as fp:
+        cursor = Cursor(fp)
+        header = read_beginning(cursor).header
+        return cursor.position - 8 * (header.nchunks + header.max_app_chunks)
+
+
+def test_first_chunk_of_a_file_without_chunks(tmp_path):
+    path = tmp_path / "a.blp"
+    old = (VALID / "nchunks-0.blp").read_bytes()
+    new = append(old)
+    path.write_bytes(new)
+    sizes = struct.unpack_from("<iiqq", new, 8)
+    # The chunk size grows, the table loses a free entry, and the chunk is behind it.
+    assert (40, 40, 1, 2) == sizes
+    assert (len(old), -1, -1) == struct.unpack_from("<3q", new, table_at(path))
+
+
+@pytest.mark.parametrize("name", ["table-swapped", "table-zero", "layout-3-two-l"])
+def test_append_refuses_what_readers_do_not_need(path, name):
+    with pytest.raises((FormatError, UsageError)):
+        append(path.read_bytes())
 
 
 # The files and the manifest
