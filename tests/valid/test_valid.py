@@ -237,6 +237,34 @@ def test_append_refuses_what_readers_do_not_need(path, name):
         append(path.read_bytes())
 
 
+# What writers of streams state
+
+
+class Unseekable(io.BytesIO):
+    """A file object that can't go back, like a pipe."""
+
+    def seekable(self):
+        return False
+
+    def seek(self, *arguments):
+        raise io.UnsupportedOperation("seek")
+
+
+@pytest.mark.parametrize(
+    ("size", "true_sizes"), [(0, (0, 0, 1)), (30, (30, 30, 1)), (250, (100, 50, 3))]
+)
+def test_sizes_that_a_writer_states(size, true_sizes):
+    """Rules U4 and U5: a single chunk or none makes no difference to a stream."""
+    for out, expected in ((Unseekable(), (100, -1, -1)), (io.BytesIO(), true_sizes)):
+        source = file_io.PlainFPSource(ShortReads(bytes(size)))
+        sink = file_io.CompressedFPSink(out)
+        abstract_io.pack(source, sink, nchunks=-1, chunk_size=100, last_chunk=-1)
+        data = out.getvalue()
+        assert expected == struct.unpack_from("<iiq", data, 8)
+        assert bytes(size) == bp.unpack_bytes_from_bytes(data)[0]
+        assert verify_fp(io.BytesIO(data)).ok
+
+
 # The files and the manifest
 
 
