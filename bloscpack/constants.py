@@ -35,9 +35,13 @@ MAX_BUFFERSIZE = 2**31 - 1 - BLOSC_HEADER_LENGTH
 MAX_TYPESIZE = 255
 # Maximum number of dimensions of an array: that of NumPy 2. NumPy 1 allows 32.
 MAX_NDIM = 64
-# Maximum depth of nested objects and lists in the metadata. Python could parse deeper
-# values, but neither show nor compare them without exhausting its stack.
+# Maximum number of arrays and objects in the metadata that contain each other. Python
+# could parse deeper values, but neither show nor compare them without exhausting its
+# stack.
 MAX_METADATA_NESTING = 100
+# Maximum number of digits of a whole number in the metadata: that of Python, which
+# takes a time that grows with the square of it.
+MAX_METADATA_DIGITS = 4300
 # Maximum number of open brackets in the text of a dtype. Each level of a nested dtype
 # takes two, and releases up to 0.16 could write as many as Python's parser reads.
 MAX_LITERAL_NESTING = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .constants import MAX_METADATA_NESTING
+from .constants import MAX_METADATA_DIGITS, MAX_METADATA_NESTING
 from .exceptions import DamageError, FormatError, NoSuchSerializer, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Value of the key 'container' in the metadata of an array.
 CONTAINER = "numpy"
+# Types that JSON represents by an array or by an object.
+NESTING_TYPES = (list, tuple, dict)
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
@@ -127,15 +129,18 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
     import json
 
     try:
-        text = data
-        if isinstance(text, str):
-            text = text.encode("utf-8", "surrogatepass")
-        if limit is not None and has_more_values(text, limit):
+        raw = data
+        if isinstance(raw, str):
+            raw = raw.encode("utf-8", "surrogatepass")
+        if limit is not None and has_more_values(raw, limit):
             raise DamageError(
                 "the metadata have more than '%d' values" % limit, section="metadata"
             )
-        value = json.loads(data.decode("utf-8") if isinstance(data, bytes) else data)
-        nested = text.count(b"[") + text.count(b"{") > MAX_METADATA_NESTING
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        # Converting each number with a function of our own is slower.
+        long = len(data) > MAX_METADATA_DIGITS
+        value = json.loads(text, parse_int=_parse_int if long else None)
+        nested = raw.count(b"[") + raw.count(b"{") > MAX_METADATA_NESTING
         if nested and _is_too_deep(value):
             raise DamageError(
                 "the metadata are nested more than '%d' levels deep"
@@ -157,18 +162,28 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
 
 
 def _is_too_deep(value: object) -> bool:
-    """Return whether a value is nested deeper than `MAX_METADATA_NESTING`."""
-    level = [value]
+    """Return whether a value is nested deeper than `MAX_METADATA_NESTING`.
+
+    Every array and every object is one level deeper than the one that contains it.
+    """
+    level = [value] if isinstance(value, NESTING_TYPES) else []
     for _ in range(MAX_METADATA_NESTING):
         level = [
             inner
             for outer in level
-            if isinstance(outer, (dict, list, tuple))
             for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, NESTING_TYPES)
         ]
         if not level:
             return False
     return True
+
+
+def _parse_int(digits: str) -> int:
+    """Return the whole number in a JSON text; raise `ValueError` if it is too long."""
+    if len(digits.lstrip("-")) > MAX_METADATA_DIGITS:
+        raise ValueError("a number has more than '%d' digits" % MAX_METADATA_DIGITS)
+    return int(digits)
 
 
 # All metadata formats.

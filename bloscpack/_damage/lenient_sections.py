@@ -176,7 +176,8 @@ def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) ->
         message = "expected no free entries where there is no offset table, found '%d'"
         message %= header.max_app_chunks
         findings.add("header", "header", message, offset=fields["max_app_chunks"])
-    if header.nchunks == 1 and header.chunk_size != header.last_chunk:
+    sizes = {header.chunk_size, header.last_chunk} - {-1}
+    if header.nchunks == 1 and len(sizes) == 2:
         message = "expected the size '%d' of the only chunk as chunk size, found '%d'"
         message %= header.last_chunk, header.chunk_size
         findings.note("header", "size", message, offset=fields["chunk_size"])

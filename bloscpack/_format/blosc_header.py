@@ -158,6 +158,9 @@ def find_problem(
         return "codec version", BLOSC_VERSION_CODEC, versionlz
     if flags & BLOSC_FLAG_RESERVED:
         return "reserved flag", 0, 1
+    if flags & BLOSC_FLAG_SHUFFLE and flags & BLOSC_FLAG_BITSHUFFLE:
+        # Blosc 1 never writes both, and Blosc 2 gives them another meaning.
+        return "number of filters", "0 or 1", 2
     if codec not in CNAME_MAPPING:
         return "codec number", "0 to %d" % max(CNAME_MAPPING), codec
     if typesize == 0:

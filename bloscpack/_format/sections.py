@@ -11,7 +11,6 @@ from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
-    MAGIC,
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
@@ -180,15 +179,10 @@ def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> N
 
 
 def _check_empty(cursor: Cursor, header: BloscpackHeader) -> None:
-    """Raise `FormatError` if bytes follow the sections of a file without chunks.
-
-    Another packed file may follow, as it may follow the last chunk (rule H9).
-    """
-    if cursor.left() == 0:
-        return
-    behind = bytes(cursor.peek_behind(len(MAGIC)))
+    """Raise `FormatError` if bytes follow the sections of a file without chunks."""
+    behind = bytes(cursor.peek_behind(1))
     cursor.restore()
-    if behind not in (b"", MAGIC):
+    if behind:
         raise DamageError(
             "expected the end of a file without chunks, found more bytes",
             section="header",

@@ -533,7 +533,7 @@ def test_readers_agree(files):
 
 
 def test_last_chunk_of_unknown_size_may_be_the_longer_one():
-    """Rules U3 to U5: where the number of chunks is known, the size is free."""
+    """Rule U3: where the number of chunks is known, the size is free."""
     chunks = [b"a" * 10, b"b" * 20]
     known = builders.layout(3, chunks, chunk_size=10)
     assert (True, True) == (report_on(known).ok, reads(known))

@@ -12,11 +12,12 @@ from bloscpack._format.blosc_header import (
     encode_block_starts,
     unpack_header,
 )
+from bloscpack.exceptions import FormatError
 
 FIELDS = {
     "version": 2,
     "versionlz": 1,
-    "flags": 0x85,
+    "flags": 0x84,
     "typesize": 4,
     "nbytes": 1000,
     "blocksize": 300,
@@ -50,6 +51,12 @@ def test_unpacking_checks_nothing():
 def test_flags(flags, codec, filter_, is_copy):
     header = unpack_header(RAW[:2] + bytes([flags]) + RAW[3:])
     assert (codec, filter_, is_copy) == (header.codec, header.filter, header.is_copy)
+
+
+def test_two_filters_are_refused():
+    raw = BLOSC_HEADER.pack(*{**FIELDS, "flags": 0x85}.values())
+    with pytest.raises(FormatError, match="number of filters to be 0 or 1, found 2"):
+        decode_header(raw)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The formats of the metadata: JSON, spelled as every release spelled it."""
 
 import math
+import sys
 
 import pytest
 
@@ -97,10 +98,39 @@ def test_what_could_not_be_read_is_not_written():
     deep = []
     for _ in range(constants.MAX_METADATA_NESTING - 1):
         deep = [deep]
-    json_format = serializers.SERIALIZERS_LOOKUP[b"JSON"]
-    assert deep == json_format.loads(json_format.dumps(deep))
+    assert deep == JSON.loads(JSON.dumps(deep))
     with pytest.raises(UsageError, match="nested more than '100' levels deep"):
-        json_format.dumps([deep])
+        JSON.dumps([deep])
+
+
+@pytest.mark.parametrize("middle", ["", "1", "1,[]", '"[{"'])
+def test_only_arrays_and_objects_are_levels(middle):
+    depth = constants.MAX_METADATA_NESTING - (middle == "1,[]")
+    text = "[" * depth + middle + "]" * depth
+    value = JSON.loads(text)
+    assert value == JSON.loads(JSON.dumps(value))
+    with pytest.raises(FormatError, match="nested more than '100' levels deep"):
+        JSON.loads("[[],%s]" % text)
+
+
+@pytest.mark.skipif(
+    not hasattr(sys, "set_int_max_str_digits"), reason="this Python has no limit"
+)
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_digits_of_whole_numbers(sign):
+    """The limit does not depend on the limit that a program has set in Python."""
+    old = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        longest = sign + "1" * 4300
+        assert int(longest) == JSON.loads(longest)
+        with pytest.raises(FormatError, match="a number has more than '4300' digits"):
+            JSON.loads("[%s1]" % longest)
+    finally:
+        sys.set_int_max_str_digits(old)
+    # Digits of a fraction, of an exponent's number, and in a string do not count.
+    assert 0.1111 < JSON.loads("0." + "1" * 5000) < 0.1112
+    assert "1" * 5000 == JSON.loads('"%s"' % ("1" * 5000))
 
 
 # The number of values

@@ -25,6 +25,7 @@ from bloscpack.exceptions import (
     Unsupported,
     UsageError,
 )
+from bloscpack.verify import verify
 
 INVALID = TESTS / "invalid"
 MANIFEST = json.loads((INVALID / "MANIFEST.json").read_text("ascii"))
@@ -39,10 +40,10 @@ NOT_IN_A_FILE = {
     "H7": "what readers must not do",
     "M4": "the room may hold anything",
     "M8": "what writers do; readers bear with it",
-    "C6": "what readers do",
     "C8": "what writers do: C1, C2 and C4",
     "C9": "what writers may do",
     "C10": "what writers do",
+    "C11": "what depends on the Blosc that is installed",
     "K2": "what writers must not do",
     "A1": "what writers do",
     "A2": "what a spelling means",
@@ -50,12 +51,24 @@ NOT_IN_A_FILE = {
     "A8": "what writers do; readers bear with it",
     "A9": "what writers do; readers bear with it",
     "U1": "what is not there, whatever a bit says",
-    "U5": "sizes that may be anything",
-    "U6": "what writers do",
+    "U4": "what writers do",
+    "U5": "what writers do",
     "P2": "what append does",
     "P3": "what append does",
     "P4": "what append does",
     "P5": "what append does",
+    "P6": "what append does",
+    "P7": "what append does",
+    "O5": "a reader does not use free entries: tests/valid",
+    "W1": "what writers do",
+    "W2": "what writers do",
+    "W3": "what writers do",
+    "L1": "what layout 2 allows: tests/valid",
+    "L2": "what readers must not look at: tests/valid",
+    "L3": "what layout 2 allows: tests/valid",
+    "L4": "what layouts 0 and 1 do not have: tests/valid",
+    "E1": "what writers must not do",
+    "E2": "what later versions of this document may do",
 }
 
 
@@ -166,6 +179,12 @@ def test_metadata_are_replaced_or_stay():
                 "chunks",
                 None,
             )
+
+
+@pytest.mark.parametrize("name", ["append-full", "append-no-axis", "append-order-f"])
+def test_what_only_append_refuses_is_sound(name):
+    """The files break one rule, and that one is about what is to be appended."""
+    assert [] == verify(INVALID / (name + ".blp")).findings
 
 
 def test_what_is_none_of_ours_is_not_called_damaged():

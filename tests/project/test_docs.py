@@ -184,8 +184,8 @@ def example_dump():
     """Return the bytes of the hex dump, after a look at its positions."""
     data = b""
     for line in named_block("format.rst", "example-dump").splitlines():
-        position, _, digits = line.partition("  ")
-        assert len(data) == int(position, 16)
+        position, _, digits = line.strip().partition("  ")
+        assert len(data) == int(position)
         data += bytes.fromhex(digits)
     return data
 
@@ -195,14 +195,14 @@ def example_fields():
     rows, section = [], None
     lines = named_block("format.rst", "example-fields").splitlines()
     for line in lines[1:]:
-        if not line.startswith("0x"):
+        if not line[0].isdigit():
             section = line
             continue
         position, digits, field, value = re.split(r"  +", line)
         rows.append(
             (
                 section,
-                int(position, 16),
+                int(position),
                 bytes.fromhex(digits),
                 field,
                 ast.literal_eval(value),
@@ -344,7 +344,7 @@ def test_table_of_checksums():
     from bloscpack.checksums import CHECKSUMS
 
     text = (DOCS / "format.rst").read_text("utf-8")
-    body = re.split(r"^Checksums\n-+\n", text, flags=re.M)[1]
+    body = re.split(r"^Checksums\n~+\n", text, flags=re.M)[1]
     rows = re.findall(r"^   \* - (\d+)\n     - (\w+)\n     - (\d+)\n", body, re.M)
     assert [
         (str(i), hash_.name, str(hash_.size)) for i, hash_ in enumerate(CHECKSUMS)

@@ -36,6 +36,12 @@ HELD_FILES = (
     "noxfile.py",
     "pyproject.toml",
 )
+# Where an installation has the files that are no modules, and where they come from.
+DATA = {
+    "share/man/man1/blpk.1": "docs/blpk.1",
+    "share/bloscpack/bloscpack.magic": "docs/bloscpack.magic",
+    "share/mime/packages/bloscpack-mime.xml": "docs/bloscpack-mime.xml",
+}
 # What running, testing and building leaves in the repository.
 LEFT_BEHIND = ("_build", "__pycache__", "*.py[co]", "*.cram.err", ".*")
 WINDOWS = os.name == "nt"
@@ -143,7 +149,7 @@ def test_wheel_holds_the_package_and_nothing_else(built):
     expected = [
         *python_files(),
         "bloscpack/py.typed",
-        front + "data/data/share/man/man1/blpk.1",
+        *("%sdata/data/%s" % (front, installed_at) for installed_at in DATA),
         *("%sdist-info/%s" % (front, name) for name in info.split()),
     ]
     found = [name.replace("/licenses/", "/") for name in held(built[".whl"])]
@@ -202,8 +208,8 @@ def test_installed_files_are_those_of_the_repository(installed):
     found = [name for name in files_in(package) if "__pycache__" not in name]
     expected = [name.removeprefix("bloscpack/") for name in python_files()]
     assert sorted([*expected, "py.typed"]) == found
-    page = installed / "share" / "man" / "man1" / "blpk.1"
-    assert (ROOT / "docs" / "blpk.1").read_text() == page.read_text()
+    for installed_at, original in DATA.items():
+        assert (ROOT / original).read_text() == (installed / installed_at).read_text()
     assert [] == [*installed.glob("**/site-packages/tests")]
 
 

@@ -1,0 +1,151 @@
+"""Another reader, written from docs/format.rst alone, returns and refuses the same."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import random
+
+import builders
+import numpy
+import pytest
+from format import independent_arrays, independent_reader
+from fuzz.parts import change, take_apart
+from support import BLP, TESTS, golden_files, sha256
+
+import bloscpack as bp
+from bloscpack.exceptions import FormatError
+from bloscpack.reader import Reader
+from bloscpack.serializers import is_array
+from bloscpack.verify import verify_fp
+
+REFUSED = "refused"
+SMALL_FILES = sorted((TESTS / "valid").glob("*.blp"))
+SMALL_FILES += sorted((TESTS / "invalid").glob("*.blp"))
+GOLDEN = [BLP / entry["file"] for entry in golden_files()]
+
+
+def read_here(data):
+    """Return what the package reads: plain bytes and metadata, and the array."""
+    try:
+        plain, metadata = bp.unpack_bytes_from_bytes(data, nthreads=1)
+    except FormatError:
+        return REFUSED, None
+    content = sha256(plain), json.dumps(metadata)
+    if not is_array(metadata):
+        return content, None
+    try:
+        array = bp.unpack_ndarray_from_bytes(data, nthreads=1)
+    except FormatError:
+        return content, REFUSED
+    order = metadata.get("order", "C")
+    assert array.flags.f_contiguous if order == "F" else array.flags.c_contiguous
+    return content, (array.dtype.itemsize, list(array.shape), order)
+
+
+def read_there(data):
+    """Return what the other reader reads."""
+    try:
+        plain, metadata = independent_reader.read(data)
+    except independent_reader.Refused:
+        return REFUSED, None
+    content = sha256(plain), json.dumps(metadata)
+    if not is_array(metadata):
+        return content, None
+    try:
+        _, *array = independent_arrays.describe(metadata, len(plain))
+    except independent_reader.Refused:
+        return content, REFUSED
+    return content, tuple(array)
+
+
+@pytest.mark.skipif(
+    numpy.lib.NumpyVersion(numpy.__version__) < "2.0.0", reason="NumPy 1 has 32 axes"
+)
+@pytest.mark.parametrize("path", SMALL_FILES, ids=lambda path: path.stem)
+def test_small_files(path):
+    data = path.read_bytes()
+    assert read_here(data) == read_there(data)
+
+
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
+def test_golden_files(step):
+    for path in GOLDEN[::step]:
+        data = path.read_bytes()
+        assert read_here(data) == read_there(data), path
+
+
+def test_both_outcomes_are_among_the_files():
+    outcomes = {read_there(path.read_bytes())[0] == REFUSED for path in SMALL_FILES}
+    assert {True, False} == outcomes
+
+
+def test_the_other_reader_shares_nothing_with_the_package():
+    for module in (independent_reader, independent_arrays):
+        with open(module.__file__, encoding="utf-8") as source:
+            text = source.read()
+        assert "import bloscpack" not in text
+        assert "from bloscpack" not in text
+        assert len(text.splitlines()) < 250
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_changed_files(count):
+    """Both readers refuse the same files, and return the same content of the others.
+
+    Types are not compared: the package takes more names of them (rule A5).
+    """
+    generator = random.Random(1)
+    originals = [path.read_bytes() for path in SMALL_FILES if "layout-3" in path.name]
+    originals += [(TESTS / "valid" / "sound.blp").read_bytes()]
+    outcomes = set()
+    for number in range(count):
+        changed = take_apart(generator.choice(originals))
+        for _ in range(generator.randrange(1, 3)):
+            change(changed, generator.randrange)
+        data = changed.join()
+        expected = read_here(data)[0]
+        assert (number, expected) == (number, read_there(data)[0])
+        outcomes.add(expected == REFUSED)
+    assert {True, False} == outcomes
+
+
+def outcome(read, data):
+    """Return the size of the plain bytes, and REFUSED if there is an error."""
+    try:
+        return read(data)
+    except (FormatError, independent_reader.Refused):
+        return REFUSED
+
+
+def verified_size(data):
+    report = verify_fp(io.BytesIO(data), nthreads=1)
+    return report.nbytes if report.ok else REFUSED
+
+
+def read_size(data):
+    opened = Reader(io.BytesIO(data))
+    return len(opened.read(0, opened.nbytes))
+
+
+@pytest.mark.parametrize("layout", [2, 3])
+def test_all_agree_on_unknown_sizes(layout):
+    """Rule U3, with H1, H8, H9 and L1: all sizes, stated, unknown, right and wrong."""
+    readers = (
+        lambda data: len(bp.unpack_bytes_from_bytes(data, nthreads=1)[0]),
+        lambda data: len(independent_reader.read(data)[0]),
+        read_size,
+        verified_size,
+    )
+    found = set()
+    for sizes in [(), (10,), (20,), (10, 20), (20, 10), (10, 10), (20, 0)]:
+        chunks = [bytes(size) for size in sizes]
+        numbers = [(-1, 10, 20), (-1, 0, 10, 20), (-1, len(sizes), len(sizes) - 1)]
+        for chunk_size, last_chunk, nchunks in itertools.product(*numbers):
+            stated = {"chunk_size": chunk_size, "last_chunk": last_chunk}
+            data = builders.layout(layout, chunks, nchunks=nchunks, **stated)
+            outcomes = {outcome(read, data) for read in readers}
+            assert 1 == len(outcomes), (sizes, stated, nchunks)
+            found |= outcomes
+    assert {REFUSED, 0, 10, 20, 30} == found

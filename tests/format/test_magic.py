@@ -1,0 +1,75 @@
+"""The entry for file(1) and the MIME type: both are shipped and know every layout."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from support import BLP, DOCS, TESTS, golden_files
+
+MAGIC = DOCS / "bloscpack.magic"
+MIME = DOCS / "bloscpack-mime.xml"
+
+needs_file = pytest.mark.skipif(
+    shutil.which("file") is None, reason="file(1) is not installed"
+)
+
+
+def told(*arguments):
+    """Return the lines that file(1) prints."""
+    done = subprocess.run(
+        ["file", "-b", "-m", str(MAGIC), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "" == done.stderr
+    return done.stdout.splitlines()
+
+
+@needs_file
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sound", ", layout 3, 2 chunks of 32 bytes, adler32, with metadata"),
+        ("layout-3-two-cln", ", layout 3, unknown number of chunks, adler32"),
+        ("layout-2-two-n", ", layout 2, unknown number of chunks of 32 bytes, adler32"),
+        ("layout-1-stream", ", layout 1, unknown number of chunks"),
+        ("layout-1-258-chunks", ", layout 1, 258 chunks"),
+        ("layout-0-three", ", layout 0, 3 chunks"),
+    ],
+)
+def test_what_file_tells(name, expected):
+    (line,) = told(TESTS / "valid" / (name + ".blp"))
+    assert "Bloscpack compressed data" + expected == line
+
+
+@needs_file
+def test_file_tells_layout_and_chunks_of_golden_files():
+    entries = [entry for entry in golden_files() if "header" in entry]
+    lines = told(*(BLP / entry["file"] for entry in entries))
+    for entry, line in zip(entries, lines, strict=True):
+        expected = ", layout %d, %d chunks" % (
+            entry["format_version"],
+            entry["header"]["nchunks"],
+        )
+        assert expected in line, entry["file"]
+
+
+@needs_file
+def test_other_files_are_not_named():
+    assert ["data"] == told(TESTS / "invalid" / "magic.blp")
+
+
+@needs_file
+def test_mime_type_of_both_entries():
+    (found,) = told("--mime-type", TESTS / "valid" / "sound.blp")
+    text = MIME.read_text("utf-8")
+    root = ElementTree.fromstring(text)
+    (declared,) = (child for child in root if child.tag.endswith("mime-type"))
+    assert declared.get("type") == found
+    assert found in (DOCS / "format.rst").read_text("utf-8")
+    assert re.findall('value="(.*)"', text) == ["blpk"]
