@@ -66,8 +66,8 @@ def same_call(expected, function):
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             shown.append(text)
         else:
-            assert parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        starred = parameter.kind is parameter.VAR_POSITIONAL
+            assert parameter.kind is not parameter.POSITIONAL_ONLY
+        starred = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         optional.append(starred or default is not inspect.Parameter.empty)
     names = expected.split(", ") if expected else []
     assert names == shown[: len(names)]
