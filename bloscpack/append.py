@@ -1,10 +1,11 @@
-"""Append to a file, and replace its metadata, in place.
+"""Append to a file, ``bloscpack.append(file, new)``, and replace its metadata.
 
-Both take the same steps: read, plan, journal, write, commit. All checks come before the
-first write. Their time does not grow with the data: the entries of the offset table are
-compared with each other, and the headers of the last two chunks with the last two
-entries; the digest of the last chunk is verified. Only if these contradict each other
-are the headers of all chunks read, to find the reason. The plan is a pure function
+Both change the file in place, in the same steps: read, plan, journal, write, commit.
+All checks come before the first write. Their time does not grow with the data: the
+entries of the offset table are compared with each other, and the headers of the last
+two chunks with the last two entries; the digest of the last chunk is verified. Only if
+these contradict each other are the headers of all chunks read, to find the reason. The
+plan is a pure function
 (`plan_append`); it lists the extents of the file that will change. The old bytes of
 these extents are saved in a journal, or in memory for a file object. Removing the
 journal commits the change; after a failure the old bytes are restored.
@@ -17,7 +18,7 @@ import os
 from operator import index
 
 from . import log
-from ._compat import sibling_names
+from ._compat import make_callable, sibling_names
 from ._crashsafe.in_place import changeable
 from ._crashsafe.locking import LockedFile, open_locked
 from ._crashsafe.replace import check_distinct
@@ -635,3 +636,4 @@ def _reader_of(buffer: Buffer) -> tuple[io.BufferedReader, int]:
 _rewrite_metadata_fp = rewrite_metadata_fp
 
 __getattr__ = sibling_names(__name__)
+make_callable(__name__)
