@@ -253,7 +253,8 @@ def _effective_args(
 ) -> BloscArgs:
     """Return a checked copy of the settings, with the type size of the file."""
     refuse_unknown(keywords, BloscArgs)
-    args = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    args = found.copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE
     args.check()

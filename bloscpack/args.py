@@ -417,7 +417,8 @@ def settings_from(
     name
         Name of the argument `given`, for messages.
     given
-        An object of this class, which is not changed, or a dictionary of some fields.
+        An object of this class, which may also be the result, or a dictionary of some
+        of its fields.
     keywords
         Keywords of the caller, also those that are fields of other settings.
     defaults
@@ -431,6 +432,8 @@ def settings_from(
         keyword too.
     """
     if given is None:
+        if not keywords:  # the usual case, for speed
+            return kind(**defaults)
         given = {}
     if not isinstance(given, (kind, dict)):
         raise UsageTypeError(
@@ -443,18 +446,29 @@ def settings_from(
             raise UsageTypeError(
                 "'%s' is given twice: as a keyword and in '%s'" % (key, name)
             )
+    if isinstance(given, kind):
+        return _with_plain_numbers(given)
     for key in given:
         if key not in kind._attributes:
             raise UsageTypeError(
                 "'%s' has no field %r, only: %s"
                 % (name, key, ", ".join(kind._attributes))
             )
-    plain = {k: plain_number(v) for k, v in {**defaults, **given, **fields}.items()}
-    if isinstance(given, kind):
-        given = given.copy()
-        given.update(plain)
-        return given
-    return kind(**plain)
+    return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
+
+
+def _with_plain_numbers(settings: Settings) -> Settings:
+    """Return settings, or a copy of them if a value is a NumPy scalar."""
+    changed = {}
+    for name in settings._attributes:
+        value = getattr(settings, name)
+        plain = plain_number(value)
+        if plain is not value:
+            changed[name] = plain
+    if changed:
+        settings = settings.copy()
+        settings.update(changed)
+    return settings
 
 
 def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:

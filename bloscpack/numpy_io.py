@@ -241,6 +241,7 @@ def pack_items(
     blosc_args, bloscpack_args, metadata_args = pack_settings(
         blosc_args, bloscpack_args, metadata_args, settings
     )
+    blosc_args = blosc_args.copy()
     blosc_args.typesize = typesize_of(array.dtype)
     size = whole_items(chunk_size, array.itemsize, array.nbytes)
     pack(
