@@ -186,7 +186,7 @@ class OffsetsInfo(Record):
 
 
 class FileInfo(Record):
-    """What the beginning of a file says about the file; sizes are in bytes.
+    """The description of a file, read from its beginning; sizes are in bytes.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ class FileInfo(Record):
 
 
 def info(path: Path) -> FileInfo:
-    """Return what the beginning of a file says about the file.
+    """Return the description of a file, read from its beginning.
 
     Nothing is decompressed but the metadata, and no digest of a chunk is verified: see
     `bloscpack.verify.verify`. The fields are those of ``blpk info --json``.

@@ -1,7 +1,8 @@
 """Every public name of 0.16: where it is, how it is called, what its value is.
 
 ``golden/interface.json`` was taken from 0.16.0 by asking it: per module its classes,
-functions and values, and per home the names that it had from a sibling module. Ours
+functions and values, and per home the names that it had from a sibling module.
+``golden/names.json`` lists all names of its modules, also internal and imported ones. Ours
 may take more arguments, behind those of 0.16 and never needed.
 """
 
