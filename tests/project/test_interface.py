@@ -2,8 +2,8 @@
 
 ``golden/interface.json`` was taken from 0.16.0 by asking it: per module its classes,
 functions and values, and per home the names that it had from a sibling module.
-``golden/names.json`` lists all names of its modules, also internal and imported ones. Ours
-may take more arguments, behind those of 0.16 and never needed.
+``golden/names.json`` lists all names of its modules, also internal and imported ones.
+Ours may take more arguments, behind those of 0.16 and never needed.
 """
 
 from __future__ import annotations
