@@ -1,19 +1,56 @@
 """Bloscpack: a file format and a tool for large typed data, compressed with Blosc.
 
-A public name imports its module when it is first used. Therefore ``import bloscpack``
-imports neither NumPy nor Blosc.
+>>> import bloscpack as bp, numpy
+>>> bp.pack_ndarray_to_file(numpy.arange(10), 'a.blp', cname='zstd', clevel=9)
+>>> bp.unpack_ndarray_from_file('a.blp').tolist()
+[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+A public name imports its module when it is first used; ``import bloscpack`` imports
+neither NumPy nor Blosc. ``help(bp.info)`` and so on describe each name:
+
+Arrays
+    pack_ndarray_to_file, unpack_ndarray_from_file      array and file
+    pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
+    pack_npy_to_file, unpack_npy_from_file              .npy file and file
+Files and bytes
+    pack_file_to_file, unpack_file_from_file            file and file
+    pack_bytes_to_file, unpack_bytes_from_file          bytes and file
+    pack_bytes_to_bytes, unpack_bytes_from_bytes        bytes and bytes
+Files that exist
+    info(path)                             sizes, settings and metadata, as a FileInfo
+    Reader(file_object)                    part of the plain bytes or rows
+    append(path, new_path)                 append the bytes of a file
+    append_bytes_to_file(bytes, path)      append bytes
+    append_ndarray_to_file(array, path)    append rows to an array
+    verify(path)                           check all chunks
+    recover(path, new_path)                save the intact chunks of a damaged file
+Settings, which the functions that pack also take as keywords
+    BloscArgs, BloscpackArgs, MetadataArgs
+    Limits                                 maximum sizes of a file to be read
+Errors
+    BloscpackError, the base of FormatError, StorageError and UsageError
+Deprecated names
+    pack_file, unpack_file, pack_bytes_file, unpack_bytes_file, pack_ndarray_file,
+    unpack_ndarray_file, pack_ndarray_str, unpack_ndarray_str
 """
 
 from __future__ import annotations
 
-from .version import __version__
+import sys
+
+from .version import __version__ as __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .append import append as append
+    from .append import append_bytes_to_file as append_bytes_to_file
+    from .append import append_ndarray_to_file as append_ndarray_to_file
     from .args import BloscArgs as BloscArgs
     from .args import BloscpackArgs as BloscpackArgs
     from .args import Limits as Limits
     from .args import MetadataArgs as MetadataArgs
+    from .describe import FileInfo as FileInfo
+    from .describe import info as info
     from .exceptions import BloscpackError as BloscpackError
     from .exceptions import FormatError as FormatError
     from .exceptions import StorageError as StorageError
@@ -28,6 +65,8 @@ if TYPE_CHECKING:
     from .file_io import unpack_bytes_from_file as unpack_bytes_from_file
     from .file_io import unpack_file as unpack_file
     from .file_io import unpack_file_from_file as unpack_file_from_file
+    from .npy_io import pack_npy_to_file as pack_npy_to_file
+    from .npy_io import unpack_npy_from_file as unpack_npy_from_file
     from .numpy_io import pack_ndarray_file as pack_ndarray_file
     from .numpy_io import pack_ndarray_str as pack_ndarray_str
     from .numpy_io import pack_ndarray_to_bytes as pack_ndarray_to_bytes
@@ -36,46 +75,41 @@ if TYPE_CHECKING:
     from .numpy_io import unpack_ndarray_from_bytes as unpack_ndarray_from_bytes
     from .numpy_io import unpack_ndarray_from_file as unpack_ndarray_from_file
     from .numpy_io import unpack_ndarray_str as unpack_ndarray_str
+    from .reader import Reader as Reader
+    from .recover import recover as recover
+    from .verify import verify as verify
 
 # Public module → the names that the package offers from it.
 _HOMES = {
-    "args": ("BloscArgs", "BloscpackArgs", "Limits", "MetadataArgs"),
-    "exceptions": ("BloscpackError", "FormatError", "StorageError", "UsageError"),
-    "file_io": (
-        "pack_bytes_file",
-        "pack_bytes_to_bytes",
-        "pack_bytes_to_file",
-        "pack_file",
-        "pack_file_to_file",
-        "unpack_bytes_file",
-        "unpack_bytes_from_bytes",
-        "unpack_bytes_from_file",
-        "unpack_file",
-        "unpack_file_from_file",
-    ),
-    "numpy_io": (
-        "pack_ndarray_file",
-        "pack_ndarray_str",
-        "pack_ndarray_to_bytes",
-        "pack_ndarray_to_file",
-        "unpack_ndarray_file",
-        "unpack_ndarray_from_bytes",
-        "unpack_ndarray_from_file",
-        "unpack_ndarray_str",
-    ),
+    "append": "append_bytes_to_file append_ndarray_to_file",
+    "args": "BloscArgs BloscpackArgs Limits MetadataArgs",
+    "describe": "FileInfo info",
+    "exceptions": "BloscpackError FormatError StorageError UsageError",
+    "file_io": "pack_bytes_file pack_bytes_to_bytes pack_bytes_to_file pack_file "
+    "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
+    "unpack_bytes_from_file unpack_file unpack_file_from_file",
+    "npy_io": "pack_npy_to_file unpack_npy_from_file",
+    "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
+    "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
+    "unpack_ndarray_from_file unpack_ndarray_str",
+    "reader": "Reader",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+# Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
+_CALLABLE_MODULES = ("append", "recover", "verify")
 # All public modules: those without a leading underscore, except `__main__`.
 _MODULES = (
+    *_CALLABLE_MODULES,
     "abstract_io",
     "abstract_objects",
-    "append",
     "args",
     "bytes_io",
     "checksums",
     "cli",
+    "compat_util",
     "constants",
     "defaults",
+    "describe",
     "exceptions",
     "file_io",
     "headers",
@@ -86,15 +120,20 @@ _MODULES = (
     "numpy_io",
     "pretty",
     "reader",
-    "recover",
     "serializers",
-    "verify",
+    "sysutil",
     "version",
 )
-__all__ = ["__version__", *sorted(_HOME_OF)]
+_PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":
+        # `help` would show the documentation of all public names in full, on dozens of
+        # screens. Without `__all__` it shows the text above, which lists these names.
+        if sys._getframe(1).f_code.co_name == "docmodule":
+            raise AttributeError(name)
+        return list(_PUBLIC)
     from importlib import import_module
 
     if name in _HOME_OF:
@@ -107,5 +146,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    special = (name for name in globals() if name.startswith("__"))
-    return sorted({*special, *__all__, *_MODULES})
+    return list(_PUBLIC)

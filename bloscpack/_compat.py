@@ -1,17 +1,25 @@
-"""Names that exist only for programs written for release 0.16.
+"""Names for programs written for release 0.16, and modules that can be called.
 
 A module of 0.16 that imported a name from another module of the package had this name
 too: ``bloscpack.args.check_range`` is ``bloscpack.headers.check_range``. Programs use
 both. `SIBLINGS` lists these names, and the modules of 0.16 use `sibling_names` as their
 ``__getattr__``, which imports a name from the module that defines it now. Do not use
 these names inside the package, and do not add any.
+
+Three modules of the package, such as `bloscpack.verify`, have the name of the function
+that users call most often in them. Each is a `CallableModule`: a module as in 0.16, for
+``bloscpack.append.append_fp``, and a function, for ``bloscpack.verify(path)``.
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from inspect import Signature
     from typing import ParamSpec, TypeVar
 
     P = ParamSpec("P")
@@ -21,6 +29,18 @@ _DEFAULTS = (
     "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_OFFSETS DEFAULT_SHUFFLE DEFAULT_TYPESIZE"
 )
+
+# Modules of 0.16 that had imported Blosc; `constants` is another one.
+_HAVE_BLOSC = [
+    "abstract_io",
+    "append",
+    "args",
+    "cli",
+    "file_io",
+    "headers",
+    "memory_io",
+    "numpy_io",
+]
 
 # Module of 0.16 → module that defines the names now → names, separated by blanks.
 SIBLINGS = {
@@ -50,7 +70,6 @@ SIBLINGS = {
         "defaults": _DEFAULTS + " DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS "
         "DEFAULT_MAX_META_SIZE DEFAULT_META_CHECKSUM DEFAULT_META_CODEC "
         "DEFAULT_META_LEVEL",
-        "exceptions": "ChunkingException",
         "headers": "check_range",
         "metacodecs": "CODECS_AVAIL CODECS_LOOKUP",
         "pretty": "double_pretty_size reverse_pretty",
@@ -128,6 +147,8 @@ def sibling_names(module: str) -> Callable[[str], object]:
     def find(name: str) -> object:
         from importlib import import_module
 
+        if name == "blosc" and module.rpartition(".")[2] in _HAVE_BLOSC:
+            return import_module("blosc")
         if name == "log":  # every module of 0.16 imported the module itself
             return import_module("bloscpack.log")
         for home, names in siblings.items():
@@ -137,6 +158,40 @@ def sibling_names(module: str) -> Callable[[str], object]:
         raise AttributeError("module %r has no attribute %r" % (module, name))
 
     return find
+
+
+class CallableModule(ModuleType):
+    """A module that can be called: the call goes to its function of the same name."""
+
+    def _function(self) -> Callable[..., object]:
+        function: Callable[..., object] = vars(self)[self.__name__.rpartition(".")[2]]
+        return function
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self._function()(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Signature:
+        from inspect import signature
+
+        return signature(self._function())
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        """Pickle the name, as pickle does for a function."""
+        from importlib import import_module
+
+        return import_module, (self.__name__,)
+
+
+def make_callable(module: str) -> None:
+    """Make a module, which is being imported, a `CallableModule`.
+
+    Parameters
+    ----------
+    module
+        Full name of the module.
+    """
+    sys.modules[module].__class__ = CallableModule
 
 
 def deprecated_alias(old_name: str, function: Callable[P, T]) -> Callable[P, T]:

@@ -26,7 +26,8 @@ from ._format.chunks import (
     plain_size,
 )
 from ._format.sections import Frame
-from .args import BloscArgs, BloscpackArgs, MetadataArgs, check_settings
+from .abstract_objects import plain_number
+from .args import pack_settings
 from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
@@ -38,7 +39,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from typing_extensions import Unpack
+
     from ._storage.protocols import Buffer
+    from .args import (
+        AnyBloscArgs,
+        AnyBloscpackArgs,
+        AnyMetadataArgs,
+        BloscArgs,
+        BloscpackArgs,
+        MetadataArgs,
+        PackKeywords,
+    )
     from .checksums import Hash
 
     # The `tasks` method of a plain source yields tasks, its `load` method takes them.
@@ -308,12 +320,13 @@ def pack(
     chunk_size: int,
     last_chunk: int,
     metadata: object = None,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress all chunks of `source` into `sink`.
 
@@ -333,7 +346,8 @@ def pack(
     metadata
         Any value that JSON can represent. None: no metadata section.
     blosc_args, bloscpack_args, metadata_args
-        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`.
+        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. Each may be a
+        dictionary of some of its fields.
     nthreads
         Number of threads, by default the number of CPUs that this process may use. The
         written bytes do not depend on it.
@@ -341,18 +355,20 @@ def pack(
         Called with the number of plain bytes of each finished chunk, by the calling
         thread. Its return value is ignored; an exception stops the work. Every function
         that has this parameter calls it in this way.
+    settings
+        Fields of the settings as keywords, such as ``clevel=9``. A field that is given
+        here must not be given in `blosc_args`, `bloscpack_args` or `metadata_args`.
 
     Raises
     ------
     UsageError
-        A setting is invalid. Nothing has been written.
+        A setting is invalid or given twice. Nothing has been written.
     StorageError
         The number or the sizes of the yielded chunks differ from the arguments.
     """
-    check_settings(blosc_args, bloscpack_args, metadata_args)
-    blosc_args = BloscArgs() if blosc_args is None else blosc_args
-    bloscpack_args = BloscpackArgs() if bloscpack_args is None else bloscpack_args
-    metadata_args = MetadataArgs() if metadata_args is None else metadata_args
+    blosc_args, bloscpack_args, metadata_args = pack_settings(
+        blosc_args, bloscpack_args, metadata_args, settings
+    )
     blosc_args.check()
     bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
@@ -408,6 +424,7 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     """
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
+        nthreads = plain_number(nthreads)
     if nchunks == 1:
         return 1
     count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads

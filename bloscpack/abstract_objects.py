@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import MutableMapping
 
 from .pretty import double_pretty_size
@@ -11,10 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TypeVar
 
+    T = TypeVar("T")
     Self = TypeVar("Self", bound="MutableMappingObject")
     Base = MutableMapping[str, Any]
 else:
     Base = MutableMapping
+
+
+def plain_number(value: T) -> T:
+    """Return a NumPy scalar as the Python value that it holds, other values unchanged.
+
+    Arithmetic with NumPy integers overflows.
+    """
+    numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
+    if numpy is not None and isinstance(value, numpy.generic):
+        plain: T = value.item()
+        return plain
+    return value
 
 
 class ImmutableObject:

@@ -1,10 +1,11 @@
-"""Append to a file, and replace its metadata, in place.
+"""Append to a file, ``bloscpack.append(file, new)``, and replace its metadata.
 
-Both take the same steps: read, plan, journal, write, commit. All checks come before the
-first write. Their time does not grow with the data: the entries of the offset table are
-compared with each other, and the headers of the last two chunks with the last two
-entries; the digest of the last chunk is verified. Only if these contradict each other
-are the headers of all chunks read, to find the reason. The plan is a pure function
+Both change the file in place, in the same steps: read, plan, journal, write, commit.
+All checks come before the first write. Their time does not grow with the data: the
+entries of the offset table are compared with each other, and the headers of the last
+two chunks with the last two entries; the digest of the last chunk is verified. Only if
+these contradict each other are the headers of all chunks read, to find the reason. The
+plan is a pure function
 (`plan_append`); it lists the extents of the file that will change. The old bytes of
 these extents are saved in a journal, or in memory for a file object. Removing the
 journal commits the change; after a failure the old bytes are restored.
@@ -12,11 +13,12 @@ journal commits the change; after a failure the old bytes are restored.
 
 from __future__ import annotations
 
+import io
 import os
 from operator import index
 
 from . import log
-from ._compat import sibling_names
+from ._compat import make_callable, sibling_names
 from ._crashsafe.in_place import changeable
 from ._crashsafe.locking import LockedFile, open_locked
 from ._crashsafe.replace import check_distinct
@@ -27,11 +29,11 @@ from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.append_plan import check_appendable, plan_append, plan_metadata
 from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import find_last_chunk, read_beginning, walk_chunks
-from ._storage.base import naming_errors, read_up_to
+from ._storage.base import MemoryStorage, StorageFile, naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads, log_digest
-from .args import BloscArgs, check_settings
+from .args import BloscArgs, refuse_unknown, settings_from
 from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import (
@@ -47,18 +49,18 @@ from .pretty import double_pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+
+    from typing_extensions import Unpack
 
     from ._crashsafe.in_place import Change, FileObjectTarget
     from ._format.append_plan import Plan
+    from ._format.dtypes import Array
     from ._format.sections import Beginning
-    from ._storage.protocols import BinaryFile, Path, Readable
+    from ._storage.protocols import BinaryFile, Buffer, Path, Readable
     from .abstract_io import Progress
+    from .args import AnyBloscArgs, BloscKeywords
     from .headers import BloscpackHeader
     from .serializers import Json
-
-    # 0.16 took a dictionary of the fields, in this module alone.
-    AnyBloscArgs = BloscArgs | dict[str, Any]
 
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
@@ -74,6 +76,7 @@ def append_fp(
     metadata: object = UNCHANGED,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
 ) -> int:
     """Append bytes of one file object to the compressed file in another.
 
@@ -98,6 +101,8 @@ def append_fp(
         unchanged.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
+    settings
+        Fields of `BloscArgs` as keywords, such as ``clevel=9``.
 
     Raises
     ------
@@ -120,7 +125,14 @@ def append_fp(
     """
     with changeable(original_fp) as target:
         return _append(
-            target, new_content_fp, new_size, blosc_args, metadata, nthreads, progress
+            target,
+            new_content_fp,
+            new_size,
+            blosc_args,
+            metadata,
+            nthreads,
+            progress,
+            settings,
         )
 
 
@@ -132,13 +144,14 @@ def _append(
     metadata: object,
     nthreads: int | None,
     progress: Progress | None,
+    settings: BloscKeywords,
 ) -> int:
     new_size = _checked_size(new_size)
     # Read and check the old file.
     fp = target.fp
     beginning, boundaries = _read_appendable(fp)
     header = beginning.header
-    args = _effective_args(blosc_args, header)
+    args = _effective_args(blosc_args, settings, header)
     # Plan, without reading or writing.
     plan = plan_append(beginning, boundaries, new_size, metadata)
     if new_size == 0 and plan.section is None:
@@ -235,16 +248,13 @@ def _log_dropped_bytes(target: FileObjectTarget | LockedFile, nbytes: int) -> No
         )
 
 
-def _effective_args(given: AnyBloscArgs | None, header: BloscpackHeader) -> BloscArgs:
+def _effective_args(
+    given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
+) -> BloscArgs:
     """Return a checked copy of the settings, with the type size of the file."""
-    if isinstance(given, dict):
-        try:
-            args = BloscArgs(**{"typesize": None, **given})
-        except TypeError as error:
-            raise UsageTypeError("'blosc_args': %s" % error) from error
-    else:
-        check_settings(given)
-        args = BloscArgs(typesize=None) if given is None else given.copy()
+    refuse_unknown(keywords, BloscArgs)
+    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    args = found.copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE
     args.check()
@@ -416,6 +426,7 @@ def append(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append the bytes of a file to a compressed file.
 
@@ -428,7 +439,7 @@ def append(
         The compressed file.
     new_file
         The file, or pipe, with the plain bytes.
-    blosc_args, metadata, nthreads, progress
+    blosc_args, metadata, nthreads, progress, settings
         As in `append_fp`.
     sync
         Whether the change also survives a crash of the machine. False saves the time to
@@ -451,6 +462,7 @@ def append(
             nthreads=nthreads,
             sync=sync,
             progress=progress,
+            **settings,
         )
 
 
@@ -465,6 +477,7 @@ def append_from(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append bytes of a file object to a compressed file.
 
@@ -477,7 +490,7 @@ def append_from(
     accept
         Called with the metadata of the file before anything is changed. It may raise an
         error to refuse the append.
-    blosc_args, metadata, nthreads, sync, progress
+    blosc_args, metadata, nthreads, sync, progress, settings
         As in `append`, and so are the errors.
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
@@ -494,6 +507,7 @@ def append_from(
             metadata,
             nthreads,
             progress,
+            settings,
         )
     log.verbose(
         "orig file size after append: %s" % double_pretty_size(locked_file.size)
@@ -502,8 +516,125 @@ def append_from(
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
 
 
+def append_bytes_to_file(
+    bytes_: Buffer,
+    out_file: Path,
+    blosc_args: AnyBloscArgs | None = None,
+    *,
+    metadata: object = UNCHANGED,
+    nthreads: int | None = None,
+    sync: bool = True,
+    progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
+) -> None:
+    """Append a buffer to a compressed file.
+
+    All bytes of the buffer are appended, whatever the size of its items. Whatever
+    interrupts it, the file has either its old bytes or all of the new bytes
+    (docs/durability.rst).
+
+    Parameters
+    ----------
+    bytes_
+        The plain bytes.
+    out_file
+        The compressed file.
+    blosc_args, metadata, nthreads, sync, progress, settings
+        As in `append`, and so are the errors.
+
+    Examples
+    --------
+    >>> import bloscpack
+    >>> bloscpack.pack_bytes_to_file(b'abc', 'letters.blp')
+    >>> append_bytes_to_file(b'def', 'letters.blp')
+    >>> bloscpack.unpack_bytes_from_file('letters.blp')
+    (b'abcdef', None)
+    """
+    content, size = _reader_of(bytes_)
+    append_from(
+        out_file,
+        content,
+        size,
+        blosc_args,
+        metadata=metadata,
+        nthreads=nthreads,
+        sync=sync,
+        progress=progress,
+        **settings,
+    )
+
+
+def append_ndarray_to_file(
+    ndarray: Array,
+    filename: Path,
+    blosc_args: AnyBloscArgs | None = None,
+    *,
+    nthreads: int | None = None,
+    sync: bool = True,
+    progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
+) -> None:
+    """Append the rows of an array to an array file.
+
+    The array in the file grows along its first axis. Whatever interrupts it, the file
+    has either its old rows or all of the new rows (docs/durability.rst).
+
+    Parameters
+    ----------
+    ndarray
+        The rows. Dtype, byte order and all axes but the first must be those of the
+        array in the file.
+    filename
+        The array file.
+    blosc_args, nthreads, sync, progress, settings
+        As in `append`.
+
+    Raises
+    ------
+    DoesNotFit
+        The arrays differ in dtype, byte order or an axis other than the first, or the
+        array in the file has several axes in Fortran order. Nothing has been changed.
+    NotANumpyArray
+        The file holds no array. All other errors are those of `append`.
+
+    Examples
+    --------
+    >>> import bloscpack, numpy
+    >>> bloscpack.pack_ndarray_to_file(numpy.zeros((5, 3)), 'rows.blp')
+    >>> append_ndarray_to_file(numpy.ones((2, 3)), 'rows.blp')
+    >>> bloscpack.unpack_ndarray_from_file('rows.blp').shape
+    (7, 3)
+    """
+    from ._format.array_metadata import check_rows
+    from ._format.dtypes import encode_dtype
+    from .numpy_io import storable
+
+    rows = storable(ndarray, order="C")
+    encode_dtype(rows.dtype)  # rejects dtypes that can't be stored, such as objects
+    plain = rows.reshape(-1).view("u1").data if rows.nbytes else b""
+    content, size = _reader_of(plain)
+    append_from(
+        filename,
+        content,
+        size,
+        blosc_args,
+        accept=lambda metadata: check_rows(metadata, rows),
+        nthreads=nthreads,
+        sync=sync,
+        progress=progress,
+        **settings,
+    )
+
+
+def _reader_of(buffer: Buffer) -> tuple[io.BufferedReader, int]:
+    """Return a file object that reads a buffer without copying it, and its size."""
+    storage = MemoryStorage(buffer)
+    return io.BufferedReader(StorageFile(storage)), storage.size
+
+
 # Names kept from 0.16
 
 _rewrite_metadata_fp = rewrite_metadata_fp
 
 __getattr__ = sibling_names(__name__)
+make_callable(__name__)

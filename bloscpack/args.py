@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from . import log
 from ._compat import sibling_names
-from .abstract_objects import MutableMappingObject
+from .abstract_objects import MutableMappingObject, plain_number
 from .checksums import check_valid_checksum
 from .constants import (
     MAX_BUFFERSIZE,
@@ -35,6 +35,7 @@ from .defaults import (
     DEFAULT_TYPESIZE,
 )
 from .exceptions import (
+    ChunkingException,
     NoSuchCodec,
     Unsupported,
     UsageTypeError,
@@ -47,7 +48,36 @@ from .serializers import check_valid_serializer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, TypeAlias, TypedDict, TypeVar
+
+    Settings = TypeVar("Settings", bound=MutableMappingObject)
+    # Each function that takes settings also takes a dictionary of some of their fields.
+    AnyBloscArgs: TypeAlias = "BloscArgs | dict[str, Any]"
+    AnyBloscpackArgs: TypeAlias = "BloscpackArgs | dict[str, Any]"
+    AnyMetadataArgs: TypeAlias = "MetadataArgs | dict[str, Any]"
+    AnyLimits: TypeAlias = "Limits | dict[str, Any]"
+
+    class BloscKeywords(TypedDict, total=False):
+        """The fields of `BloscArgs`, as keywords."""
+
+        typesize: int | None
+        clevel: int
+        shuffle: bool | int
+        cname: str
+
+    class PackKeywords(BloscKeywords, total=False):
+        """The fields of all settings, as keywords of the functions that pack."""
+
+        offsets: bool
+        checksum: str | None
+        max_app_chunks: int | Callable[[int], int]
+        magic_format: bytes
+        meta_checksum: str | None
+        meta_codec: str | None
+        meta_level: int
+        max_meta_size: int | Callable[[int], int]
+
 
 BLOSC_ARGS = ("typesize", "clevel", "shuffle", "cname")
 BLOSCPACK_ARGS = ("offsets", "checksum", "max_app_chunks")
@@ -184,6 +214,7 @@ class BloscpackArgs(MutableMappingObject):
             log.debug("max_app_chunks is an int")
             count = self.max_app_chunks
         check_range("max_app_chunks", count, 0, MAX_CHUNKS)
+        count = plain_number(count)
         log.debug("max_app_chunks was set to: %d" % count)
         return count
 
@@ -270,11 +301,10 @@ class MetadataArgs(MutableMappingObject):
         UsageError
             ``max_meta_size`` is out of range, or neither an int nor a function.
         """
-        if callable(self.max_meta_size):
-            reserved = self.max_meta_size(meta_size)
-        elif isinstance(self.max_meta_size, int):
-            reserved = self.max_meta_size
-        else:
+        reserved = plain_number(self.max_meta_size)
+        if callable(reserved):
+            reserved = plain_number(reserved(meta_size))
+        elif not isinstance(reserved, int):
             raise UsageTypeError(
                 "'max_meta_size' must be an int or a function, not %r"
                 % (self.max_meta_size,)
@@ -339,7 +369,7 @@ class Limits(MutableMappingObject):
         """
         limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
         check_range("metadata", limit, 0, MAX_CHUNKS)
-        return limit
+        return plain_number(limit)
 
     def effective_metadata_values(self, stored_size: int) -> int:
         """Return the maximum number of JSON values and keys in the metadata.
@@ -352,7 +382,7 @@ class Limits(MutableMappingObject):
         limit = self.metadata_values
         limit = limit(stored_size) if callable(limit) else limit
         check_range("metadata_values", limit, 0, MAX_CHUNKS)
-        return limit
+        return plain_number(limit)
 
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `Unsupported`, a `FormatError`, if a file is larger than its limit.
@@ -369,31 +399,105 @@ class Limits(MutableMappingObject):
             )
 
 
-def check_settings(
-    blosc_args: object = None,
-    bloscpack_args: object = None,
-    metadata_args: object = None,
-    limits: object = None,
-) -> None:
-    """Raise `UsageTypeError` if a setting is neither None nor of its class.
+def settings_from(
+    kind: type[Settings],
+    name: str,
+    given: Settings | dict[str, Any] | None,
+    keywords: Mapping[str, object],
+    **defaults: object,
+) -> Settings:
+    """Return the settings that a caller gave as an object, a dictionary or keywords.
+
+    The values are not checked, but NumPy scalars are replaced by Python values.
 
     Parameters
     ----------
-    blosc_args, bloscpack_args, metadata_args, limits
-        Values that a caller gave for `BloscArgs`, `BloscpackArgs`, `MetadataArgs` and
-        `Limits`.
+    kind
+        Class of the settings.
+    name
+        Name of the argument `given`, for messages.
+    given
+        An object of this class, which may also be the result, or a dictionary of some
+        of its fields.
+    keywords
+        Keywords of the caller, also those that are fields of other settings.
+    defaults
+        The values of fields that the caller did not give, if they are not the default
+        values of `kind`.
+
+    Raises
+    ------
+    UsageTypeError
+        `given` is something else, has an unknown field, or contains a field that is a
+        keyword too.
     """
-    for name, value, kind in (
-        ("blosc_args", blosc_args, BloscArgs),
-        ("bloscpack_args", bloscpack_args, BloscpackArgs),
-        ("metadata_args", metadata_args, MetadataArgs),
-        ("limits", limits, Limits),
-    ):
-        if value is not None and not isinstance(value, kind):
+    if given is None:
+        if not keywords:  # the usual case, for speed
+            return kind(**defaults)
+        given = {}
+    if not isinstance(given, (kind, dict)):
+        raise UsageTypeError(
+            "'%s' must be of type '%s', not '%s'"
+            % (name, kind.__name__, type(given).__name__)
+        )
+    fields = {key: keywords[key] for key in kind._attributes if key in keywords}
+    for key in fields:
+        if key in given:
             raise UsageTypeError(
-                "'%s' must be of type '%s', not '%s'"
-                % (name, kind.__name__, type(value).__name__)
+                "'%s' is given twice: as a keyword and in '%s'" % (key, name)
             )
+    if isinstance(given, kind):
+        return _with_plain_numbers(given)
+    for key in given:
+        if key not in kind._attributes:
+            raise UsageTypeError(
+                "'%s' has no field %r, only: %s"
+                % (name, key, ", ".join(kind._attributes))
+            )
+    return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
+
+
+def _with_plain_numbers(settings: Settings) -> Settings:
+    """Return settings, or a copy of them if a value is a NumPy scalar."""
+    changed = {}
+    for name in settings._attributes:
+        value = getattr(settings, name)
+        plain = plain_number(value)
+        if plain is not value:
+            changed[name] = plain
+    if changed:
+        settings = settings.copy()
+        settings.update(changed)
+    return settings
+
+
+def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:
+    """Raise `UsageTypeError` if a keyword is no field of the classes `kinds`."""
+    fields = [name for kind in kinds for name in kind._attributes]
+    for key in keywords:
+        if key not in fields:
+            raise UsageTypeError(
+                "unexpected keyword '%s': it is neither a parameter nor one of the "
+                "settings %s" % (key, ", ".join(fields))
+            )
+
+
+def pack_settings(
+    blosc_args: AnyBloscArgs | None,
+    bloscpack_args: AnyBloscpackArgs | None,
+    metadata_args: AnyMetadataArgs | None,
+    keywords: PackKeywords,
+) -> tuple[BloscArgs, BloscpackArgs, MetadataArgs]:
+    """Return the settings of a function that packs; see `settings_from`.
+
+    Raises `UsageTypeError` for a keyword that is no setting.
+    """
+    refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
+    return (
+        settings_from(BloscArgs, "blosc_args", blosc_args, keywords),
+        settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, keywords),
+        settings_from(MetadataArgs, "metadata_args", metadata_args, keywords),
+    )
 
 
 def parse_chunk_size(chunk_size: int | str) -> int:
@@ -415,7 +519,7 @@ def parse_chunk_size(chunk_size: int | str) -> int:
             MAX_BUFFERSIZE if chunk_size == "max" else reverse_pretty(chunk_size)
         )
     check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
-    return chunk_size
+    return plain_number(chunk_size)
 
 
 def calculate_nchunks(
@@ -441,6 +545,8 @@ def calculate_nchunks(
     ------
     UsageError
         A size is out of range. This is a ``ValueError`` too.
+    ChunkingException
+        There are more chunks than a file can have.
 
     Examples
     --------
@@ -448,6 +554,7 @@ def calculate_nchunks(
     (3, 8192, 7616)
     """
     chunk_size = parse_chunk_size(chunk_size)
+    in_file_size = plain_number(in_file_size)
     if in_file_size < 0:
         raise UsageValueError(
             "'in_file_size' must be strictly positive, not %d" % in_file_size
@@ -463,7 +570,11 @@ def calculate_nchunks(
         chunk_size = in_file_size
     full, rest = divmod(in_file_size, chunk_size)
     nchunks, last_chunk = (full + 1, rest) if rest else (full, chunk_size)
-    check_range("nchunks", nchunks, 1, MAX_CHUNKS)
+    if nchunks > MAX_CHUNKS:
+        raise ChunkingException(
+            "'%d' bytes in chunks of '%d' bytes make '%d' chunks, but at most '%d' are "
+            "possible" % (in_file_size, chunk_size, nchunks, MAX_CHUNKS)
+        )
     if log.enabled(log.VERBOSE):
         log.verbose("nchunks: %d" % nchunks)
         log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))

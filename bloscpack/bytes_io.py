@@ -16,7 +16,7 @@ from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
-from .args import check_settings
+from .args import Limits, settings_from
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._format.sections import Frame
     from ._storage.cursor import Cursor
     from ._storage.protocols import Buffer
-    from .args import Limits
+    from .args import AnyLimits
 
 # Number of plain bytes from which `BytesWriter` is faster than `io.BytesIO`.
 WORTH_A_WRITER = 2**20
@@ -51,9 +51,9 @@ class SectionsSource(CompressedSource):
 
     concurrent = True
 
-    def __init__(self, cursor: Cursor, limits: Limits | None) -> None:
+    def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
         if limits is not None:
-            check_settings(limits=limits)
+            limits = settings_from(Limits, "limits", limits, {})
             limits.check()
         self.limits = limits
         self._cursor = cursor
@@ -90,7 +90,7 @@ class CompressedBytesSource(SectionsSource):
     concurrent = True
     random_access = True
 
-    def __init__(self, buffer: Buffer, *, limits: Limits | None = None) -> None:
+    def __init__(self, buffer: Buffer, *, limits: AnyLimits | None = None) -> None:
         super().__init__(MemoryCursor(buffer), limits)
 
 

@@ -62,8 +62,12 @@ SUFFIXES = OrderedDict(
 )
 
 
-def __getattr__(name: str) -> list[str]:
+def __getattr__(name: str) -> object:
     # Importing Blosc takes longer than everything else in this module together.
+    if name == "blosc":  # programs call `constants.blosc.set_nthreads`
+        import blosc
+
+        return blosc
     if name == "CNAME_AVAIL":
         import blosc
 

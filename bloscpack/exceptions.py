@@ -197,7 +197,7 @@ class NoSuchSerializer(UsageValueError):
 
 
 class ChunkingException(UsageError):
-    """Never raised: kept for ``except`` clauses of old programs.
+    """Raised if an input has more chunks than a file can have.
 
     In 0.16 its base was ``BaseException``, which ``except Exception`` does not catch.
     """

@@ -34,13 +34,7 @@ from .abstract_io import (
     pack,
     unpack,
 )
-from .args import (
-    BloscArgs,
-    BloscpackArgs,
-    MetadataArgs,
-    calculate_nchunks,
-    parse_chunk_size,
-)
+from .args import calculate_nchunks, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -59,11 +53,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
+    from typing_extensions import Unpack
+
     from ._crashsafe.snapshot import Check
     from ._format.sections import Frame
     from ._storage.protocols import BinaryFile, Buffer, Path, Seekable, Writable
     from .abstract_io import PlainTask, Progress
-    from .args import Limits
+    from .args import (
+        AnyBloscArgs,
+        AnyBloscpackArgs,
+        AnyLimits,
+        AnyMetadataArgs,
+        BloscArgs,
+        MetadataArgs,
+        PackKeywords,
+    )
     from .headers import BloscpackHeader, MetadataHeader
     from .serializers import Json
 
@@ -120,7 +124,7 @@ class CompressedFPSource(SectionsSource):
         self,
         input_fp: Seekable,
         *,
-        limits: Limits | None = None,
+        limits: AnyLimits | None = None,
         to_end: bool = False,
     ) -> None:
         self.input_fp = input_fp
@@ -452,13 +456,14 @@ def pack_file_to_file(
     out_file: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
     metadata: object = None,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a file into another file.
 
@@ -474,8 +479,9 @@ def pack_file_to_file(
         Any value that JSON can represent. None: no metadata section.
     blosc_args, bloscpack_args, metadata_args
         The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`.
-    nthreads, progress
-        As in `bloscpack.abstract_io.pack`.
+    nthreads, progress, settings
+        As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
+        as keywords, such as ``clevel=9``.
     sync
         Whether to wait until the disk has stored the file, so that it survives a crash
         of the machine. By default only if it replaces another file.
@@ -503,6 +509,7 @@ def pack_file_to_file(
             metadata_args,
             nthreads=nthreads,
             progress=progress,
+            **settings,
         )
         in_size = in_fp.tell() if in_fp.seekable() else 0
     log_packed(in_size, out_file)
@@ -513,12 +520,13 @@ def pack_fp_to_fp(
     out_fp: Writable,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
     metadata: object = None,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a buffered file object to its end into a new file.
 
@@ -542,6 +550,7 @@ def pack_fp_to_fp(
         metadata_args=metadata_args,
         nthreads=nthreads,
         progress=progress,
+        **settings,
     )
 
 
@@ -551,7 +560,7 @@ def unpack_file_from_file(
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
 ) -> Json:
     """Decompress a file into another file and return its metadata.
@@ -604,7 +613,7 @@ def unpack_fp_to_fp(
     check: Check | None = None,
     *,
     nthreads: int | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
     make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] | None = None,
@@ -670,13 +679,14 @@ def pack_bytes_to_file(
     out_file: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
     metadata: object = None,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a buffer into a file.
 
@@ -701,6 +711,7 @@ def pack_bytes_to_file(
             metadata_args,
             nthreads,
             progress,
+            settings,
             new=True,
         )
     log_packed(in_size, out_file)
@@ -710,12 +721,13 @@ def pack_bytes_to_bytes(
     bytes_: Buffer,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
     metadata: object = None,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> bytes:
     """Compress a buffer and return the file as bytes.
 
@@ -738,6 +750,7 @@ def pack_bytes_to_bytes(
         metadata_args,
         nthreads,
         progress,
+        settings,
     )
     return out_fp.getvalue()
 
@@ -747,11 +760,12 @@ def _pack_bytes(
     out_fp: Writable,
     chunk_size: int | str,
     metadata: object,
-    blosc_args: BloscArgs | None,
-    bloscpack_args: BloscpackArgs | None,
-    metadata_args: MetadataArgs | None,
+    blosc_args: AnyBloscArgs | None,
+    bloscpack_args: AnyBloscpackArgs | None,
+    metadata_args: AnyMetadataArgs | None,
     nthreads: int | None,
     progress: Progress | None,
+    settings: PackKeywords,
     new: bool = False,
 ) -> int:
     view = as_bytes_view(bytes_)
@@ -767,6 +781,7 @@ def _pack_bytes(
         metadata_args=metadata_args,
         nthreads=nthreads,
         progress=progress,
+        **settings,
     )
     return view.nbytes
 
@@ -775,7 +790,7 @@ def unpack_bytes_from_file(
     compressed_file: Path,
     *,
     nthreads: int | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
 ) -> tuple[bytes, Json]:
     """Return the plain bytes of a file and its metadata.
@@ -807,7 +822,7 @@ def unpack_bytes_from_bytes(
     bytes_: Buffer,
     *,
     nthreads: int | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
 ) -> tuple[bytes, Json]:
     """Return the plain bytes and the metadata of a file in a buffer.

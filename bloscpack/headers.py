@@ -22,7 +22,7 @@ from ._format.blosc_header import (
     BLOSC_VERSION_FORMAT,
     unpack_header,
 )
-from .abstract_objects import MutableMappingObject
+from .abstract_objects import MutableMappingObject, plain_number
 from .checksums import (
     CHECKSUMS,
     CHECKSUMS_AVAIL,
@@ -97,7 +97,7 @@ OPTION_METADATA = 2
 
 
 def check_range(name: str, value: object, min_: int, max_: int) -> None:
-    """Raise unless `value` is an int from `min_` to `max_`, both included.
+    """Raise unless `value` is a whole number from `min_` to `max_`, both included.
 
     Parameters
     ----------
@@ -111,10 +111,11 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
     Raises
     ------
     UsageTypeError
-        `value` is no int. This is a ``TypeError`` too.
+        `value` is neither an int nor a NumPy integer. This is a ``TypeError`` too.
     UsageError
         `value` is out of range. This is a ``ValueError`` too.
     """
+    value = plain_number(value)
     if not isinstance(value, int):
         raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
@@ -278,6 +279,9 @@ class BloscpackHeader(MutableMappingObject):
             and 0 <= last_chunk <= chunk_size <= MAX_BUFFERSIZE
             and 0 < nchunks <= MAX_CHUNKS - max_app_chunks <= MAX_CHUNKS
         ):
+            format_version, typesize = map(plain_number, (format_version, typesize))
+            chunk_size, last_chunk = map(plain_number, (chunk_size, last_chunk))
+            nchunks, max_app_chunks = map(plain_number, (nchunks, max_app_chunks))
             check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
             check_valid_checksum(checksum)
             check_range("typesize", typesize, 0, MAX_TYPESIZE)
@@ -629,10 +633,10 @@ class MetadataHeader(MutableMappingObject):
         self.meta_options = meta_options
         self.meta_checksum = meta_checksum
         self.meta_codec = meta_codec
-        self.meta_level = meta_level
-        self.meta_size = meta_size
-        self.max_meta_size = max_meta_size
-        self.meta_comp_size = meta_comp_size
+        self.meta_level = plain_number(meta_level)
+        self.meta_size = plain_number(meta_size)
+        self.max_meta_size = plain_number(max_meta_size)
+        self.meta_comp_size = plain_number(meta_comp_size)
         self.user_codec = user_codec
 
     def encode(self) -> bytes:

@@ -19,16 +19,15 @@ from numpy.lib.stride_tricks import as_strided
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
-from ._format.array_metadata import Description
+from ._format.array_metadata import Description, check_rows
 from ._format.dtypes import encode_dtype
 from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
 from ._storage.spool import seekable_with_size, size_of
 from .append import append_from
-from .args import BloscArgs
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
-from .exceptions import DamageError, DoesNotFit, NotReadable, UsageError
+from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import (
     CompressedFPSink,
     CompressedFPSource,
@@ -46,11 +45,19 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from typing_extensions import Unpack
+
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
     from .abstract_io import Progress
-    from .args import BloscpackArgs, MetadataArgs
+    from .args import (
+        AnyBloscArgs,
+        AnyBloscpackArgs,
+        AnyMetadataArgs,
+        BloscKeywords,
+        PackKeywords,
+    )
     from .bytes_io import SectionsSource
 
 
@@ -220,14 +227,16 @@ def pack_npy_to_file(
     npy_file: Path,
     out_file: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
+    metadata: object = None,
     nthreads: int | None = None,
     sync: bool | None = None,
     preserve: bool = False,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress the array in a ``.npy`` file into an array file.
 
@@ -240,8 +249,8 @@ def pack_npy_to_file(
         The ``.npy`` file, or a pipe.
     out_file
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, nthreads, progress
-        As in `bloscpack.numpy_io.pack_ndarray`.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, nthreads
+        As in `bloscpack.numpy_io.pack_ndarray`, and so are `progress` and `settings`.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
     preserve
@@ -285,8 +294,10 @@ def pack_npy_to_file(
                 blosc_args,
                 bloscpack_args,
                 metadata_args,
+                metadata=metadata,
                 nthreads=nthreads,
                 progress=progress,
+                **settings,
             )
             if size is None and in_fp.read(1):
                 raise _trailing_bytes(array)
@@ -410,11 +421,12 @@ def unpack_npy_from_file(
 def append_npy(
     orig_file: Path,
     npy_file: Path,
-    blosc_args: BloscArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
     *,
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append the rows of a ``.npy`` file to an array file.
 
@@ -427,7 +439,7 @@ def append_npy(
         The array file.
     npy_file
         The ``.npy`` file, or a pipe, with the new rows.
-    blosc_args, nthreads, sync, progress
+    blosc_args, nthreads, sync, progress, settings
         As in `bloscpack.append.append`.
 
     Raises
@@ -450,33 +462,9 @@ def append_npy(
             new_fp,
             rows.nbytes,
             blosc_args,
-            accept=lambda metadata: _check_fits(metadata, rows),
+            accept=lambda metadata: check_rows(metadata, rows),
             nthreads=nthreads,
             progress=progress,
             sync=sync,
-        )
-
-
-def _check_fits(metadata: object, rows: Array) -> None:
-    """Raise `DoesNotFit` unless `rows` can follow the array of `metadata`."""
-    old = Description(metadata)
-    old_dtype, new_dtype = encode_dtype(old.dtype), encode_dtype(rows.dtype)
-    if old_dtype != new_dtype:
-        raise DoesNotFit(
-            "items of dtype %s are to be appended to an array of dtype %s"
-            % (new_dtype, old_dtype)
-        )
-    if rows.ndim == 0 or rows.shape[1:] != old.shape[1:]:
-        raise DoesNotFit(
-            "an array of shape %s is to be appended to one of shape %s, from which it "
-            "may differ only in the first axis" % (rows.shape, old.shape)
-        )
-    if not rows.flags.c_contiguous:
-        raise DoesNotFit(
-            "the array to be appended is in Fortran order, where rows do not lie one "
-            "behind the other: save it as numpy.ascontiguousarray returns it"
-        )
-    if rows.shape[0] and rows.nbytes == 0:
-        raise DoesNotFit(
-            "rows of no bytes can't be appended: an array of shape %s" % (rows.shape,)
+            **settings,
         )

@@ -8,6 +8,8 @@ decompresses into its memory.
 
 from __future__ import annotations
 
+from typing import Literal, overload  # NumPy imports typing
+
 import numpy
 
 from ._compat import deprecated_alias, sibling_names
@@ -19,14 +21,7 @@ from ._format.array_metadata import Description, describe
 from ._format.blosc_header import decode_header
 from ._format.chunks import decompress_into
 from .abstract_io import PlainSink, PlainSource, pack, unpack
-from .args import (
-    BloscArgs,
-    BloscpackArgs,
-    MetadataArgs,
-    calculate_nchunks,
-    check_settings,
-    parse_chunk_size,
-)
+from .args import calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
@@ -38,16 +33,26 @@ from .exceptions import (
 )
 from .file_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
+from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from typing_extensions import Unpack
+
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
     from ._storage.protocols import Buffer, Path, Seekable
     from .abstract_io import CompressedSink, CompressedSource, Progress
-    from .args import Limits
+    from .args import (
+        AnyBloscArgs,
+        AnyBloscpackArgs,
+        AnyLimits,
+        AnyMetadataArgs,
+        PackKeywords,
+    )
+    from .serializers import Json
 
 
 def _address(ndarray: Array) -> int:
@@ -73,7 +78,7 @@ class PlainNumpySource(PlainSource):
     concurrent = True
 
     def __init__(self, ndarray: Array) -> None:
-        ndarray = _storable(ndarray)
+        ndarray = storable(ndarray)
         self.metadata = describe(ndarray)
         self.size = ndarray.nbytes
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
@@ -86,8 +91,11 @@ class PlainNumpySource(PlainSource):
         return (memory[start:stop] for start, stop in self.spans(self.size))
 
 
-def _storable(ndarray: object) -> Array:
-    """Return `ndarray`, or a NumPy scalar as an array of no axes."""
+def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
+    """Return `ndarray`, in this order, or a NumPy scalar as an array of no axes.
+
+    Raises the errors of `PlainNumpySource` for its type and dtype.
+    """
     if isinstance(ndarray, numpy.generic):
         ndarray = numpy.asarray(ndarray)
     if not isinstance(ndarray, numpy.ndarray):
@@ -97,7 +105,7 @@ def _storable(ndarray: object) -> Array:
             "masked arrays can't be stored, the mask would be lost; store "
             ".filled() or .data and .mask"
         )
-    return ndarray
+    return numpy.asarray(ndarray, order=order) if order else ndarray
 
 
 class PlainNumpySink(PlainSink):
@@ -155,12 +163,14 @@ def pack_ndarray(
     ndarray: Array,
     sink: CompressedSink,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
+    metadata: object = None,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress an array into a sink.
 
@@ -178,8 +188,11 @@ def pack_ndarray(
         whole items.
     blosc_args, bloscpack_args, metadata_args
         The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. The item size
-        replaces the type size in `blosc_args`.
-    nthreads, progress
+        replaces the type size.
+    metadata
+        Any value that JSON can represent, to be stored beside the description of the
+        array; `unpack_ndarray_from_file` and `Reader` return it. None: no such value.
+    nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`.
 
     Raises
@@ -200,8 +213,10 @@ def pack_ndarray(
         blosc_args,
         bloscpack_args,
         metadata_args,
+        metadata=metadata,
         nthreads=nthreads,
         progress=progress,
+        **settings,
     )
 
 
@@ -210,27 +225,31 @@ def pack_items(
     sink: CompressedSink,
     array: Array,
     chunk_size: int | str,
-    blosc_args: BloscArgs | None,
-    bloscpack_args: BloscpackArgs | None,
-    metadata_args: MetadataArgs | None,
+    blosc_args: AnyBloscArgs | None,
+    bloscpack_args: AnyBloscpackArgs | None,
+    metadata_args: AnyMetadataArgs | None,
     *,
+    metadata: object = None,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress the items of an array, which `source` yields, into a sink.
 
     Of `array` only dtype, shape and order are used, not the items. The other parameters
     are those of `pack_ndarray`.
     """
-    check_settings(blosc_args, bloscpack_args, metadata_args)
-    blosc_args = (BloscArgs() if blosc_args is None else blosc_args).copy()
+    blosc_args, bloscpack_args, metadata_args = pack_settings(
+        blosc_args, bloscpack_args, metadata_args, settings
+    )
+    blosc_args = blosc_args.copy()
     blosc_args.typesize = typesize_of(array.dtype)
     size = whole_items(chunk_size, array.itemsize, array.nbytes)
     pack(
         source,
         sink,
         *calculate_nchunks(array.nbytes, size),
-        metadata=describe(array),
+        metadata=describe(array, metadata),
         blosc_args=blosc_args,
         bloscpack_args=bloscpack_args,
         metadata_args=metadata_args,
@@ -276,13 +295,15 @@ def pack_ndarray_to_file(
     ndarray: Array,
     filename: Path,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
+    metadata: object = None,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress an array into a file.
 
@@ -292,8 +313,8 @@ def pack_ndarray_to_file(
         The array. Its dtype, shape and order are stored with it.
     filename
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, nthreads, progress
-        As in `pack_ndarray`, and so are the errors.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, nthreads
+        As in `pack_ndarray`, and so are `progress`, `settings` and the errors.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
 
@@ -311,20 +332,24 @@ def pack_ndarray_to_file(
             blosc_args,
             bloscpack_args,
             metadata_args,
+            metadata=metadata,
             nthreads=nthreads,
             progress=progress,
+            **settings,
         )
 
 
 def pack_ndarray_to_bytes(
     ndarray: Array,
     chunk_size: int | str = DEFAULT_CHUNK_SIZE,
-    blosc_args: BloscArgs | None = None,
-    bloscpack_args: BloscpackArgs | None = None,
-    metadata_args: MetadataArgs | None = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
     *,
+    metadata: object = None,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
 ) -> bytes:
     """Compress an array and return the file as bytes.
 
@@ -344,8 +369,10 @@ def pack_ndarray_to_bytes(
         blosc_args,
         bloscpack_args,
         metadata_args,
+        metadata=metadata,
         nthreads=nthreads,
         progress=progress,
+        **settings,
     )
     return fp.getvalue()
 
@@ -388,13 +415,36 @@ def unpack_ndarray(
     return sink.ndarray
 
 
+@overload
 def unpack_ndarray_from_file(
     filename: Path,
     *,
+    return_metadata: Literal[False] = False,
     nthreads: int | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
-) -> Array:
+) -> Array: ...
+
+
+@overload
+def unpack_ndarray_from_file(
+    filename: Path,
+    *,
+    return_metadata: Literal[True],
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    progress: Progress | None = None,
+) -> tuple[Array, Json]: ...
+
+
+def unpack_ndarray_from_file(
+    filename: Path,
+    *,
+    return_metadata: bool = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    progress: Progress | None = None,
+) -> Array | tuple[Array, Json]:
     """Return the array in a file.
 
     The array is new and writable, and has the stored order.
@@ -403,6 +453,9 @@ def unpack_ndarray_from_file(
     ----------
     filename
         The compressed file.
+    return_metadata
+        Whether to return a pair: the array, and the value that `pack_ndarray` got as
+        `metadata`.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`. If another process changes the file
         meanwhile, it is read again and `progress` counts its chunks again.
@@ -415,29 +468,62 @@ def unpack_ndarray_from_file(
         The file holds no array.
     FormatError
         The file is damaged or exceeds the limits.
+
+    Examples
+    --------
+    >>> pack_ndarray_to_file(numpy.arange(3), 'array.blp', metadata={'unit': 'm'})
+    >>> unpack_ndarray_from_file('array.blp', return_metadata=True)
+    (array([0, 1, 2]), {'unit': 'm'})
     """
 
-    def read(fp: Seekable, check: Check) -> Array:
+    def read(fp: Seekable, check: Check) -> tuple[Array, Json]:
         source = CompressedFPSource(fp, limits=limits, to_end=True)
         check(source.bloscpack_header)
-        return unpack_ndarray(source, nthreads=nthreads, progress=progress)
+        ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
+        return ndarray, user_metadata(source.metadata)
 
-    return read_snapshot(filename, read)
+    found = read_snapshot(filename, read)
+    return found if return_metadata else found[0]
+
+
+@overload
+def unpack_ndarray_from_bytes(
+    bytes_: Buffer,
+    *,
+    return_metadata: Literal[False] = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    progress: Progress | None = None,
+) -> Array: ...
+
+
+@overload
+def unpack_ndarray_from_bytes(
+    bytes_: Buffer,
+    *,
+    return_metadata: Literal[True],
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    progress: Progress | None = None,
+) -> tuple[Array, Json]: ...
 
 
 def unpack_ndarray_from_bytes(
     bytes_: Buffer,
     *,
+    return_metadata: bool = False,
     nthreads: int | None = None,
-    limits: Limits | None = None,
+    limits: AnyLimits | None = None,
     progress: Progress | None = None,
-) -> Array:
+) -> Array | tuple[Array, Json]:
     """Return the array in `bytes_`, the bytes of a file.
 
-    The other parameters and the errors are those of `unpack_ndarray_from_file`.
+    The other parameters, the results and the errors are those of
+    `unpack_ndarray_from_file`.
     """
     source = CompressedBytesSource(bytes_, limits=limits)
-    return unpack_ndarray(source, nthreads=nthreads, progress=progress)
+    ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
+    return (ndarray, user_metadata(source.metadata)) if return_metadata else ndarray
 
 
 # Names kept from 0.16

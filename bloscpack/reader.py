@@ -30,6 +30,7 @@ from ._storage.local import whole_file
 from .abstract_io import effective_nthreads
 from .constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from .exceptions import DamageError, FormatError, UsageError
+from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -137,7 +138,11 @@ class Reader:
     nbytes
         Number of plain bytes.
     metadata
-        The metadata; None if the file has none.
+        The metadata; None if the file has none. In an array file they describe the
+        array.
+    user_metadata
+        The metadata of the user, which an array file stores beside the description of
+        the array; in another file the same as `metadata`.
     header
         The `BloscpackHeader`.
 
@@ -157,6 +162,7 @@ class Reader:
         beginning = read_beginning(cursor)
         self.header = beginning.header
         self.metadata = beginning.metadata
+        self.user_metadata = user_metadata(beginning.metadata)
         offsets = beginning.offsets or []
         last = self._last_chunk(offsets, cursor.position)
         if last is not None:

@@ -1,4 +1,4 @@
-"""Recover damaged files: write an intact file from all intact chunks.
+"""Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
 `inspect` finds the chunks and `plan_recovery` plans the new file. Then the chunks are
 copied without recompressing them, and each digest is checked again. The damaged file is
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from functools import cache, partial
 
+from ._compat import make_callable
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
@@ -184,3 +185,6 @@ def recover(
     recovery = read_snapshot(damaged, read, attempts_for(out_file))
     recovery.report.filename = os.fsdecode(damaged)
     return recovery
+
+
+make_callable(__name__)

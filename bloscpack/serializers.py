@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from operator import index
+
 from .constants import MAX_METADATA_DIGITS, MAX_METADATA_NESTING
-from .exceptions import DamageError, FormatError, NoSuchSerializer, UsageError
+from .exceptions import (
+    DamageError,
+    FormatError,
+    NoSuchSerializer,
+    UsageError,
+    UsageTypeError,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -17,11 +25,18 @@ if TYPE_CHECKING:
 CONTAINER = "numpy"
 # Types that JSON represents by an array or by an object.
 NESTING_TYPES = (list, tuple, dict)
+# Key of the user's metadata in the metadata of an array.
+USER_METADATA = "metadata"
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
     """Return whether these are the metadata of an array (docs/format.rst, Arrays)."""
     return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
+
+
+def user_metadata(metadata: Json) -> Json:
+    """Return the metadata of the user: in an array file they are one of the values."""
+    return metadata.get(USER_METADATA) if is_array(metadata) else metadata
 
 
 class Serializer:
@@ -57,6 +72,9 @@ class Serializer:
 
         Raises
         ------
+        UsageTypeError
+            The value contains an object of a type that the format cannot store. This is
+            a ``TypeError`` too.
         UsageError
             The format cannot store the value.
         """
@@ -89,12 +107,23 @@ def _dump_json(value: object) -> str:
     import json
 
     try:
-        text = json.dumps(value, separators=(",", ":"))
+        text = json.dumps(value, separators=(",", ":"), default=_as_index)
         if _is_too_deep(value):
             raise ValueError("nested more than '%d' levels deep" % MAX_METADATA_NESTING)
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError("the metadata can't be written as JSON: %s" % error) from error
+        kind = UsageTypeError if isinstance(error, TypeError) else UsageError
+        raise kind("the metadata can't be written as JSON: %s" % error) from error
+
+
+def _as_index(value: object) -> int:
+    """Return the int that a number of another class, such as NumPy's, stands for."""
+    try:
+        return index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            "Object of type %s is not JSON serializable" % type(value).__name__
+        ) from None
 
 
 def has_more_values(text: bytes, limit: int) -> bool:

@@ -1,4 +1,4 @@
-"""Check files: report every rule of the format that a file breaks.
+"""Check files, ``bloscpack.verify(path)``: report every rule that a file breaks.
 
 Damage never raises here. Only a file that is no Bloscpack file, or can't be read, does.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from ._compat import make_callable
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
 from ._damage.findings import Finding, Report
@@ -69,3 +70,6 @@ def verify(
     )
     report.filename = os.fsdecode(path)
     return report
+
+
+make_callable(__name__)

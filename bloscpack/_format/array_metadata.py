@@ -13,7 +13,7 @@ import numpy
 
 from ..constants import MAX_NDIM
 from ..exceptions import DamageError, DoesNotFit, FormatError, NotANumpyArray
-from ..serializers import CONTAINER, is_array
+from ..serializers import CONTAINER, USER_METADATA, is_array
 from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -27,15 +27,18 @@ NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
 MAX_NBYTES = sys.maxsize
 
 
-def describe(ndarray: Array) -> JsonObject:
-    """Return the metadata of an array."""
+def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:
+    """Return the metadata of an array, with those of the user unless they are None."""
     fortran = ndarray.flags.f_contiguous and not ndarray.flags.c_contiguous
-    return {
+    metadata: JsonObject = {
         "dtype": encode_dtype(ndarray.dtype),
         "shape": ndarray.shape,
         "order": "F" if fortran else "C",
         "container": CONTAINER,
     }
+    if user_metadata is not None:
+        metadata[USER_METADATA] = user_metadata
+    return metadata
 
 
 class Description:
@@ -157,3 +160,28 @@ def appended_metadata(
             "whose rows have '%d' bytes" % (new_size, old.shape, old.dtype, row)
         )
     return {**metadata, "shape": [old.shape[0] + new_size // row, *old.shape[1:]]}
+
+
+def check_rows(metadata: object, rows: Array) -> None:
+    """Raise `DoesNotFit` unless `rows` can follow the array of `metadata`."""
+    old = Description(metadata)
+    old_dtype, new_dtype = encode_dtype(old.dtype), encode_dtype(rows.dtype)
+    if old_dtype != new_dtype:
+        raise DoesNotFit(
+            "items of dtype %s are to be appended to an array of dtype %s"
+            % (new_dtype, old_dtype)
+        )
+    if rows.ndim == 0 or rows.shape[1:] != old.shape[1:]:
+        raise DoesNotFit(
+            "an array of shape %s is to be appended to one of shape %s, from which it "
+            "may differ only in the first axis" % (rows.shape, old.shape)
+        )
+    if not rows.flags.c_contiguous:
+        raise DoesNotFit(
+            "the array to be appended is in Fortran order, where rows do not lie one "
+            "behind the other: save it as numpy.ascontiguousarray returns it"
+        )
+    if rows.shape[0] and rows.nbytes == 0:
+        raise DoesNotFit(
+            "rows of no bytes can't be appended: an array of shape %s" % (rows.shape,)
+        )

@@ -44,9 +44,7 @@ def encode_dtype(dtype: DType) -> str:
     cannot be read again, for example one whose fields overlap.
     """
     if holds_objects(dtype):
-        raise ObjectNumpyArrayRejection(
-            "arrays of Python objects (dtype '%s') can't be stored" % dtype
-        )
+        raise ObjectNumpyArrayRejection(_refusal(dtype))
     try:
         if dtype.names is None:
             return repr(dtype.descr[0][1])
@@ -58,6 +56,21 @@ def encode_dtype(dtype: DType) -> str:
             "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
     return text
+
+
+def _refusal(dtype: DType) -> str:
+    """Return the message for a dtype whose items are, or contain, pointers."""
+    if dtype.base.kind == "T":
+        return (
+            "arrays of variable-length strings (dtype 'StringDType') can't be stored: "
+            "their items are pointers; convert them to a fixed length, as "
+            "numpy.array(array.tolist()) does"
+        )
+    return (
+        "arrays of Python objects (dtype '%s') can't be stored: their items are "
+        "pointers; convert to a type without objects, as with .astype('U') for text or "
+        ".astype(float) for numbers" % dtype
+    )
 
 
 def holds_objects(dtype: DType) -> bool:

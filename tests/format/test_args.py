@@ -1,5 +1,7 @@
 """The settings of the pack functions, and how an input is cut into chunks."""
 
+import copy
+import io
 import os
 
 import numpy as np
@@ -15,12 +17,15 @@ from bloscpack.args import (
     calculate_nchunks,
 )
 from bloscpack.exceptions import (
+    ChunkingException,
+    FormatError,
     NoSuchChecksum,
     NoSuchCodec,
     NoSuchSerializer,
     UsageError,
     UsageTypeError,
 )
+from bloscpack.file_io import CompressedFPSink, PlainFPSource
 from bloscpack.npy_io import pack_npy_to_file
 
 LARGEST = 2**31 - 17
@@ -82,12 +87,6 @@ def test_default_chunk_size():
             "'X' is not a valid prefix multiplier, use one of: 'B, K, M, G, T'",
             100,
             "1X",
-        ),
-        (
-            "'nchunks' must be in the range 1 <= n <= %d, not '%d'"
-            % (2**63 - 1, 2**63),
-            2**63,
-            1,
         ),
     ],
 )
@@ -342,20 +341,190 @@ def names(tmp_path):
     return names
 
 
-@pytest.mark.parametrize("argument", SETTINGS)
+PACK = {
+    "file": lambda names, **given: bp.pack_file_to_file(names[0], names[3], **given),
+    "bytes": lambda names, **given: bp.pack_bytes_to_file(b"abc", names[3], **given),
+    "in_memory": lambda names, **given: keep(
+        names[3], bp.pack_bytes_to_bytes(b"abc", **given)
+    ),
+    "array": lambda names, **given: bp.pack_ndarray_to_file(ARRAY, names[3], **given),
+    "array_in_memory": lambda names, **given: keep(
+        names[3], bp.pack_ndarray_to_bytes(ARRAY, **given)
+    ),
+    "npy": lambda names, **given: pack_npy_to_file(names[2], names[3], **given),
+    "sink": lambda names, **given: keep(names[3], packed_array(**given)),
+    "loop": lambda names, **given: keep(names[3], packed_loop(**given)),
+}
+each_function = pytest.mark.parametrize("pack", PACK.values(), ids=PACK)
+
+
+def keep(name, data):
+    """Write a file."""
+    with open(name, "wb") as fp:
+        fp.write(data)
+
+
+def packed_array(**given):
+    fp = io.BytesIO()
+    bp.numpy_io.pack_ndarray(ARRAY, CompressedFPSink(fp), **given)
+    return fp.getvalue()
+
+
+def packed_loop(metadata=None, **given):
+    fp = io.BytesIO()
+    sizes = calculate_nchunks(3)
+    source, sink = PlainFPSource(io.BytesIO(b"abc")), CompressedFPSink(fp)
+    bp.abstract_io.pack(source, sink, *sizes, metadata, **given)
+    return fp.getvalue()
+
+
+def contents(name):
+    with open(name, "rb") as fp:
+        return fp.read()
+
+
+FIELDS = {
+    "blosc_args": {"clevel": 9, "cname": "zstd", "shuffle": 2},
+    "bloscpack_args": {"checksum": "crc32", "max_app_chunks": 3},
+    "metadata_args": {"meta_checksum": "sha1", "meta_level": 1, "max_meta_size": 99},
+}
+KEYWORDS = {name: value for fields in FIELDS.values() for name, value in fields.items()}
+
+
+@each_function
+def test_settings_as_keywords_and_dictionaries(names, pack):
+    objects = {name: type(SETTINGS[name])(**fields) for name, fields in FIELDS.items()}
+    pack(names, metadata={"a": 1}, **objects)
+    expected = contents(names[3])
+    os.remove(names[3])
+    assert b"zstd" != expected
+    pack(names, metadata={"a": 1}, **KEYWORDS)
+    assert expected == contents(names[3])
+    given = copy.deepcopy(FIELDS)
+    pack(names, metadata={"a": 1}, **given)
+    assert expected == contents(names[3])
+    assert FIELDS == given
+    header = bp.reader.Reader(io.BytesIO(expected)).header
+    assert ("crc32", 3) == (header.checksum, header.max_app_chunks)
+    rest = {"clevel": 9, "checksum": "crc32", "max_app_chunks": 3}
+    mixed = {"blosc_args": {"cname": "zstd", "shuffle": 2}, **rest}
+    metadata_args = objects["metadata_args"]
+    pack(names, metadata={"a": 1}, **mixed, metadata_args=metadata_args)
+    assert expected == contents(names[3])
+
+
+@each_function
 @pytest.mark.parametrize(
-    "pack",
+    ("message", "given"),
     [
-        lambda names, **given: bp.pack_file_to_file(names[0], names[3], **given),
-        lambda names, **given: bp.pack_bytes_to_file(b"abc", names[3], **given),
-        lambda names, **given: bp.pack_bytes_to_bytes(b"abc", **given),
-        lambda names, **given: bp.pack_ndarray_to_file(ARRAY, names[3], **given),
-        lambda names, **given: bp.pack_ndarray_to_bytes(ARRAY, **given),
-        lambda names, **given: pack_npy_to_file(names[2], names[3], **given),
+        ("unexpected keyword 'level': it is neither", {"level": 9}),
+        ("'blosc_args' has no field 'level', only", {"blosc_args": {"level": 9}}),
+        (
+            "'clevel' is given twice: as a keyword and in 'blosc_args'",
+            {"clevel": 5, "blosc_args": BloscArgs()},
+        ),
+        (
+            "'clevel' is given twice: as a keyword and in 'blosc_args'",
+            {"clevel": 5, "blosc_args": {"clevel": 5}},
+        ),
+        (
+            "'checksum' is given twice: as a keyword and in 'bloscpack_args'",
+            {"checksum": "crc32", "bloscpack_args": BloscpackArgs()},
+        ),
+        (
+            "'meta_level' is given twice: as a keyword and in 'metadata_args'",
+            {"meta_level": 5, "metadata_args": MetadataArgs()},
+        ),
+        ("'clevel' must be of type 'int'", {"clevel": "9"}),
     ],
 )
+def test_keywords_that_are_refused(names, pack, message, given):
+    with pytest.raises(UsageTypeError, match=message) as caught:
+        pack(names, **given)
+    assert isinstance(caught.value, TypeError)
+    assert not os.path.exists(names[3])
+
+
+@each_function
+def test_values_of_keywords_are_checked(names, pack):
+    with pytest.raises(UsageError, match="'clevel' must be in the range"):
+        pack(names, clevel=10)
+    with pytest.raises(NoSuchChecksum):
+        pack(names, checksum="crc")
+    assert not os.path.exists(names[3])
+
+
+@each_function
+def test_numpy_numbers_are_numbers(names, pack):
+    plain = {
+        "clevel": 9,
+        "shuffle": True,
+        "offsets": True,
+        "cname": "lz4",
+        "max_app_chunks": 3,
+        "meta_level": 1,
+        "max_meta_size": 200,
+        "nthreads": 1,
+    }
+    of_numpy = {
+        "clevel": np.int8(9),
+        "shuffle": np.bool_(True),
+        "offsets": np.bool_(True),
+        "cname": np.str_("lz4"),
+        "max_app_chunks": np.uint8(3),
+        "meta_level": np.uint16(1),
+        "max_meta_size": np.uint8(200),
+        "nthreads": np.int64(1),
+    }
+    pack(names, metadata={"n": 300}, **plain)
+    expected = contents(names[3])
+    pack(names, metadata={"n": np.int32(300)}, **of_numpy)
+    assert expected == contents(names[3])
+    pack(
+        names,
+        metadata={"n": np.int32(300)},
+        bloscpack_args=BloscpackArgs(max_app_chunks=lambda nchunks: np.uint8(3)),
+        metadata_args=MetadataArgs(
+            meta_level=np.uint16(1), max_meta_size=np.uint8(200)
+        ),
+        blosc_args=BloscArgs(clevel=np.int8(9), cname="lz4"),
+    )
+    assert expected == contents(names[3])
+
+
+def test_settings_objects_are_not_changed_by_numpy_numbers():
+    given = BloscArgs(clevel=np.int8(9))
+    bp.pack_bytes_to_bytes(b"abc", blosc_args=given)
+    assert type(given.clevel) is np.int8
+
+
+def test_sizes_of_numpy_do_not_overflow():
+    # The product of these sizes needs more than 32 bits.
+    sizes = calculate_nchunks(np.int64(2**40), np.int32(2**20))
+    assert (2**20, 2**20, 2**20) == sizes
+    assert all(type(size) is int for size in sizes)
+    header = bp.headers.BloscpackHeader(
+        typesize=np.uint8(8),
+        chunk_size=np.int32(2**20),
+        last_chunk=np.int32(2**20),
+        nchunks=np.int32(2**20),
+        max_app_chunks=np.int32(2**31 - 1),
+    )
+    assert 2**40 == header.nbytes
+    assert 2**31 - 1 + 2**20 == header.total_prospective_chunks
+    assert type(header.nchunks) is int
+
+
+def test_more_chunks_than_possible():
+    for size, chunk_size in [(2**63, 1), (2**70, 16)]:
+        with pytest.raises(ChunkingException, match="but at most '%d'" % (2**63 - 1)):
+            calculate_nchunks(size, chunk_size)
+
+
+@pytest.mark.parametrize("argument", SETTINGS)
+@each_function
 def test_other_than_settings(names, argument, pack):
-    for value in (dict(SETTINGS[argument]), (), Limits()):
+    for value in ("lz4", (), Limits()):
         message = "'%s' must be of type '%s', not '%s'" % (
             argument,
             type(SETTINGS[argument]).__name__,
@@ -378,9 +547,14 @@ def test_other_than_settings(names, argument, pack):
     ],
 )
 def test_other_than_limits(names, unpack):
-    message = "'limits' must be of type 'Limits', not 'dict'"
+    message = "'limits' must be of type 'Limits', not 'tuple'"
     with pytest.raises(UsageTypeError, match=message):
-        unpack(names, {"nbytes": 10})
+        unpack(names, ())
+    with pytest.raises(UsageTypeError, match="'limits' has no field 'bytes'"):
+        unpack(names, {"bytes": 10})
+    assert not os.path.exists(names[3])
+    with pytest.raises(FormatError, match="but the limit is '10'"):
+        unpack(names, {"nbytes": np.int64(10)})
     assert not os.path.exists(names[3])
 
 

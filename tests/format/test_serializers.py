@@ -57,6 +57,18 @@ def test_what_json_can_not_hold(value):
         JSON.dumps(value)
 
 
+@pytest.mark.parametrize("value", [object(), {"a": {1}}, [b""], {(1, 2): 3}])
+def test_type_that_json_does_not_have(value):
+    with pytest.raises(TypeError, match="the metadata can't be written as JSON: "):
+        JSON.dumps(value)
+
+
+def test_numbers_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    value = {"a": numpy.int64(-1), "b": [numpy.uint8(255), numpy.float64(0.5)]}
+    assert '{"a":-1,"b":[255,0.5]}' == JSON.dumps(value)
+
+
 def test_circular_value():
     value = []
     value.append(value)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ..._engine.threads import WINDOW
 from ...abstract_io import effective_nthreads
+from ...describe import describe
 from ...log import printable
-from ..describe import describe
 from ..display import show_files, size_text
 from ..options import add_table_options
 

@@ -23,7 +23,7 @@ def run(args: Namespace) -> None:
     if not args.json:
         info(args.file_)
         return
-    from ..describe import describe
+    from ...describe import describe
     from ..display import say_json
 
     check_exists("file", args.file_)

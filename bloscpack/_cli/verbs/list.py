@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...describe import describe, ratio_of
 from ...log import printable
-from ..describe import describe, ratio_of
 from ..display import UNKNOWN, array_text, show_files, size_text
 from ..options import add_table_options
 

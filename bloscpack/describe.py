@@ -1,0 +1,483 @@
+"""A description of a file, made without decompressing anything.
+
+`info` returns it as a record, `describe` as a dictionary that can be written as JSON.
+Both read the sections in front of the chunks and the header of the first chunk. They
+walk all chunk headers only if the file header does not contain the sizes. NumPy and
+Blosc are not imported.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from itertools import pairwise
+
+from ._crashsafe.snapshot import read_snapshot
+from ._format.blosc_header import decode_header
+from ._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
+from ._storage.cursor import Cursor
+from .abstract_objects import ImmutableObject
+from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
+from .exceptions import FormatError
+from .headers import BloscpackHeader, MetadataHeader
+from .serializers import is_array, user_metadata
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from ._crashsafe.snapshot import Check
+    from ._format.blosc_header import BloscHeader
+    from ._format.sections import Beginning
+    from ._storage.protocols import Path, Seekable
+    from .serializers import Json, JsonObject
+
+
+class Record(ImmutableObject):
+    """Base class of the records in this module: ``_fields`` lists the fields."""
+
+    _fields: tuple[str, ...] = ()
+    __slots__ = _fields
+
+    def __init__(self, **fields: object) -> None:
+        for name in self._fields:
+            setattr(self, name, fields[name])
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(
+            "'%s' of %s can't be deleted" % (name, type(self).__name__)
+        )
+
+    def as_dict(self) -> JsonObject:
+        """Return the fields as a new dictionary that can be written as JSON."""
+        return {name: _as_json(getattr(self, name)) for name in self._fields}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return type(self) is type(other) and self.as_dict() == other.as_dict()
+
+    __hash__ = None  # type: ignore[assignment] # metadata may be lists
+
+    def __repr__(self) -> str:
+        fields = ["%s=%r" % (name, getattr(self, name)) for name in self._fields]
+        return "%s(%s)" % (type(self).__name__, ", ".join(fields))
+
+    def __str__(self) -> str:
+        return "\n".join("%s: %r" % (n, getattr(self, n)) for n in self._fields)
+
+
+def _as_json(value: object) -> Json:
+    if isinstance(value, Record):
+        return value.as_dict()
+    return list(value) if isinstance(value, tuple) else value
+
+
+class ArrayInfo(Record):
+    """The array in a file.
+
+    Attributes
+    ----------
+    shape
+        Tuple of the lengths of the axes; None if it is no valid shape.
+    dtype
+        The dtype as text, without the quotation marks that are stored; None if it is
+        missing.
+    order
+        ``'C'`` or ``'F'``.
+    """
+
+    _fields = ("shape", "dtype", "order")
+    __slots__ = _fields
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    order: str
+
+
+class ChunkInfo(Record):
+    """The first chunk of a file, from its header.
+
+    Attributes
+    ----------
+    codec
+        Name of the codec.
+    filter
+        ``'shuffle'``, ``'bitshuffle'`` or ``'none'``.
+    copied
+        Whether the plain bytes were stored unchanged.
+    typesize
+        Item size in bytes for the filter.
+    blocksize
+        Size of Blosc's blocks in bytes.
+    nbytes, cbytes
+        Size in bytes, plain and compressed.
+    """
+
+    _fields = (
+        "codec",
+        "filter",
+        "copied",
+        "typesize",
+        "blocksize",
+        "nbytes",
+        "cbytes",
+    )
+    __slots__ = _fields
+    codec: str
+    filter: str
+    copied: bool
+    typesize: int
+    blocksize: int
+    nbytes: int
+    cbytes: int
+
+
+class HeaderInfo(Record):
+    """The header of a file; the attributes are those of `BloscpackHeader`."""
+
+    _fields = BloscpackHeader._attributes
+    __slots__ = _fields
+    format_version: int
+    offsets: bool
+    metadata: bool
+    checksum: str
+    typesize: int
+    chunk_size: int
+    last_chunk: int
+    nchunks: int
+    max_app_chunks: int
+
+
+class MetadataHeaderInfo(Record):
+    """The header of the metadata; the attributes are those of `MetadataHeader`.
+
+    ``magic_format`` and ``user_codec`` are text.
+    """
+
+    _fields = MetadataHeader._attributes
+    __slots__ = _fields
+    magic_format: str
+    meta_options: str
+    meta_checksum: str
+    meta_codec: str
+    meta_level: int
+    meta_size: int
+    max_meta_size: int
+    meta_comp_size: int
+    user_codec: str
+
+
+class OffsetsInfo(Record):
+    """The offset table of a file.
+
+    Attributes
+    ----------
+    count
+        Number of entries for chunks.
+    free
+        Number of free entries: of chunks that can be appended.
+    plausible
+        Whether the entries do not contradict each other and the size of the file.
+    """
+
+    _fields = ("count", "free", "plausible")
+    __slots__ = _fields
+    count: int
+    free: int
+    plausible: bool
+
+
+class FileInfo(Record):
+    """The description of a file, read from its beginning; sizes are in bytes.
+
+    Attributes
+    ----------
+    file
+        Name of the file.
+    layout
+        Number of the layout, 0 to 3.
+    nbytes
+        Number of plain bytes.
+    cbytes
+        Size of the file.
+    ratio
+        Compression ratio: plain / compressed, rounded to four digits.
+    nchunks
+        Number of chunks.
+    largest_chunk
+        Plain size of the largest chunk.
+    largest_cbytes
+        Compressed size of the largest chunk; an upper bound unless `walked`.
+    walked
+        Whether all chunk headers were read, because the file header does not contain
+        the sizes.
+    checksum
+        Name of the checksum of the chunks.
+    header
+        The file header, a `HeaderInfo`.
+    array
+        The array, an `ArrayInfo`; None if the file holds no array.
+    metadata
+        The metadata; None if there are none. In an array file they describe the array.
+    metadata_header
+        The metadata header, a `MetadataHeaderInfo`; None without metadata.
+    offsets
+        The offset table, an `OffsetsInfo`; None if there is none.
+    first_chunk
+        The first chunk, a `ChunkInfo`; None without chunks.
+    """
+
+    _fields = (
+        "file",
+        "layout",
+        "nbytes",
+        "cbytes",
+        "ratio",
+        "nchunks",
+        "largest_chunk",
+        "largest_cbytes",
+        "walked",
+        "checksum",
+        "header",
+        "array",
+        "metadata",
+        "metadata_header",
+        "offsets",
+        "first_chunk",
+    )
+    __slots__ = _fields
+    file: str
+    layout: int
+    nbytes: int
+    cbytes: int
+    ratio: float
+    nchunks: int
+    largest_chunk: int
+    largest_cbytes: int
+    walked: bool
+    checksum: str
+    header: HeaderInfo
+    array: ArrayInfo | None
+    metadata: Json
+    metadata_header: MetadataHeaderInfo | None
+    offsets: OffsetsInfo | None
+    first_chunk: ChunkInfo | None
+
+    @property
+    def user_metadata(self) -> Json:
+        """The metadata of the user, which an array file stores beside its own."""
+        return user_metadata(self.metadata)
+
+
+def info(path: Path) -> FileInfo:
+    """Return the description of a file, read from its beginning.
+
+    Nothing is decompressed but the metadata, and no digest of a chunk is verified: see
+    `bloscpack.verify.verify`. The fields are those of ``blpk info --json``.
+
+    Parameters
+    ----------
+    path
+        The compressed file.
+
+    Raises
+    ------
+    FormatError
+        The beginning of the file is damaged.
+
+    Examples
+    --------
+    >>> import bloscpack
+    >>> bloscpack.pack_bytes_to_file(bytes(10**6), 'zeros.blp', typesize=1)
+    >>> found = info('zeros.blp')
+    >>> found.nbytes, found.nchunks, found.first_chunk.codec
+    (1000000, 1, 'blosclz')
+    """
+    fields = describe(path, strict=False)
+    array = fields["array"]
+    if array is not None and array["shape"] is not None:
+        array["shape"] = tuple(array["shape"])
+    for name, kind in _INNER.items():
+        if fields[name] is not None:
+            fields[name] = kind(**fields[name])
+    return FileInfo(**fields)
+
+
+_INNER: dict[str, type[Record]] = {
+    "header": HeaderInfo,
+    "array": ArrayInfo,
+    "metadata_header": MetadataHeaderInfo,
+    "offsets": OffsetsInfo,
+    "first_chunk": ChunkInfo,
+}
+
+
+def describe(path: Path, *, strict: bool = True) -> JsonObject:
+    """Return a description of a file from its beginning; sizes are in bytes.
+
+    ``nbytes`` and ``nchunks`` are also correct if the file header does not contain
+    them; ``walked`` is then True: all chunk headers were read. ``largest_chunk`` and
+    ``largest_cbytes`` are the size of the largest chunk, plain and compressed; without
+    a walk the second is an upper bound. ``cbytes`` is the size of the file.
+
+    Raises `FormatError`. If `strict` is False, a first chunk whose size differs from
+    the size in the file header is accepted: old releases wrote files like that.
+    """
+    read = partial(_describe, strict=strict)
+    return {"file": os.fsdecode(path), **read_snapshot(path, read)}
+
+
+def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
+    cursor = Cursor(fp, to_end=True)
+    cbytes = cursor.left()
+    beginning = read_beginning(cursor)
+    header, first_at = beginning.header, cursor.position
+    walked = header.nbytes is None or cbytes is None
+    sizes = _Sizes()
+    if walked:
+        for frame in skip_frames(cursor, header):
+            sizes.add(frame.header)
+    elif header.nchunks:
+        sizes.add(_first_chunk(cursor, header, strict))
+    # No digest covers these bytes: check that no writer changed the file meanwhile.
+    check(header)
+    cbytes = cursor.position if cbytes is None else cbytes
+    if not walked:
+        sizes.take_from_header(header, cbytes)
+    return {
+        "layout": header.format_version,
+        "nbytes": sizes.nbytes,
+        "cbytes": cbytes,
+        "ratio": ratio_of(sizes.nbytes, cbytes),
+        "nchunks": sizes.nchunks,
+        "largest_chunk": sizes.largest,
+        "largest_cbytes": sizes.largest_cbytes,
+        "walked": walked,
+        "checksum": header.checksum,
+        "header": dict(header),
+        "array": array_of(beginning.metadata),
+        "metadata": beginning.metadata,
+        "metadata_header": _texts(beginning.metadata_header),
+        "offsets": _describe_offsets(beginning, first_at, cbytes),
+        "first_chunk": describe_chunk(sizes.first),
+    }
+
+
+def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> BloscHeader:
+    if strict:
+        return next(find_frames(cursor, header)).header
+    try:
+        return decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
+    except FormatError as error:
+        error.locate(0, cursor.position)
+        raise
+
+
+class _Sizes:
+    """Sums and maxima of chunk sizes."""
+
+    def __init__(self) -> None:
+        self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
+        self.first: BloscHeader | None = None
+
+    def add(self, header: BloscHeader) -> None:
+        self.first = self.first or header
+        self.nchunks += 1
+        self.nbytes += header.nbytes
+        self.largest = max(self.largest, header.nbytes)
+        self.largest_cbytes = max(self.largest_cbytes, header.ctbytes)
+
+    def take_from_header(self, header: BloscpackHeader, cbytes: int) -> None:
+        """Use the sizes in the header of a file of `cbytes` bytes."""
+        self.nchunks = header.nchunks
+        self.nbytes = header.nbytes or 0
+        if self.nchunks == 1:
+            self.largest = self.nbytes
+        elif self.nchunks > 1:
+            self.largest = max(header.chunk_size, header.last_chunk)
+            # Blosc stores incompressible bytes unchanged, after its header.
+            self.largest_cbytes = min(self.largest + BLOSC_HEADER_LENGTH, cbytes)
+
+
+def ratio_of(nbytes: int, cbytes: int) -> float:
+    """Return the compression ratio: plain bytes divided by compressed bytes."""
+    return round(nbytes / cbytes, 4) if cbytes else 0.0
+
+
+def describe_chunk(header: BloscHeader | None) -> JsonObject | None:
+    """Return the fields of a chunk header by name; None without a chunk."""
+    if header is None:
+        return None
+    return {
+        "codec": header.codec,
+        "filter": header.filter,
+        "copied": header.is_copy,
+        "typesize": header.typesize,
+        "blocksize": header.blocksize,
+        "nbytes": header.nbytes,
+        "cbytes": header.ctbytes,
+    }
+
+
+def _describe_offsets(
+    beginning: Beginning, first_at: int, size: int
+) -> JsonObject | None:
+    """Return a description of the offset table; None if the file has none."""
+    offsets = beginning.offsets
+    if offsets is None:
+        return None
+    smallest = SMALLEST_CHUNK + beginning.header.checksum_impl.size
+    plausible = (
+        offsets[:1] in ([], [first_at])
+        and all(after - at >= smallest for at, after in pairwise(offsets))
+        and (not offsets or offsets[-1] + smallest <= size)
+    )
+    return {
+        "count": len(offsets),
+        "free": beginning.header.max_app_chunks,
+        "plausible": plausible,
+    }
+
+
+def array_of(metadata: object) -> JsonObject | None:
+    """Return shape, dtype and order from the metadata of an array.
+
+    The values are for display: they are checked only as far as JSON needs it.
+    """
+    if not is_array(metadata):
+        return None
+    shape = metadata.get("shape")
+    if type(shape) is int:
+        shape = [shape]
+    is_shape = (
+        isinstance(shape, (list, tuple))
+        and len(shape) <= MAX_NDIM
+        and all(type(n) is int for n in shape)
+    )
+    return {
+        "shape": list(shape) if is_shape and shape is not None else None,
+        "dtype": _dtype_text(metadata.get("dtype")),
+        "order": metadata.get("order", "C"),
+    }
+
+
+def _dtype_text(stored: object) -> str | None:
+    match stored:
+        case None:
+            return None
+        case str():
+            # 0.16 stored the repr of a string; now it is the string itself.
+            quoted = stored[:1] in ("'", '"') and stored[-1:] == stored[:1]
+            return stored[1:-1] if quoted and len(stored) > 1 else stored
+        case [["", plain]]:  # 0.4.0 wrote a list even for a dtype without fields
+            return str(plain)
+    return str(stored)
+
+
+def _texts(header: MetadataHeader | None) -> JsonObject | None:
+    """Return the fields of a header, with strings for bytes, which JSON lacks."""
+    if header is None:
+        return None
+    fields = dict(header)
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            fields[name] = value.decode("ascii", "backslashreplace")
+    return fields
