@@ -308,8 +308,9 @@ class NpySink(PlainFPSink):
         header: bytes,
         *,
         reserved: int = 0,
+        sparse: bool = True,
     ) -> None:
-        super().__init__(output_fp, reserved=reserved)
+        super().__init__(output_fp, reserved=reserved, sparse=sparse)
         self._description = description
         self._header = header
 
@@ -334,6 +335,7 @@ def unpack_npy_from_file(
     sync: bool | None = None,
     preserve: bool = False,
     progress: Progress | None = None,
+    sparse: bool = True,
 ) -> None:
     """Decompress an array file into a ``.npy`` file.
 
@@ -347,7 +349,7 @@ def unpack_npy_from_file(
     npy_file
         The file to write, or a pipe. A file appears under this name only when it is
         complete.
-    nthreads, progress
+    nthreads, progress, sparse
         As in `bloscpack.file_io.unpack_file_from_file`.
     sync, preserve
         As in `pack_npy_to_file`.
@@ -380,7 +382,9 @@ def unpack_npy_from_file(
             access=preserve,
             times=preserve,
         ) as out_fp:
-            sink = NpySink(out_fp, description, header, reserved=reserved)
+            sink = NpySink(
+                out_fp, description, header, reserved=reserved, sparse=sparse
+            )
             unpack_checked(source, sink, check, nthreads, progress)
 
     read_snapshot(in_file, read, attempts_for(npy_file))

@@ -57,6 +57,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="write the metadata to a file, as JSON",
     )
     add_npy_option(parser, "write the array as a .npy file")
+    parser.add_argument(
+        "--no-sparse",
+        action="store_false",
+        dest="sparse",
+        help="write blocks of zeros too; by default they become holes, which take no\n"
+        "disk space",
+    )
     add_files(parser, "decompress")
     parser.epilog = EXAMPLES
 
@@ -176,6 +183,7 @@ def _decompress_plain(
                 nthreads=args.nthreads,
                 progress=bar,
                 behind=partial(_warn_of_second_file, in_file),
+                sparse=args.sparse,
             )
 
     streamed = is_streamed(out_file)
@@ -217,6 +225,7 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
+            sparse=args.sparse,
         )
     try:
         return os.path.getsize(out_file) if out_file != STREAM else 0
