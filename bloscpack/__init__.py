@@ -87,6 +87,7 @@ _MODULES = (
     "pretty",
     "reader",
     "recover",
+    "repacking",
     "serializers",
     "verify",
     "version",

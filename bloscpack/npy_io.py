@@ -402,6 +402,7 @@ def append_npy(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
 ) -> None:
     """Append the rows of a ``.npy`` file to an array file.
 
@@ -414,7 +415,7 @@ def append_npy(
         The array file.
     npy_file
         The ``.npy`` file, or a pipe, with the new rows.
-    blosc_args, nthreads, sync, progress
+    blosc_args, nthreads, sync, progress, grow
         As in `bloscpack.append.append`.
 
     Raises
@@ -441,6 +442,7 @@ def append_npy(
             nthreads=nthreads,
             progress=progress,
             sync=sync,
+            grow=grow,
         )
 
 
