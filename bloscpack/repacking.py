@@ -249,8 +249,8 @@ class Survey:
         self.nbytes = nbytes
         chunk_size = max(sizes, default=last)
         self.regular = len(sizes) <= 1 and last <= chunk_size
-        if self.header.chunk_size > max(chunk_size, last):  # of a single chunk
-            chunk_size = self.header.chunk_size
+        if self.header.nchunks in (0, 1):  # it may be larger than the only chunk
+            chunk_size = max(chunk_size, self.header.chunk_size)
         self.cut: Cut = len(offsets), max(chunk_size, last), last
 
     def _check_end(self, fp: BinaryFile, end: int) -> None:
