@@ -46,8 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--grow",
         action="store_true",
-        help="if the original file has no room for more chunks or for the metadata,\n"
-        "rewrite it with more room",
+        help="rewrite the original file with more room if it has no room for the new "
+        "chunks or the metadata",
     )
 
 

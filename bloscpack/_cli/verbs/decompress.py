@@ -61,7 +61,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--no-sparse",
         action="store_false",
         dest="sparse",
-        help="write blocks of zeros too; by default they become holes, which take no\n"
+        help="write blocks of zeros too; by default they become holes, which take no "
         "disk space",
     )
     add_files(parser, "decompress")
