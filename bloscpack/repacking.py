@@ -2,7 +2,7 @@
 
 The headers of all chunks are read first, which shows the sizes of the chunks and finds
 most damage before anything is written. If chunks of the same size with the same
-compression are wanted, they are copied as they are. Otherwise they are decompressed and
+compression are wanted, they are copied byte by byte. Otherwise they are decompressed and
 cut again. Either way every digest is verified, and the work is done by all threads, a
 few chunks at a time. A file without digests is decompressed to find damage.
 """
@@ -103,7 +103,7 @@ def repack(
 ) -> None:
     """Rewrite a file with other settings.
 
-    What no setting changes stays as it is: the plain bytes, the metadata, owner and
+    What no setting changes stays the same: the plain bytes, the metadata, owner and
     access of the file. A file of an old layout gets the current layout. Whatever
     interrupts it, the file is either the old one or the new one (docs/durability.rst).
 
@@ -409,7 +409,7 @@ def _copy(
     nthreads: int,
     progress: Progress | None,
 ) -> None:
-    """Copy the chunks as they are; the digests only if the checksum is the same."""
+    """Copy the chunks, and the digests too if the checksum is the same."""
     old, new = source.bloscpack_header.checksum_impl, header.checksum_impl
     sink.configure(BloscArgs(), header)
     sink.write_bloscpack_header()

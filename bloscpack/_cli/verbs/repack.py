@@ -24,7 +24,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "rewrite files with other settings; what no option changes stays as it is"
+        "rewrite files with other settings; what no option sets stays unchanged"
     )
     parser.epilog = EXAMPLES
     add_blosc_options(parser, None, kept=True)
