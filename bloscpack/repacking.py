@@ -2,9 +2,9 @@
 
 The headers of all chunks are read first, which shows the sizes of the chunks and finds
 most damage before anything is written. If chunks of the same size with the same
-compression are wanted, they are copied byte by byte. Otherwise they are decompressed and
-cut again. Either way every digest is verified, and the work is done by all threads, a
-few chunks at a time. A file without digests is decompressed to find damage.
+compression are wanted, they are copied byte by byte. Otherwise they are decompressed
+and cut again. Either way every digest is verified, and the work is done by all threads,
+a few chunks at a time. A file without digests is decompressed to find damage.
 """
 
 from __future__ import annotations
