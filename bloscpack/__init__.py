@@ -24,6 +24,7 @@ Files that exist
     append_ndarray_to_file(array, path)    append rows to an array
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
+    repack(path, clevel=9, ...)            rewrite a file with other settings
 Settings, which the functions that pack also take as keywords
     BloscArgs, BloscpackArgs, MetadataArgs
     Limits                                 maximum sizes of a file to be read
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from .numpy_io import unpack_ndarray_str as unpack_ndarray_str
     from .reader import Reader as Reader
     from .recover import recover as recover
+    from .repacking import repack as repack
     from .verify import verify as verify
 
 # Public module → the names that the package offers from it.
@@ -93,6 +95,7 @@ _HOMES = {
     "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
     "unpack_ndarray_from_file unpack_ndarray_str",
     "reader": "Reader",
+    "repacking": "repack",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
@@ -120,6 +123,7 @@ _MODULES = (
     "numpy_io",
     "pretty",
     "reader",
+    "repacking",
     "serializers",
     "sysutil",
     "version",

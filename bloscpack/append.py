@@ -26,7 +26,12 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._format.append_plan import check_appendable, plan_append, plan_metadata
+from ._format.append_plan import (
+    check_appendable,
+    count_added_chunks,
+    plan_append,
+    plan_metadata,
+)
 from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import find_last_chunk, read_beginning, walk_chunks
 from ._storage.base import MemoryStorage, StorageFile, naming_errors, read_up_to
@@ -34,17 +39,26 @@ from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
 from .abstract_io import effective_nthreads, log_digest
 from .args import BloscArgs, refuse_unknown, settings_from
-from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC
-from .defaults import DEFAULT_TYPESIZE
+from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
+from .defaults import (
+    DEFAULT_MAGIC_FORMAT,
+    DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
+    DEFAULT_TYPESIZE,
+)
 from .exceptions import (
     FormatError,
+    MetadataSectionTooSmall,
     NoMetadataFound,
     NotEnoughSpace,
+    OffsetsRequired,
     StorageError,
     UsageError,
     UsageTypeError,
 )
+from .headers import BloscpackHeader
 from .pretty import double_pretty_size
+from .serializers import SERIALIZERS_LOOKUP
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -60,11 +74,14 @@ if TYPE_CHECKING:
     from .abstract_io import Progress
     from .args import AnyBloscArgs, BloscKeywords
     from .headers import BloscpackHeader
+    from .repacking import Settings
     from .serializers import Json
 
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
 WORTH_THREADS = 64 * 2**10
+# Number of bytes by which the metadata of an array may get longer when its shape grows.
+MORE_DIGITS = 20
 
 
 def append_fp(
@@ -360,19 +377,26 @@ def rewrite_metadata_fp(fp: BinaryFile, metadata: object) -> None:
         _rewrite_metadata(target, metadata)
 
 
-def rewrite_metadata(path: Path, metadata: object, *, sync: bool = True) -> None:
+def rewrite_metadata(
+    path: Path, metadata: object, *, sync: bool = True, grow: bool = False
+) -> None:
     """Replace the metadata of a file.
 
     Whatever interrupts it, the file has either the old metadata or the new metadata
-    (docs/durability.rst). The arguments and errors are those of `rewrite_metadata_fp`
-    and, for `sync`, of `append`.
+    (docs/durability.rst). With `grow` the file is rewritten if it has no metadata
+    section, or too small a one. The arguments and errors are those of
+    `rewrite_metadata_fp` and, for `sync`, of `append`.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        _rewrite_metadata(locked_file, metadata)
+        _rewrite_or_grow(locked_file, metadata, grow)
 
 
 def change_metadata(
-    path: Path, change: Callable[[Json], object], *, sync: bool = True
+    path: Path,
+    change: Callable[[Json], object],
+    *,
+    sync: bool = True,
+    grow: bool = False,
 ) -> None:
     """Replace the metadata of a file by the result of a function.
 
@@ -388,14 +412,17 @@ def change_metadata(
         the file unchanged. An error that it raises is passed on.
     sync
         As in `append`. The errors are those of `rewrite_metadata_fp`.
+    grow
+        Whether to rewrite the file if it has no metadata section, in which case
+        `change` is called with None, or too small a one.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
         beginning, _ = _read_beginning(locked_file)
-        if beginning.metadata_header is None:
+        if beginning.metadata_header is None and not grow:
             raise NoMetadataFound("the file has no metadata section")
         metadata = change(beginning.metadata)
         if metadata is not UNCHANGED:
-            _rewrite_metadata(locked_file, metadata)
+            _rewrite_or_grow(locked_file, metadata, grow)
 
 
 def _read_beginning(target: FileObjectTarget | LockedFile) -> tuple[Beginning, int]:
@@ -403,6 +430,18 @@ def _read_beginning(target: FileObjectTarget | LockedFile) -> tuple[Beginning, i
     target.fp.seek(0)
     cursor = Cursor(target.fp)
     return read_beginning(cursor), cursor.position
+
+
+def _rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> None:
+    try:
+        _rewrite_metadata(locked_file, metadata)
+    except (NoMetadataFound, MetadataSectionTooSmall):
+        if not grow:
+            raise
+        from .repacking import repack_fp
+
+        with locked_file.replacement() as temporary:
+            repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
 
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
@@ -426,6 +465,7 @@ def append(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append the bytes of a file to a compressed file.
@@ -444,6 +484,10 @@ def append(
     sync
         Whether the change also survives a crash of the machine. False saves the time to
         write to the disk.
+    grow
+        Whether to rewrite a file that has no room for the new chunks or the metadata: a
+        new file with more room, and with the new bytes, replaces it. `progress` is then
+        called with the old chunks too.
 
     Raises
     ------
@@ -462,6 +506,7 @@ def append(
             nthreads=nthreads,
             sync=sync,
             progress=progress,
+            grow=grow,
             **settings,
         )
 
@@ -477,6 +522,7 @@ def append_from(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append bytes of a file object to a compressed file.
@@ -490,7 +536,7 @@ def append_from(
     accept
         Called with the metadata of the file before anything is changed. It may raise an
         error to refuse the append.
-    blosc_args, metadata, nthreads, sync, progress, settings
+    blosc_args, metadata, nthreads, sync, progress, grow, settings
         As in `append`, and so are the errors.
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
@@ -499,16 +545,11 @@ def append_from(
         old_size = locked_file.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
-        _append(
-            locked_file,
-            new_content_fp,
-            new_size,
-            blosc_args,
-            metadata,
-            nthreads,
-            progress,
-            settings,
-        )
+        how = blosc_args, metadata, nthreads, progress, settings
+        if grow and _lacks_room(locked_file, new_size, metadata):
+            _append_to_copy(locked_file, new_content_fp, new_size, *how)
+        else:
+            _append(locked_file, new_content_fp, new_size, *how)
     log.verbose(
         "orig file size after append: %s" % double_pretty_size(locked_file.size)
     )
@@ -525,6 +566,7 @@ def append_bytes_to_file(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append a buffer to a compressed file.
@@ -539,7 +581,7 @@ def append_bytes_to_file(
         The plain bytes.
     out_file
         The compressed file.
-    blosc_args, metadata, nthreads, sync, progress, settings
+    blosc_args, metadata, nthreads, sync, progress, grow, settings
         As in `append`, and so are the errors.
 
     Examples
@@ -560,6 +602,7 @@ def append_bytes_to_file(
         nthreads=nthreads,
         sync=sync,
         progress=progress,
+        grow=grow,
         **settings,
     )
 
@@ -572,6 +615,7 @@ def append_ndarray_to_file(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append the rows of an array to an array file.
@@ -586,7 +630,7 @@ def append_ndarray_to_file(
         array in the file.
     filename
         The array file.
-    blosc_args, nthreads, sync, progress, settings
+    blosc_args, nthreads, sync, progress, grow, settings
         As in `append`.
 
     Raises
@@ -622,6 +666,7 @@ def append_ndarray_to_file(
         nthreads=nthreads,
         sync=sync,
         progress=progress,
+        grow=grow,
         **settings,
     )
 
@@ -630,6 +675,73 @@ def _reader_of(buffer: Buffer) -> tuple[io.BufferedReader, int]:
     """Return a file object that reads a buffer without copying it, and its size."""
     storage = MemoryStorage(buffer)
     return io.BufferedReader(StorageFile(storage)), storage.size
+
+
+# Appending to a file without room
+
+
+def _lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
+    """Return whether only a file with more room can take the bytes or the metadata."""
+    beginning, first = _read_beginning(locked_file)
+    header = beginning.header
+    sizes = header.nchunks, header.chunk_size, header.last_chunk
+    if header.format_version != FORMAT_VERSION or -1 in sizes:
+        return True
+    try:
+        check_appendable(header)
+        plan_append(beginning, [first] * 3, _checked_size(new_size), metadata)
+    except (OffsetsRequired, NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall):
+        return True
+    return False
+
+
+def _append_to_copy(
+    locked_file: LockedFile,
+    new_content_fp: Readable,
+    new_size: int,
+    blosc_args: AnyBloscArgs | None,
+    metadata: object,
+    nthreads: int | None,
+    progress: Progress | None,
+    settings: BloscKeywords,
+) -> None:
+    """Replace the file by a copy with more room, to which the bytes are appended."""
+    from .repacking import Survey, repack_fp
+
+    old = Survey(locked_file.fp)
+    nchunks, chunk_size, last_chunk = old.cut
+    sizes = BloscpackHeader(
+        chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
+    )
+    added = count_added_chunks(sizes, new_size, old.beginning.metadata)
+    log.verbose("rewriting the file to make room for '%d' chunks" % added)
+    wanted = _metadata_with_room(old.beginning, metadata)
+    wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
+    with locked_file.replacement() as temporary:
+        repack_fp(
+            locked_file.fp,
+            temporary.fp,
+            nthreads=nthreads,
+            progress=progress,
+            **wanted,
+        )
+        with temporary.reopened() as fp, changeable(fp) as target:
+            how = blosc_args, metadata, nthreads, progress, settings
+            _append(target, new_content_fp, new_size, *how)
+
+
+def _metadata_with_room(old: Beginning, new: object) -> Settings:
+    """Return the settings of a copy that has room for the metadata of an append."""
+    if old.metadata_header is None and new is UNCHANGED:
+        return {}
+    serializer = SERIALIZERS_LOOKUP[DEFAULT_MAGIC_FORMAT]
+    wanted = serializer.dumps(old.metadata if new is UNCHANGED else new)
+    # The shape of an array may get more digits.
+    size = max(DEFAULT_MAX_META_SIZE(len(wanted)), len(wanted) + MORE_DIGITS)
+    if old.metadata_header is None:
+        # Any value; the append replaces it.
+        return {"metadata": "" if new != "" else 0, "max_meta_size": size}
+    return {"max_meta_size": max(size, old.metadata_header.max_meta_size)}
 
 
 # Names kept from 0.16

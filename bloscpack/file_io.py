@@ -23,6 +23,7 @@ from ._format.chunks import plain_size
 from ._format.sections import read_metadata, skip_frames
 from ._storage.base import as_bytes_view, bytes_left, read_up_to, write_all
 from ._storage.cursor import Cursor
+from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
 from ._storage.spool import size_of
 from .abstract_io import (
@@ -388,38 +389,63 @@ class PlainFPSink(StoringSink):
     reserved
         Number of bytes of disk space to reserve for a new file, at most the number of
         bytes that will be written.
+    sparse
+        Whether blocks of zero bytes become holes, which take no disk space, where a
+        regular file has no bytes yet.
     """
 
     concurrent = True
+    _range: FileRange | None = None
+    _holes: SparseRange | None = None
+    _stream: SparseStream | None = None
 
     def __init__(
-        self, output_fp: Writable, nchunks: int | None = None, *, reserved: int = 0
+        self,
+        output_fp: Writable,
+        nchunks: int | None = None,
+        *,
+        reserved: int = 0,
+        sparse: bool = True,
     ) -> None:
         # Only `write` is called if it can't seek.
         self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
         self.nchunks = nchunks
         self._reserved = reserved
+        self._sparse = sparse
 
     def start(self) -> None:
         self._range = FileRange.over(self.output_fp)
         self.random_access = self.concurrent and self._range is not None
         self._ends = [0]
-        if self._range is not None:
-            self._begin = self.output_fp.tell()
-            if self._reserved:
-                self._range.reserve(self._begin, self._reserved)
+        if self._range is None:
+            self._stream = SparseStream.over(self.output_fp) if self._sparse else None
+            return
+        self._begin = self.output_fp.tell()
+        if self._sparse and self.random_access:
+            self._holes = sparse_range(self.output_fp, self._range, self._reserved)
+        if self._holes is None and self._reserved:
+            self._range.reserve(self._begin, self._reserved)
 
     def store(self, plain: Buffer) -> None:
-        write_all(self.output_fp, plain)
+        if self._stream is not None:
+            self._stream.write(plain)
+        else:
+            write_all(self.output_fp, plain)
 
     def store_at(self, start: int, plain: Buffer) -> None:
         assert self._range is not None
-        self._range.write(plain, self._begin + start)
+        (self._holes or self._range).write(plain, self._begin + start)
         self._ends.append(start + len(plain))
 
     def finalize(self) -> None:
+        if self._stream is not None:
+            self._stream.finish()
         if self.random_access:
-            self.output_fp.seek(self._begin + max(self._ends))
+            assert self._range is not None
+            end = self._begin + max(self._ends)
+            self.output_fp.seek(end)
+            if self._range.size() < end:  # it ends in a hole
+                self.output_fp.truncate(end)
 
 
 # The functions on files and bytes
@@ -562,6 +588,7 @@ def unpack_file_from_file(
     sync: bool | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    sparse: bool = True,
 ) -> Json:
     """Decompress a file into another file and return its metadata.
 
@@ -580,6 +607,9 @@ def unpack_file_from_file(
         As in `pack_file_to_file`.
     limits
         The sizes that the file must not exceed; see `Limits`.
+    sparse
+        Whether blocks of zero bytes become holes in the output, which take no disk
+        space and are read as zeros.
 
     Raises
     ------
@@ -600,6 +630,7 @@ def unpack_file_from_file(
                 limits=limits,
                 progress=progress,
                 behind=_ignore,
+                sparse=sparse,
             )
 
     metadata = read_snapshot(in_file, read, attempts_for(out_file))
@@ -617,6 +648,7 @@ def unpack_fp_to_fp(
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
     make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] | None = None,
+    sparse: bool = True,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
@@ -634,7 +666,7 @@ def unpack_fp_to_fp(
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
     if make_sink is None:
-        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved)
+        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved, sparse=sparse)
     else:
         sink = make_sink(source, out_fp, reserved)
     unpack_checked(source, sink, check, nthreads, progress)

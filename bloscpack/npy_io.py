@@ -321,8 +321,9 @@ class NpySink(PlainFPSink):
         header: bytes,
         *,
         reserved: int = 0,
+        sparse: bool = True,
     ) -> None:
-        super().__init__(output_fp, reserved=reserved)
+        super().__init__(output_fp, reserved=reserved, sparse=sparse)
         self._description = description
         self._header = header
 
@@ -351,13 +352,13 @@ def _described(source: SectionsSource) -> tuple[Description, bytes]:
 
 
 def sink_by_content(
-    source: SectionsSource, out_fp: Writable, reserved: int
+    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
 ) -> PlainFPSink:
     """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
     if not is_array(source.metadata):
-        return PlainFPSink(out_fp, reserved=reserved)
+        return PlainFPSink(out_fp, reserved=reserved, sparse=sparse)
     description, header = _described(source)
-    return NpySink(out_fp, description, header, reserved=reserved)
+    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
 
 
 def unpack_npy_from_file(
@@ -368,6 +369,7 @@ def unpack_npy_from_file(
     sync: bool | None = None,
     preserve: bool = False,
     progress: Progress | None = None,
+    sparse: bool = True,
 ) -> None:
     """Decompress an array file into a ``.npy`` file.
 
@@ -381,7 +383,7 @@ def unpack_npy_from_file(
     npy_file
         The file to write, or a pipe. A file appears under this name only when it is
         complete.
-    nthreads, progress
+    nthreads, progress, sparse
         As in `bloscpack.file_io.unpack_file_from_file`.
     sync, preserve
         As in `pack_npy_to_file`.
@@ -408,7 +410,9 @@ def unpack_npy_from_file(
             access=preserve,
             times=preserve,
         ) as out_fp:
-            sink = NpySink(out_fp, description, header, reserved=reserved)
+            sink = NpySink(
+                out_fp, description, header, reserved=reserved, sparse=sparse
+            )
             unpack_checked(source, sink, check, nthreads, progress)
 
     read_snapshot(in_file, read, attempts_for(npy_file))
@@ -426,6 +430,7 @@ def append_npy(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
     """Append the rows of a ``.npy`` file to an array file.
@@ -439,7 +444,7 @@ def append_npy(
         The array file.
     npy_file
         The ``.npy`` file, or a pipe, with the new rows.
-    blosc_args, nthreads, sync, progress, settings
+    blosc_args, nthreads, sync, progress, settings, grow
         As in `bloscpack.append.append`.
 
     Raises
@@ -466,5 +471,6 @@ def append_npy(
             nthreads=nthreads,
             progress=progress,
             sync=sync,
+            grow=grow,
             **settings,
         )

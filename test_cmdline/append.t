@@ -83,7 +83,7 @@ What can't be appended to stays as it was.
   $ blpk -f c -o -z 1K first x.blp
   $ cp x.blp before
   $ blpk a x.blp second
-  blpk: error: Appending to a file without offsets is not yet supported (file 'x.blp')
+  blpk: error: Appending to a file without offsets is not yet supported; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'x.blp')
   [1]
   $ cmp x.blp before
   $ blpk a x.blp x.blp
@@ -106,7 +106,7 @@ The table of offsets has ten times the room that the file needed at first.
   0
   $ cp x.blp before
   $ blpk a x.blp word
-  blpk: error: not enough space: '1' chunks are to be appended, but the offset table has room for '0' (file 'x.blp')
+  blpk: error: not enough space: '1' chunks are to be appended, but the offset table has room for '0'; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'x.blp')
   [1]
   $ cmp x.blp before
 

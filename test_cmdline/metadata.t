@@ -84,9 +84,32 @@ What can't be replaced leaves the data alone too.
   $ blpk -f c numbers
   $ cp numbers.blp before
   $ blpk a -m other numbers.blp numbers
-  blpk: error: unable to seek to metadata if it does not exist (file 'numbers.blp')
+  blpk: error: unable to seek to metadata if it does not exist; 'blpk append --grow' makes room and appends (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
+
+A file without metadata is rewritten to get some, and so is one with too little space.
+
+  $ blpk metadata --update 'unit="foot"' numbers.blp
+  $ blpk metadata --set big numbers.blp
+  *metadata section is too small to contain the metadata required: *--grow rewrites the file with more space* (glob)
+  [1]
+  $ blpk metadata --compact numbers.blp
+  {"unit":"foot"}
+  $ blpk metadata --grow --set big numbers.blp
+  $ blpk metadata numbers.blp | python3 -c "import json, sys; print(len(json.load(sys.stdin)))"
+  2000
+  $ blpk append --grow -m other numbers.blp numbers
+  $ blpk metadata --compact numbers.blp
+  {"unit":"foot"}
+  $ blpk repack --no-metadata numbers.blp
+  $ blpk metadata numbers.blp
+  blpk: error: the file has no metadata section (file 'numbers.blp')
+  [1]
+  $ cat numbers numbers > both
+  $ blpk -f d numbers.blp back
+  $ cmp both back
+  $ rm both
 
 A file that is missing or not JSON.
 

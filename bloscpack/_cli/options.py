@@ -41,8 +41,17 @@ class _Codecs:
         return CNAME_AVAIL
 
 
-def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
-    """Add the options for Blosc; None as type size means the type size of the file."""
+# The default that the help of `repack` shows: it keeps what the file has.
+KEPT = "as in the file"
+
+
+def add_blosc_options(
+    parser: ArgumentParser, typesize: int | None, *, kept: bool = False
+) -> None:
+    """Add the options for Blosc; None as type size means the type size of the file.
+
+    With `kept` all defaults are None, which means the setting of the file.
+    """
     shown = "type size of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
     group.add_argument(
@@ -56,31 +65,41 @@ def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
     group.add_argument(
         "-l",
         "--clevel",
-        default=DEFAULT_CLEVEL,
+        default=None if kept else DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
         metavar="[0, 9]",
         type=int,
         help="compression level (default: %d)" % DEFAULT_CLEVEL,
     )
-    _add_filters(group.add_mutually_exclusive_group())
+    _add_filters(group.add_mutually_exclusive_group(), kept)
     group.add_argument(
         "-c",
         "--codec",
         metavar="<codec>",
         choices=_Codecs(),
-        default=DEFAULT_CNAME,
+        default=None if kept else DEFAULT_CNAME,
         dest="cname",
-        help="codec to be used by Blosc: \n%(choices)s\n (default: %(default)s)",
+        help="codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
+        % (KEPT if kept else DEFAULT_CNAME),
     )
 
 
-def _add_filters(group: _ActionsContainer) -> None:
+def _add_filters(group: _ActionsContainer, kept: bool) -> None:
+    default = None if kept else DEFAULT_SHUFFLE
+    if kept:
+        group.add_argument(
+            "--shuffle",
+            action="store_const",
+            const=True,
+            default=default,
+            help="shuffle bytes",
+        )
     group.add_argument(
         "-s",
         "--no-shuffle",
         action="store_const",
         const=False,
-        default=DEFAULT_SHUFFLE,
+        default=default,
         dest="shuffle",
         help="deactivate shuffle",
     )
@@ -88,7 +107,7 @@ def _add_filters(group: _ActionsContainer) -> None:
         "--bitshuffle",
         action="store_const",
         const=BITSHUFFLE,
-        default=DEFAULT_SHUFFLE,
+        default=default,
         dest="shuffle",
         help="shuffle bits instead of bytes",
     )

@@ -95,6 +95,14 @@ VERBS: list[VerbRecord] = [
         settings=("nthreads", "codec", "clevel"),
     ),
     VerbRecord(
+        "repack",
+        None,
+        "rewrite compressed files with other settings",
+        writes=FILES,
+        settings=("nthreads",),
+        other_names=("recompress", "rewrite"),
+    ),
+    VerbRecord(
         "info",
         "i",
         "print information about a compressed file",

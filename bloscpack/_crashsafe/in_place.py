@@ -247,17 +247,10 @@ class CopiedChange(Change):
     def __init__(self, locked_file: LockedFile, extents: Iterable[Extent]) -> None:
         super().__init__(locked_file.fp, extents)
         self._locked_file = locked_file
-        self._target = os.path.realpath(os.fsdecode(locked_file.path))
 
     def _save_old_bytes(self) -> None:
         old = self._raw
-        locked_file = self._locked_file
-        try:
-            locked_file.temporary = TemporaryFile(self._target, 0o600)
-        except OSError as error:
-            error.filename = os.fsdecode(locked_file.path)
-            raise
-        self._raw = locked_file.temporary.fp
+        self._raw = begin_copy(self._locked_file).fp
         try:
             for block in whole_file(old).read_blocks(0, self._length):
                 self._raw.write(block)
@@ -266,41 +259,63 @@ class CopiedChange(Change):
             raise
 
     def _commit(self) -> None:
-        temporary = self._locked_file.temporary
-        assert temporary is not None
-        self._raw.flush()
-        old = Attributes(self._fp.fileno())
-        copy_attributes(temporary.handle, old, owner=True)
-        self._check_owner(old.status.st_uid)
-        if self._locked_file.sync:
-            disk.sync(self._raw)
-        self._locked_file.size = os.fstat(self._raw.fileno()).st_size
-        try:
-            temporary.rename(self._target)  # commit point
-        except OSError as error:
-            if error.filename is not None:
-                error.filename = os.fsdecode(self._locked_file.path)
-                error.filename2 = None
-            raise
-        self._locked_file.temporary = None
-        if self._locked_file.sync:
-            disk.sync_folder(self._target)
-
-    def _check_owner(self, owner: int) -> None:
-        """Raise `StorageError` if the copy would lock the owner of the file out.
-
-        Only root can give the copy to another user.
-        """
-        if not acceptance.may_read(owner, self._raw):
-            raise StorageError(
-                errno.EACCES,
-                "the file can only be changed in a copy, which would belong to this "
-                "user, and the owner of the file could not read it",
-                os.fsdecode(self._locked_file.path),
-            )
+        commit_copy(self._locked_file)
 
     def restore(self) -> None:
         self._locked_file.remove_temporary()
+
+
+def begin_copy(locked_file: LockedFile) -> TemporaryFile:
+    """Create the temporary file that is going to replace a locked file."""
+    try:
+        locked_file.temporary = TemporaryFile(_target(locked_file), 0o600)
+    except OSError as error:
+        error.filename = os.fsdecode(locked_file.path)
+        raise
+    return locked_file.temporary
+
+
+def commit_copy(locked_file: LockedFile) -> None:
+    """Replace a locked file by its temporary file, which gets its owner and access."""
+    temporary = locked_file.temporary
+    assert temporary is not None
+    raw = temporary.fp
+    raw.flush()
+    old = Attributes(locked_file.fp.fileno())
+    copy_attributes(temporary.handle, old, owner=True)
+    _check_owner(locked_file, old.status.st_uid)
+    if locked_file.sync:
+        disk.sync(raw)
+    locked_file.size = os.fstat(raw.fileno()).st_size
+    try:
+        temporary.rename(_target(locked_file))  # commit point
+    except OSError as error:
+        if error.filename is not None:
+            error.filename = os.fsdecode(locked_file.path)
+            error.filename2 = None
+        raise
+    locked_file.temporary = None
+    if locked_file.sync:
+        disk.sync_folder(_target(locked_file))
+
+
+def _target(locked_file: LockedFile) -> str:
+    return os.path.realpath(os.fsdecode(locked_file.path))
+
+
+def _check_owner(locked_file: LockedFile, owner: int) -> None:
+    """Raise `StorageError` if the copy would lock the owner of the file out.
+
+    Only root can give the copy to another user.
+    """
+    assert locked_file.temporary is not None
+    if not acceptance.may_read(owner, locked_file.temporary.fp):
+        raise StorageError(
+            errno.EACCES,
+            "the file can only be changed in a copy, which would belong to this "
+            "user, and the owner of the file could not read it",
+            os.fsdecode(locked_file.path),
+        )
 
 
 def restore_bytes(

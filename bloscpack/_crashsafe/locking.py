@@ -22,6 +22,8 @@ from .in_place import (
     Change,
     CopiedChange,
     JournaledChange,
+    begin_copy,
+    commit_copy,
     mark_changed,
     restore_bytes,
 )
@@ -79,8 +81,28 @@ class LockedFile:
             return JournaledChange(self, extents, new_head, unchanged)
         if not is_writer:
             self._check_user()
-        self._check_copy()
+        self._check_copy(
+            "the file has '%d' hard links and can't be changed: too few of its "
+            "bytes stay unchanged to undo the change after a crash, and a copy of "
+            "it would break the links. Remove the other links, or change a copy of "
+            "the file"
+        )
         return CopiedChange(self, extents)
+
+    @contextmanager
+    def replacement(self) -> Iterator[TemporaryFile]:
+        """Yield a new file, which replaces the file when the block ends.
+
+        The new file has the owner and the access of the file. If the block raises an
+        error, `open_locked` removes the new file.
+        """
+        self._check_copy(
+            "the file has '%d' hard links and can't be rewritten: the new file would "
+            "have this name alone. Remove the other links, or rewrite a copy of the "
+            "file"
+        )
+        yield begin_copy(self)
+        commit_copy(self)
 
     def _check_user(self) -> None:
         """Raise `StorageError` for a member of the group whom no database knows.
@@ -96,8 +118,11 @@ class LockedFile:
                 os.fsdecode(self.path),
             )
 
-    def _check_copy(self) -> None:
-        """Raise an error unless a copy may replace the file."""
+    def _check_copy(self, message: str) -> None:
+        """Raise an error unless another file may replace the file.
+
+        `message` is for a file with several hard links; it contains ``%d``.
+        """
         status = os.fstat(self.fp.fileno())
         try:
             is_there = os.path.samestat(os.stat(os.path.realpath(self.path)), status)
@@ -110,12 +135,7 @@ class LockedFile:
                 os.fsdecode(self.path),
             )
         if not disk.has_one_name(self.fp):
-            error = UsageError(
-                "the file has '%d' hard links and can't be changed: too few of its "
-                "bytes stay unchanged to undo the change after a crash, and a copy of "
-                "it would break the links. Remove the other links, or change a copy of "
-                "the file" % status.st_nlink
-            )
+            error = UsageError(message % status.st_nlink)
             error.filename = os.fsdecode(self.path)
             raise error
 

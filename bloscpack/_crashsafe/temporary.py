@@ -12,10 +12,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from .._storage.disk import disk
 from ..exceptions import StorageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
 
 
 class TemporaryFile:
@@ -51,6 +56,15 @@ class TemporaryFile:
 
     def _has_name(self) -> bool:
         return self._guard is None or _refers_to(self.name, self._guard)
+
+    @contextmanager
+    def reopened(self) -> Iterator[BinaryIO]:
+        """Yield the file once more, opened for reading and writing."""
+        self.fp.flush()
+        with disk.open(self.name, "r+b") as fp:
+            if not os.path.samestat(os.fstat(fp.fileno()), os.fstat(self.fp.fileno())):
+                raise self._gone()
+            yield fp
 
     def rename(self, target: str) -> None:
         """Close the file and rename it; it replaces the file `target`, if any."""
@@ -93,10 +107,13 @@ class TemporaryFile:
     def _close_and_check(self) -> None:
         self.fp.close()
         if not self._has_name():
-            raise StorageError(
-                "another program has removed or replaced the temporary file '%s'"
-                % self.name
-            )
+            raise self._gone()
+
+    def _gone(self) -> StorageError:
+        return StorageError(
+            "another program has removed or replaced the temporary file '%s'"
+            % self.name
+        )
 
     def _finish(self) -> None:
         self._done = True

@@ -125,21 +125,15 @@ def plan_append(
     `UsageError` if the file can't take the new bytes or the new metadata.
     """
     old = beginning.header
-    last_nbytes = old.last_chunk if old.nchunks else 0
     itemsize = _itemsize(beginning.metadata)
-    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
-    fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
-    new_sizes = [fill] if old.nchunks else []
-    nchunks_added, last_chunk = 0, last_nbytes + fill
-    if new_size > fill:
-        nchunks_added, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
+    new_sizes, (nchunks_added, chunk_size, last_chunk) = _new_chunks(
+        old, new_size, itemsize
+    )
     if nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
             "has room for '%d'" % (nchunks_added, old.max_app_chunks)
         )
-    if nchunks_added:
-        new_sizes += [full] * (nchunks_added - 1) + [last_chunk]
     header = old.copy()
     header.chunk_size = chunk_size
     header.last_chunk = last_chunk
@@ -154,6 +148,33 @@ def plan_append(
         nchunks_added=nchunks_added,
         table_offset=boundaries[0] - OFFSET_LENGTH * old.max_app_chunks,
     )
+
+
+def _new_chunks(
+    old: BloscpackHeader, new_size: int, itemsize: int
+) -> tuple[list[int], tuple[int, int, int]]:
+    """Return how many new bytes each chunk to write contains, and the new geometry.
+
+    The geometry is the number of added chunks, the chunk size and the size of the last
+    chunk.
+    """
+    last_nbytes = old.last_chunk if old.nchunks else 0
+    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
+    fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
+    new_sizes = [fill] if old.nchunks else []
+    nchunks_added, last_chunk = 0, last_nbytes + fill
+    if new_size > fill:
+        nchunks_added, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
+        new_sizes += [full] * (nchunks_added - 1) + [last_chunk]
+    return new_sizes, (nchunks_added, chunk_size, last_chunk)
+
+
+def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object) -> int:
+    """Return the number of chunks that a file gains with `new_size` bytes.
+
+    `metadata` is the metadata of the file.
+    """
+    return _new_chunks(header, new_size, _itemsize(metadata))[1][0]
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:

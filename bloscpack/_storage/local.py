@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from .protocols import Buffer, Path, Seekable
 
+# The mode of `fallocate` that frees an extent and keeps the length of the file.
+PUNCH_HOLE = 0x02 | 0x01
+
 
 class open_file:
     """Open a file by name for a ``with`` block; errors about it get its name."""
@@ -97,12 +100,27 @@ class FileRange:
         allocate an extent, or no room, this does nothing: the write that needs the room
         will fail.
         """
+        self._fallocate(0, offset, size)
+
+    def punch(self, offset: int, size: int) -> None:
+        """Give the disk space of an extent back; it then reads as zeros.
+
+        If the system can't do that, this does nothing: only zeros that were never
+        written may be punched.
+        """
+        self._fallocate(PUNCH_HOLE, offset, size)
+
+    def _fallocate(self, mode: int, offset: int, size: int) -> None:
         import ctypes
 
         fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
         if fallocate is not None:
             fallocate.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2
-            fallocate(self._fd, 0, offset, size)
+            fallocate(self._fd, mode, offset, size)
+
+    def size(self) -> int:
+        """Return the length of the file in bytes."""
+        return os.fstat(self._fd).st_size
 
     def write(self, data: Buffer, offset: int) -> None:
         """Write all of `data` at `offset`."""

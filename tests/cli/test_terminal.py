@@ -72,6 +72,11 @@ CASES = {
         ["append", BROKEN, HOSTILE],
         ["append", HOSTILE, PACKED],
     ],
+    "repack": [
+        ["-v", "repack", PACKED],
+        ["repack", BROKEN, HOSTILE, "missing" + HOSTILE],
+        ["repack", "-m", BROKEN, PACKED],
+    ],
     "info": [
         ["info", PACKED],
         ["info", ARRAY],
@@ -193,7 +198,7 @@ def test_all_verbs_are_tested():
 
 @pytest.mark.parametrize("verb", CASES)
 def test_verb(folder, verb):
-    silent = ("compress", "decompress", "append", "metadata")
+    silent = ("compress", "decompress", "append", "metadata", "repack")
     for arguments in CASES[verb]:
         text = shown(folder, arguments)
         if text or verb not in silent:

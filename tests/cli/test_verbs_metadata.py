@@ -246,12 +246,28 @@ def test_a_file_that_is_missing(packed, tmp_path):
         assert EXIT_COULD_NOT == exit_code(caught.value)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--update", "a=1"), ("--set", "-")])
-def test_no_metadata_section(packed, monkeypatch, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--update", "a=1"), {"a": 1}),
+        (("--set", "-"), {}),
+        (("--grow", "--set", "-"), {}),
+    ],
+)
+def test_a_file_without_metadata_gets_some(packed, monkeypatch, arguments, expected):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
     path = packed(None)
+    before = bloscpack.unpack_bytes_from_file(path)[0]
+    blpk(*arguments, path)
+    assert (before, expected) == bloscpack.unpack_bytes_from_file(path)
+
+
+def test_no_metadata_section(packed):
+    path = packed(None)
+    with pytest.raises(Refusal, match="have no key 'x', only: none"):
+        blpk("--remove", "x", path)
     with pytest.raises(NoMetadataFound) as caught:
-        blpk(*arguments, path)
+        blpk(path)
     assert "the file has no metadata section (file '%s')" % path == str(caught.value)
     assert EXIT_COULD_NOT == exit_code(caught.value)
 
@@ -262,6 +278,7 @@ def test_too_little_room(packed):
     with pytest.raises(MetadataSectionTooSmall) as caught:
         blpk("--update", 'b="%s"' % "".join(map(chr, range(40, 90))), path)
     assert "required: " in str(caught.value)
+    assert "; --grow rewrites the file with more space" in str(caught.value)
     assert "allocated: 20" in str(caught.value)
     assert str(path) in str(caught.value)
     assert before == path.read_bytes()

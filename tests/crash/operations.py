@@ -18,6 +18,7 @@ from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
 from bloscpack.recover import recover
+from bloscpack.repacking import repack
 
 TARGET = "file.blp"
 JOURNAL = TARGET + ".journal"
@@ -179,6 +180,51 @@ class AppendToArray(Append):
     def prepare(self, folder):
         array = np.arange(1000, dtype="<i4").reshape(100, 10)
         bloscpack.pack_ndarray_to_file(array, folder / TARGET, 1000, nthreads=1)
+
+
+class AppendAndGrow(Append):
+    """Append more chunks than a file has room for: a larger file replaces it."""
+
+    def run(self, folder, inputs):
+        options = {} if self.new is None else {"metadata": self.new}
+        append(
+            folder / TARGET,
+            inputs / "new",
+            nthreads=1,
+            sync=self.synced,
+            grow=True,
+            **options,
+        )
+
+    def follow(self, folder, inputs):
+        (inputs / "more").write_bytes(MORE)
+        quietly(
+            append,
+            folder / TARGET,
+            inputs / "more",
+            nthreads=1,
+            sync=False,
+            grow=True,
+        )
+
+
+class Repack(Operation):
+    """Rewrite a file with other settings and other metadata."""
+
+    def __init__(self, sync=True, **settings):
+        self.synced, self.settings = sync, settings
+
+    def prepare(self, folder):
+        pack(folder / TARGET, numbers(5500), metadata=["old"])
+
+    def run(self, folder, inputs):
+        repack(
+            folder / TARGET,
+            nthreads=1,
+            sync=self.synced,
+            metadata=["new"],
+            **self.settings,
+        )
 
 
 class TakenBack(Operation):

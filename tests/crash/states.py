@@ -30,11 +30,13 @@ from crash.operations import (
     TARGET,
     TIGHT,
     Append,
+    AppendAndGrow,
     AppendToArray,
     Compress,
     Decompress,
     Operation,
     Recover,
+    Repack,
     RewriteMetadata,
     TakenBack,
     quietly,
@@ -362,12 +364,23 @@ OPERATIONS = {
     "append to nothing": Append(0, 1500),
     "append and metadata": Append(nbytes=700, metadata={"n": 0}, new={"n": 1}),
     "append without digests": Append(nbytes=1700, checksum="None"),
+    "append --grow": AppendAndGrow(nbytes=2300, room=0),
+    "append --grow --no-sync": AppendAndGrow(nbytes=700, sync=False, room=0),
+    "append --grow and metadata": AppendAndGrow(nbytes=700, new={"n": 1}),
     "append taken back": TakenBack(),
+    "repack": Repack(),
+    "repack in other chunks": Repack(chunk_size=700, cname="zstd"),
+    "repack --no-sync": Repack(False, max_app_chunks=99),
     "metadata": RewriteMetadata(),
     "append after crash": AfterCrash(Append(2900, 50, recompress=TIGHT), Append()),
     "metadata after crash": AfterCrash(
         Append(nbytes=5000, metadata=["m"] * 9), RewriteMetadata()
     ),
+    "append --grow after crash": AfterCrash(
+        Append(nbytes=5000, room=6), AppendAndGrow(nbytes=8000)
+    ),
+    "append after crash of repack": AfterCrash(Repack(), Append()),
+    "repack after crash": AfterCrash(Append(nbytes=5000), Repack()),
     "compress -f after crash": AfterCrash(Append(), Compress(True, None)),
     "append after torn metadata": AfterCrash(RewriteMetadata(), Append(nbytes=1800)),
 }

@@ -6,6 +6,7 @@ import os
 
 from ... import log
 from ...constants import NPY_MAGIC
+from ...exceptions import BloscpackError
 from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
@@ -42,6 +43,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_metadata_option(parser)
     add_npy_option(parser, "append the rows of a .npy file to an array")
+    parser.add_argument(
+        "--grow",
+        action="store_true",
+        help="rewrite the original file with more room if it has no room for the new "
+        "chunks or the metadata",
+    )
 
 
 def run(args: Namespace) -> None:
@@ -55,7 +62,30 @@ def run(args: Namespace) -> None:
     check_exists("new file", new_file)
     log.verbose("original file is: '%s'" % original_file)
     log.verbose("new file is: '%s'" % new_file)
-    append(args, original_file, new_file, metadata)
+    try:
+        append(args, original_file, new_file, metadata)
+    except BloscpackError as error:
+        if not args.grow:
+            _tell_how_to_grow(error)
+        raise
+
+
+def _tell_how_to_grow(error: BloscpackError) -> None:
+    """Add to the message of an error about missing room how to get room."""
+    from ...exceptions import (
+        MetadataSectionTooSmall,
+        NoMetadataFound,
+        NotEnoughSpace,
+        OffsetsRequired,
+    )
+
+    room = ""
+    if isinstance(error, (OffsetsRequired, NotEnoughSpace)):
+        room = "'blpk repack --max-app-chunks N' makes room for N chunks, and "
+    elif not isinstance(error, (NoMetadataFound, MetadataSectionTooSmall)):
+        return
+    hint = "%s'blpk append --grow' makes room and appends" % room
+    error.args = ("%s; %s" % (error.args[0], hint),)
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:
@@ -78,6 +108,7 @@ def append(
     options: dict[str, Any] = {
         "nthreads": args.nthreads,
         "sync": args.sync is not False,
+        "grow": args.grow,
     }
     size = os.path.getsize(new_file) if os.path.isfile(new_file) else None
     with shown(new_file, size, args.progress) as bar:

@@ -16,6 +16,7 @@ from ...exceptions import UsageError
 from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
+    KEPT,
     add_blosc_options,
     add_files,
     add_metadata_option,
@@ -47,15 +48,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
     group = parser.add_argument_group(title="bloscpack settings")
-    _add_chunk_options(group)
+    add_chunk_options(group)
     add_metadata_option(group)
     add_npy_option(group, "the input is a .npy file: store its array")
-    _add_room_options(group)
+    add_room_options(group)
     add_files(parser, "compress")
     parser.epilog = EXAMPLES
 
 
-def _add_chunk_options(group: _ActionsContainer) -> None:
+def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
+    """Add the options for chunks; with `kept` the default is that of the file."""
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
@@ -64,8 +66,9 @@ def _add_chunk_options(group: _ActionsContainer) -> None:
         "--chunk-size",
         metavar="<size>",
         type=_chunk_size,
-        default=DEFAULT_CHUNK_SIZE,
-        help="set desired chunk size or 'max' (default: %s)" % DEFAULT_CHUNK_SIZE,
+        default=None if kept else DEFAULT_CHUNK_SIZE,
+        help="set desired chunk size or 'max' (default: %s)"
+        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
     )
     names = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
     group.add_argument(
@@ -73,9 +76,9 @@ def _add_chunk_options(group: _ActionsContainer) -> None:
         "--checksum",
         metavar="<checksum>",
         choices=CHECKSUMS_AVAIL,
-        default=DEFAULT_CHECKSUM,
+        default=None if kept else DEFAULT_CHECKSUM,
         help="set desired checksum:\n%s (default: %s)"
-        % ("".join(map(join_with_eol, names)), DEFAULT_CHECKSUM),
+        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
     )
     group.add_argument(
         "-o",
@@ -87,12 +90,14 @@ def _add_chunk_options(group: _ActionsContainer) -> None:
     )
 
 
-def _add_room_options(group: _ActionsContainer) -> None:
+def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
+    """Add the options for reserved space; `kept` is that of `add_chunk_options`."""
     group.add_argument(
         "--max-app-chunks",
         metavar="<n>",
         type=int,
-        help="reserve offsets for n more chunks (default: 10 x)",
+        help="reserve offsets for n more chunks (default: %s)"
+        % (KEPT if kept else "10 x"),
     )
     group.add_argument(
         "--max-meta-size",

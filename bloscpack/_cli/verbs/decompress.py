@@ -63,6 +63,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="write the bytes of an array, also to *.npy",
     )
+    parser.add_argument(
+        "--no-sparse",
+        action="store_false",
+        dest="sparse",
+        help="write blocks of zeros too; by default they become holes, which take no "
+        "disk space",
+    )
     add_files(parser, "decompress")
     parser.epilog = EXAMPLES
 
@@ -164,7 +171,7 @@ def _decompress_plain(
     if _is_npy(out_file, args):
         from ... import npy_io
 
-        make_sink = npy_io.sink_by_content
+        make_sink = partial(npy_io.sink_by_content, sparse=args.sparse)
     nbytes: int | None = None
     like: Attributes | None = None
 
@@ -189,6 +196,7 @@ def _decompress_plain(
                 progress=bar,
                 behind=partial(_warn_of_second_file, in_file),
                 make_sink=make_sink,
+                sparse=args.sparse,
             )
 
     streamed = is_streamed(out_file)
@@ -235,6 +243,7 @@ def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
+            sparse=args.sparse,
         )
     try:
         return os.path.getsize(out_file) if out_file != STREAM else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from ... import log
-from ...exceptions import NoMetadataFound
+from ...exceptions import MetadataSectionTooSmall, NoMetadataFound
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import parse_json, read_metadata
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show the metadata of a file as JSON, or change them in place, within the\n"
-        "space that the file reserves for them"
+        "space that the file reserves for them; a file without metadata is rewritten"
     )
     parser.epilog = (
         "examples:\n"
@@ -63,6 +63,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=[],
         help="remove a key and its value; may be repeated",
     )
+    parser.add_argument(
+        "--grow",
+        action="store_true",
+        help="rewrite the file if the reserved space is too small",
+    )
     parser.add_argument("file_", metavar="<file>", help="file whose metadata it is")
 
 
@@ -91,6 +96,8 @@ def run(args: Namespace) -> None:
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
 
+    grow = args.grow or not _has_section(args.file_)
+
     def changed(old: Json) -> Json:
         new = change(old)
         # Compared as text, because 1 and true are not the same in JSON.
@@ -99,7 +106,19 @@ def run(args: Namespace) -> None:
             return UNCHANGED
         return new
 
-    change_metadata(args.file_, changed, sync=args.sync is not False)
+    try:
+        change_metadata(args.file_, changed, sync=args.sync is not False, grow=grow)
+    except MetadataSectionTooSmall as error:
+        error.args = ("%s; --grow rewrites the file with more space" % error.args[0],)
+        raise
+
+
+def _has_section(path: str) -> bool:
+    try:
+        _read(path)
+    except NoMetadataFound:
+        return False
+    return True
 
 
 def _read(path: str) -> Json:
@@ -137,6 +156,8 @@ def _update(args: Namespace) -> Change:
     values = dict(map(_parse_update, args.update))
 
     def change(old: Json) -> Json:
+        if old is None:  # also the value for a file without metadata
+            old = {}
         if not isinstance(old, dict):
             raise Refusal(
                 "'%s': the metadata are no JSON object, so they have no keys"

@@ -1,0 +1,116 @@
+"""``blpk repack``: rewrite Bloscpack files with other settings, each in one step."""
+
+from __future__ import annotations
+
+from ... import log
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, for_each_file
+from ..options import add_blosc_options, add_metadata_option, read_metadata
+from ..stdio import STREAM, check_exists
+from .compress import add_chunk_options, add_room_options
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from ...repacking import Settings
+
+EXAMPLES = """examples:
+  %(prog)s -c zstd -l 9 data.blp        compress again
+  %(prog)s --max-app-chunks 1000 *.blp  make room for append
+  %(prog)s -k sha256 data.blp           only new digests: the chunks are copied
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "rewrite files with other settings; what no option sets stays unchanged"
+    )
+    parser.epilog = EXAMPLES
+    add_blosc_options(parser, None, kept=True)
+    group = parser.add_argument_group(title="bloscpack settings")
+    add_chunk_options(group, kept=True)
+    metadata = group.add_mutually_exclusive_group()
+    add_metadata_option(metadata)
+    metadata.add_argument(
+        "--no-metadata", action="store_true", help="remove the metadata"
+    )
+    add_room_options(group, kept=True)
+    parser.add_argument("files", metavar="<file>", nargs="+", help="file to rewrite")
+
+
+def run(args: Namespace) -> int:
+    """Rewrite the files."""
+    if STREAM in args.files:
+        raise Refusal("a file to rewrite can't be standard input", EXIT_USAGE)
+    settings = _settings(args)
+    if len(args.files) == 1:
+        _repack(args, args.files[0], settings)
+        return 0
+    return for_each_file(args.files, lambda name: _repack(args, name, settings))
+
+
+def _settings(args: Namespace) -> Settings:
+    """Return the settings that are to change."""
+    settings: Settings = {
+        "typesize": args.typesize,
+        "clevel": args.clevel,
+        "shuffle": args.shuffle,
+        "cname": args.cname,
+        "checksum": args.checksum,
+        "offsets": args.offsets,
+        "max_app_chunks": args.max_app_chunks,
+        "meta_checksum": args.meta_checksum,
+        "meta_codec": args.meta_codec,
+        "max_meta_size": args.max_meta_size,
+    }
+    if args.chunk_size is not None:
+        # A size with a suffix is rounded to whole items of an array.
+        settings["chunk_size"] = "%dB" % args.chunk_size
+    if args.no_metadata:
+        settings["metadata"] = None
+    elif args.metadata is not None:
+        settings["metadata"] = read_metadata(args.metadata)
+        if settings["metadata"] is None:
+            raise Refusal(
+                "metadata file '%s' is null, which counts as none: --no-metadata "
+                "removes the metadata" % args.metadata,
+                EXIT_USAGE,
+            )
+    return settings
+
+
+def _repack(args: Namespace, name: str, settings: Settings) -> None:
+    from ...repacking import repack
+    from ..progress import shown
+
+    check_exists("file", name)
+    if args.no_metadata and not args.force:
+        _check_no_array(name)
+    log.verbose("rewriting '%s'" % name)
+    with shown(name, None, args.progress) as bar:
+        repack(
+            name,
+            nthreads=args.nthreads,
+            sync=args.sync is not False,
+            progress=bar,
+            **settings,
+        )
+
+
+def _check_no_array(name: str) -> None:
+    """Raise `Refusal` if the metadata of a file describe an array."""
+    from ..._crashsafe.snapshot import read_snapshot
+    from ..._format.sections import read_beginning
+    from ..._storage.cursor import Cursor
+    from ...serializers import is_array
+
+    metadata = read_snapshot(
+        name, lambda fp, check: read_beginning(Cursor(fp)).metadata
+    )
+    if is_array(metadata):
+        raise Refusal(
+            "'%s' holds an array: without metadata its dtype and shape are lost; "
+            "--force removes them" % name,
+            EXIT_COULD_NOT,
+        )

@@ -1,0 +1,74 @@
+Rewriting a compressed file with other settings.
+
+  $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
+  $ header() { blpk info "$1" | sed -n "s/^blpk:     $2: //p"; }
+  $ blpk c -z 1K --max-app-chunks 0 numbers
+
+Without room for more chunks, append says how to get it.
+
+  $ cp numbers.blp before
+  $ blpk append numbers.blp numbers
+  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'numbers.blp')
+  [1]
+  $ cmp numbers.blp before
+  $ blpk repack --max-app-chunks 4 numbers.blp
+  $ blpk append numbers.blp numbers
+  $ header numbers.blp max_app_chunks
+  0
+  $ blpk append --grow numbers.blp numbers
+  $ header numbers.blp nchunks
+  12
+  $ header numbers.blp max_app_chunks
+  120
+  $ cat numbers numbers numbers > all
+  $ blpk d numbers.blp back
+  $ cmp all back
+
+A file from a pipe has no offset table.
+
+  $ blpk c -z 1K - - < numbers > piped.blp
+  $ blpk append piped.blp numbers
+  blpk: error: Appending to a file without offsets is not yet supported; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'piped.blp')
+  [1]
+  $ blpk append --grow piped.blp numbers
+  $ blpk append --grow piped.blp numbers
+  $ blpk -f d piped.blp back
+  $ cmp all back
+
+What no option changes stays.
+
+  $ blpk repack -c zstd -l 9 -z 2K numbers.blp piped.blp
+  $ blpk repack -k sha256 numbers.blp
+  $ header numbers.blp chunk_size
+  2.0K (2048B)
+  $ header numbers.blp checksum
+  'sha256'
+  $ blpk info numbers.blp | grep -o "'codec', 'zstd'"
+  'codec', 'zstd'
+  $ blpk -f d numbers.blp back
+  $ cmp all back
+
+A damaged file stays as it is.
+
+  $ head -c 1000 numbers.blp > short.blp
+  $ cp short.blp before
+  $ blpk repack -l 1 short.blp
+  * the file ends too early: * (glob)
+  [3]
+  $ cmp short.blp before
+  $ blpk repack -
+  blpk: error: a file to rewrite can't be standard input
+  [2]
+  $ blpk repack numbers.blp missing.blp
+  blpk: error: file 'missing.blp' does not exist!
+  [1]
+
+  $ ls -A
+  all
+  back
+  before
+  numbers
+  numbers.blp
+  piped.blp
+  short.blp
+  $ rm *

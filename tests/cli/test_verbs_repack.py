@@ -1,0 +1,70 @@
+"""``blpk repack``: which settings the options change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cli.verb_support import parser_of
+
+import bloscpack
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack.headers import decode_header
+
+
+def blpk(*arguments, force=False):
+    parser, run = parser_of("repack")
+    parser.set_defaults(nthreads=2, force=force, sync=None, progress=False)
+    return run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return the name of an array file."""
+    path = tmp_path / "array.blp"
+    bloscpack.pack_ndarray_to_file(np.arange(999.0), path, 800)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "expected"),
+    [
+        (["-z", "1001"], "chunk_size", 1000),
+        (["-z", "max"], "chunk_size", 7992),
+        (["-t", "4"], "typesize", 4),
+        (["-k", "md5"], "checksum", "md5"),
+        (["-o"], "offsets", False),
+        (["--max-app-chunks", "3"], "max_app_chunks", 3),
+        (["-c", "zstd", "-l", "9", "--bitshuffle"], "checksum", "adler32"),
+        (["--shuffle"], "chunk_size", 800),
+    ],
+)
+def test_options(path, options, field, expected):
+    assert blpk(*options, path) == 0
+    assert expected == decode_header(path.read_bytes()[:32])[field]
+    assert (np.arange(999.0) == bloscpack.unpack_ndarray_from_file(path)).all()
+
+
+def test_the_metadata_of_an_array_are_not_removed_by_accident(path):
+    before = path.read_bytes()
+    with pytest.raises(Refusal, match="holds an array") as caught:
+        blpk("--no-metadata", path)
+    assert EXIT_COULD_NOT == caught.value.exit_code
+    assert before == path.read_bytes()
+    assert blpk("--no-metadata", path, force=True) == 0
+    plain = np.arange(999.0).tobytes()
+    assert (plain, None) == bloscpack.unpack_bytes_from_file(path)
+
+
+def test_null_is_no_metadata(path, tmp_path):
+    (tmp_path / "null").write_text("null")
+    with pytest.raises(Refusal, match="--no-metadata removes") as caught:
+        blpk("-m", tmp_path / "null", path)
+    assert EXIT_USAGE == caught.value.exit_code
+
+
+def test_other_files_are_rewritten_after_a_failure(path, tmp_path, capsys):
+    (tmp_path / "text.blp").write_text("no packed file")
+    assert EXIT_COULD_NOT == blpk("-k", "md5", tmp_path / "text.blp", path)
+    assert decode_header(path.read_bytes()[:32]).checksum == "md5"
+    assert (tmp_path / "text.blp").read_text() == "no packed file"
+    assert "text.blp" in capsys.readouterr().err
