@@ -84,14 +84,15 @@ def process_nthread_arg(args: Namespace) -> None:
 
 
 def _answer_quickly(arguments: list[str]) -> bool:
-    """Run ``--version`` or ``info FILE`` without the parser; return whether it was one.
+    """Run ``-V`` or ``info FILE`` without the parser; return whether it was one.
 
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
-    if arguments != ["--version"] and not (
-        asks_info and not arguments[1].startswith("-")
-    ):
+    if asks_info:
+        if arguments[1].startswith("-") or os.path.isdir(arguments[1]):
+            return False
+    elif arguments not in (["--version"], ["-V"]):
         return False
     from ._cli import quick_answers
 

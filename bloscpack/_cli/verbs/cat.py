@@ -1,17 +1,21 @@
 """``blpk cat``: write plain bytes of a file to standard output.
 
-Only the chunks that contain these bytes are decompressed. Written bytes can't be taken
-back: at a damaged chunk, all bytes before it have already been written.
+Only the chunks that contain these bytes are decompressed. A pipe is decompressed from
+its beginning to the last of these bytes, in constant memory. Written bytes can't be
+taken back: at a damaged chunk, all bytes before it have already been written.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from ... import log
 from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
-from ...reader import Reader
+from ...abstract_io import unpack
+from ...file_io import CompressedFPSource, PlainFPSink
+from ...reader import Reader, Selection
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import Seekable
+    from ..._storage.protocols import Buffer, Seekable
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "examples:\n"
         "  %(prog)s data.blp | wc -c\n"
         "  %(prog)s --bytes 1K:2M data.blp > part\n"
-        "  %(prog)s --bytes=-100: data.blp\n"
+        "  cat data.blp | %(prog)s --bytes 1M: - | wc -c\n"
         "  %(prog)s --rows ::10 array.blp > every-tenth-row"
     )
     what = parser.add_mutually_exclusive_group()
@@ -66,22 +70,99 @@ def run(args: Namespace) -> None:
     def deliver(plain: bytes) -> None:
         try:
             write_all(sys.stdout.buffer, plain)
+            if streamed:
+                sys.stdout.buffer.flush()  # the next bytes may come much later
         except OSError as error:
             raise log.lost(error) from error
 
+    streamed = False
+
     def read(fp: Seekable, check: Check) -> None:
-        if not fp.seekable():
-            raise Refusal(
-                "'%s' is a pipe, which can't be read at any position" % args.file_,
-                EXIT_USAGE,
-            )
-        reader = Reader(fp)
+        nonlocal streamed
+        streamed = not fp.seekable()
+        reader = _StreamReader(fp) if streamed else Reader(fp)
         check(reader.header)
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(selected, deliver, nthreads=args.nthreads)
 
     read_snapshot(args.file_, read, attempts=1)
     log.flush()
+
+
+class _Complete(Exception):
+    """All selected bytes of a pipe have been delivered."""
+
+
+class _StreamReader(Reader):
+    """Delivers a selection from a file object that can't seek, once."""
+
+    def __init__(self, fp: Seekable) -> None:
+        self._source = CompressedFPSource(fp, to_end=True)
+        self.header = self._source.bloscpack_header
+        self.metadata = self._source.metadata
+        self._has_size = self.header.nbytes is not None
+        self.nbytes = self.header.nbytes if self._has_size else sys.maxsize
+
+    def select(self, span: slice) -> Selection:
+        """Return the selection of a span of plain bytes."""
+        if min(span.start or 0, span.stop or 0) < 0:
+            self._need_size("positions from the end")
+        return super().select(span)
+
+    def select_rows(self, rows: slice) -> Selection:
+        """Return the selection of some rows of the array."""
+        self._need_size("rows")
+        return super().select_rows(rows)
+
+    def _need_size(self, what: str) -> None:
+        if not self._has_size:
+            raise Refusal(
+                "%s can't be read from a pipe if the header of the file does not "
+                "contain its size" % what,
+                EXIT_USAGE,
+            )
+
+    def deliver(
+        self,
+        selection: Selection,
+        deliver: Callable[[bytes], object],
+        *,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call `deliver` with the selected bytes, a part at a time, in order."""
+        everything = selection.stop == self.nbytes
+        sink = PlainFPSink(_Cutter(selection, deliver, everything))
+        with suppress(_Complete):
+            unpack(self._source, sink, nthreads=nthreads)
+
+
+class _Cutter:
+    """A file object that delivers the selected bytes among all that it is given.
+
+    Behind the last one it raises `_Complete`, unless the selection reaches to the end
+    of the file: then the end has to be checked.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        deliver: Callable[[bytes], object],
+        to_end: bool,
+    ) -> None:
+        self._selection = selection
+        self._deliver = deliver
+        self._to_end = to_end
+        self._position = 0
+
+    def write(self, plain: Buffer) -> int:
+        """Deliver the selected bytes of a chunk; return the size of the chunk."""
+        view = memoryview(plain)
+        start, self._position = self._position, self._position + view.nbytes
+        if self._selection.within(start, self._position):
+            self._deliver(self._selection.cut(view, start))
+        if self._position >= self._selection.stop and not self._to_end:
+            raise _Complete
+        return view.nbytes
 
 
 def parse_span(text: str) -> slice:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import log
 from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..verb_table import names
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def run(args: Namespace) -> None:
 
     parser = create_parser()
     for action in _all_actions(parser):
-        if _names_file(action):
+        if action.metavar == "<subcommand>":
+            action.choices = names()
+        elif _names_file(action):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
