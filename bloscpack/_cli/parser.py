@@ -51,10 +51,11 @@ decompressed with -d: tar -I blpk -cf folder.tar.blp folder
 
 Additional help for subcommands is available:
   %(prog)s 'subcommand' [ -h | --help ]"""
+GLOBAL_OPTIONS_TEXT = "'blpk --help' shows the options of all subcommands: -f, -n, ..."
 VERSION_HELP = "show program's version number and exit"
 FORCE_HELP = "disable overwrite checks for existing files\n(use with caution)"
 SYNC_HELP = (
-    "return only when the output is on the disk (default: where an existing\n"
+    "return only when the output is on the disk (default: where an existing "
     "file is replaced or changed)"
 )
 PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
@@ -197,6 +198,13 @@ class _VerbParser(_BaseParser):
         super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
         add_arguments(self)
         return getattr(self, name)
+
+    def format_help(self) -> str:
+        """Return the help of the verb, and where to find the global options."""
+        return "%s\n%s\n" % (
+            super().format_help().rstrip("\n"),
+            "\n".join(["", *_wrapped(GLOBAL_OPTIONS_TEXT, _columns())]),
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the parsed arguments; those of the top-level parser are added."""
