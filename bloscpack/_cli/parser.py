@@ -12,16 +12,22 @@ it if ``-d`` is given.
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import sys
 from contextlib import suppress
 
-from ..constants import MAX_THREADS
-from ..defaults import available_cpus
 from ..log import printable
 from . import verb_table
-from .exit_codes import EXIT_OK, EXIT_USAGE
+from .exit_codes import EXIT_USAGE
+from .global_options import (
+    GLOBAL,
+    LEVEL,
+    LEVELS,
+    PROGRESS,
+    SYNC,
+    DefaultNumber,
+    global_options,
+)
+from .help_text import BloscPackCustomFormatter, columns, wrapped
 from .options import LEVEL_OPTIONS
 from .stdio import STREAM
 
@@ -35,116 +41,27 @@ if TYPE_CHECKING:
     from .verb_table import VerbRecord
 
 
-# Options of 0.16: an abbreviation of one of them is never ambiguous because of an option
-# that was added later.
-OPTIONS_OF_016 = frozenset(
-    "--help --version --verbose --debug --force --nthreads --typesize --clevel "
-    "--no-shuffle --codec --chunk-size --checksum --no-offsets --metadata "
-    "--no-check-extension".split()
-)
-# The options that select which messages are shown: they exclude each other.
-LEVELS = {"verbose": "-v/--verbose", "debug": "-d/--debug", "quiet": "-q/--quiet"}
 # Names of a command line without a verb: none, or ``-``.
-FILTERED = ((None, None, []), (STREAM, None, []), (STREAM, STREAM, []))
+FILTERED: tuple[tuple[object, ...], ...] = (
+    (None, None, []),
+    (STREAM, None, []),
+    (STREAM, STREAM, []),
+)
 EPILOG = """Without a subcommand, standard input is compressed to standard output, or
 decompressed with -d: tar -I blpk -cf folder.tar.blp folder
 
 Additional help for subcommands is available:
   %(prog)s 'subcommand' [ -h | --help ]"""
+# At the end of the help of each verb.
 GLOBAL_OPTIONS_TEXT = "'blpk --help' shows the options of all subcommands: -f, -n, ..."
-VERSION_HELP = "show program's version number and exit"
-FORCE_HELP = "disable overwrite checks for existing files\n(use with caution)"
-SYNC_HELP = (
-    "return only when the output is on the disk (default: where an existing "
-    "file is replaced or changed)"
+# An abbreviation of an option of 0.16 means that option, whatever was added later.
+OPTIONS_OF_016 = frozenset(
+    (
+        *("--help", "--version", "--verbose", "--debug", "--force", "--nthreads"),
+        *("--typesize", "--clevel", "--no-shuffle", "--codec", "--chunk-size"),
+        *("--checksum", "--no-offsets", "--metadata", "--no-check-extension"),
+    )
 )
-PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
-# The smallest width of the help, in columns.
-LEAST_WIDTH = 20
-# The indentation of a continued line of an example, in columns.
-CONTINUED = 4
-
-
-class BloscPackCustomFormatter(argparse.HelpFormatter):
-    """Formats help in the width of the terminal; lines that fit keep their line end."""
-
-    def __init__(self, prog: str, **kwargs: Any) -> None:
-        if "width" not in kwargs:
-            kwargs["width"] = max(LEAST_WIDTH, _columns() - 2)
-        super().__init__(prog, **kwargs)
-
-    def _format_usage(self, *args: Any) -> str:
-        # argparse leaves blanks in place of a group of hidden options.
-        return re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = text.splitlines()
-        if len(lines) == 1 or any(len(line) > width + 2 for line in lines):
-            lines = _filled(lines, width - len(indent))
-        end = "\n" * text.endswith("\n")
-        return "\n".join(indent + line for line in lines) + end
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        if "\n" not in text:
-            return _wrapped(text, width)
-        return [
-            piece
-            for line in text.splitlines()
-            for piece in ([line] if len(line) <= width else _wrapped(line, width))
-        ]
-
-
-def _columns() -> int:
-    """Return the columns of the terminal on standard output, or 80.
-
-    argparse would import shutil to find them, even if no help is shown.
-    """
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (AttributeError, OSError, ValueError):
-        return 80
-
-
-def _filled(lines: list[str], width: int) -> list[str]:
-    """Return lines of at most `width` columns.
-
-    Adjacent lines that begin with a word are prose, and are joined. An indented line,
-    such as an example, is continued with a larger indentation.
-    """
-    filled: list[str] = []
-    prose: list[str] = []
-    for line in [*lines, ""]:
-        if line and not line.startswith(" "):
-            prose.append(line)
-            continue
-        if prose:
-            filled += _wrapped(" ".join(prose), width)
-            prose = []
-        indent = " " * (len(line) - len(line.lstrip()))
-        if len(line) <= width:
-            filled.append(line)
-        else:
-            first, *rest = _wrapped(line, width - len(indent) - CONTINUED)
-            filled += [indent + first, *(indent + " " * CONTINUED + r for r in rest)]
-    return filled[:-1]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return text as lines. Importing textwrap would take longer than this loop."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += " " * bool(lines[-1]) + word
-    return lines
-
-
-class _DefaultNumber(int):
-    """The default number of threads, of another class than a number given with -n."""
 
 
 class _BaseParser(argparse.ArgumentParser):
@@ -203,7 +120,7 @@ class _VerbParser(_BaseParser):
         """Return the help of the verb, and where to find the global options."""
         return "%s\n%s\n" % (
             super().format_help().rstrip("\n"),
-            "\n".join(["", *_wrapped(GLOBAL_OPTIONS_TEXT, _columns())]),
+            "\n".join(["", *wrapped(GLOBAL_OPTIONS_TEXT, columns())]),
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -246,16 +163,6 @@ class _VerbParser(_BaseParser):
             if len(found) == 1 and found[0][-1] is None:
                 action = found[0][0]
         return action is not None and action.nargs is None
-
-
-class _Version(argparse.Action):
-    """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *args: object) -> NoReturn:
-        from .quick_answers import version
-
-        version()
-        parser.exit(EXIT_OK)
 
 
 def _arguments_adder(
@@ -389,7 +296,8 @@ def _parse_filter(
     if args.debug and not any(arg.startswith("--d") for arg in arguments):
         given = vars(args)
         args = parser.parse_args(["decompress", STREAM])
-        for name in vars(args).keys() & given.keys() - {"debug", "refuse", "subcommand"}:
+        own = {"debug", "refuse", "subcommand"}
+        for name in vars(args).keys() & given.keys() - own:
             setattr(args, name, given[name])
     _apply_user_defaults(args)
     del args.refuse
@@ -418,7 +326,7 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
     given = vars(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
-    if isinstance(args.nthreads, _DefaultNumber):
+    if isinstance(args.nthreads, DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
     for name, value in given.items():
         if hasattr(value, "as_argument"):
@@ -460,7 +368,7 @@ def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParse
     groups[GLOBAL] = parser.add_argument_group(title="global options")
     for name in (SYNC, PROGRESS):
         groups[name] = groups[GLOBAL].add_mutually_exclusive_group()
-    for group, names, properties in _global_options():
+    for group, names, properties in global_options():
         groups[group].add_argument(*names, **properties)
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
@@ -481,7 +389,7 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     """Add the global options to the parser of a verb, without help and defaults."""
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
-    for group, names, properties in _global_options():
+    for group, names, properties in global_options():
         free = [name for name in names if name not in parser._option_string_actions]
         if not free:
             continue
@@ -491,47 +399,3 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
         groups.get(group, parser).add_argument(*free, **properties)
         inherited += free
     parser.inherited = frozenset(inherited)  # type: ignore[attr-defined]
-
-
-# The groups of the global options.
-LEVEL = "level"
-GLOBAL = "global"
-SYNC = "sync"
-PROGRESS = "progress"
-
-
-def _global_options() -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield group, names and properties of the options of every verb."""
-    version = {"action": _Version, "nargs": 0, "dest": argparse.SUPPRESS}
-    version |= {"default": argparse.SUPPRESS, "help": VERSION_HELP}
-    yield "", ("--version", "-V"), version
-    for names, help_ in (
-        (("-v", "--verbose"), "be verbose about actions"),
-        (("-d", "--debug"), "print debugging output too"),
-        (("-q", "--quiet"), "show only errors"),
-    ):
-        yield LEVEL, names, {"action": "store_true", "help": help_}
-    yield GLOBAL, ("-f", "--force"), {"action": "store_true", "help": FORCE_HELP}
-    yield (
-        GLOBAL,
-        ("-n", "--nthreads"),
-        {
-            "metavar": "[1, %d]" % MAX_THREADS,
-            "type": int,
-            "default": _DefaultNumber(min(available_cpus(), MAX_THREADS)),
-            "help": "set number of threads, (default: %(default)s (ncores))",
-        },
-    )
-    for dest, help_, help_for_no in (
-        (SYNC, SYNC_HELP, "do not wait until the output is on the disk"),
-        (PROGRESS, PROGRESS_HELP, "show no progress bar"),
-    ):
-        yes = {"action": "store_true", "default": None, "help": help_}
-        yield dest, ("--" + dest,), yes
-        no = {"action": "store_false", "dest": dest, "help": help_for_no}
-        yield dest, ("--no-" + dest,), no
-
-
-# Names kept from 0.16
-
-BloscPackCustomFormatter.__module__ = "bloscpack.cli"

@@ -191,7 +191,7 @@ class Bar:
         self._is_drawn = False
 
     def begin(self, name: str, total: int | None) -> None:
-        """Enter the next file; `total` is its number of plain bytes if that is known."""
+        """Enter the next file; `total` is its plain bytes, None if unknown."""
         self._number += 1
         self._file_total, self._file_done = total, 0
         name = log.printable(os.path.basename(name))
@@ -217,7 +217,9 @@ class Bar:
             self._drawing = _drawing(done - nbytes)
             self._total = self._sum_sizes()
         total = self._total if len(self._files) > 1 else self._file_total
-        self._drawing.draw(self._name, done, None if total is None else max(total, done))
+        self._drawing.draw(
+            self._name, done, None if total is None else max(total, done)
+        )
         self._is_drawn = True
 
     def _sum_sizes(self) -> int | None:

@@ -40,7 +40,10 @@ ANYWHERE = [
     (["-n", "3", "c", "x", "-n", "4"], {"nthreads": 4}),
     (["-f", "d", "x", "--no-sync"], {"force": True, "sync": False}),
     (["list", "a", "-v", "b"], {"verbose": True, "files": ["a", "b"]}),
-    (["verify", "a", "-d", "b", "--", "-c"], {"debug": True, "files": ["a", "b", "-c"]}),
+    (
+        ["verify", "a", "-d", "b", "--", "-c"],
+        {"debug": True, "files": ["a", "b", "-c"]},
+    ),
     (["append", "a", "--no-progress", "b"], {"progress": False, "new_file": "b"}),
     (["info", "a", "--json", "-q"], {"quiet": True, "files": ["a"]}),
     (["cat", "-f", "a"], {"force": True}),

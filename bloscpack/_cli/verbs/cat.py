@@ -8,13 +8,15 @@ taken back: at a damaged chunk, all bytes before it have already been written.
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 
 from ... import log
 from ..._crashsafe.snapshot import read_snapshot
+from ..._engine.blosc_settings import own_settings
+from ..._format.chunks import check_digest, decompress
 from ..._storage.base import write_all
-from ...abstract_io import unpack
-from ...file_io import CompressedFPSource, PlainFPSink
+from ...abstract_io import effective_nthreads
+from ...exceptions import FormatError
+from ...file_io import CompressedFPSource
 from ...reader import Reader, Selection
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import Buffer, Seekable
+    from ..._storage.protocols import Seekable
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -89,10 +91,6 @@ def run(args: Namespace) -> None:
     log.flush()
 
 
-class _Complete(Exception):
-    """All selected bytes of a pipe have been delivered."""
-
-
 class _StreamReader(Reader):
     """Delivers a selection from a file object that can't seek, once."""
 
@@ -100,8 +98,9 @@ class _StreamReader(Reader):
         self._source = CompressedFPSource(fp, to_end=True)
         self.header = self._source.bloscpack_header
         self.metadata = self._source.metadata
-        self._has_size = self.header.nbytes is not None
-        self.nbytes = self.header.nbytes if self._has_size else sys.maxsize
+        nbytes = self.header.nbytes
+        self._has_size = nbytes is not None
+        self.nbytes = sys.maxsize if nbytes is None else nbytes
 
     def select(self, span: slice) -> Selection:
         """Return the selection of a span of plain bytes."""
@@ -129,40 +128,28 @@ class _StreamReader(Reader):
         *,
         nthreads: int | None = None,
     ) -> None:
-        """Call `deliver` with the selected bytes, a part at a time, in order."""
-        everything = selection.stop == self.nbytes
-        sink = PlainFPSink(_Cutter(selection, deliver, everything))
-        with suppress(_Complete):
-            unpack(self._source, sink, nthreads=nthreads)
+        """Call `deliver` with the selected bytes, a part at a time, in order.
 
-
-class _Cutter:
-    """A file object that delivers the selected bytes among all that it is given.
-
-    Behind the last one it raises `_Complete`, unless the selection reaches to the end
-    of the file: then the end has to be checked.
-    """
-
-    def __init__(
-        self,
-        selection: Selection,
-        deliver: Callable[[bytes], object],
-        to_end: bool,
-    ) -> None:
-        self._selection = selection
-        self._deliver = deliver
-        self._to_end = to_end
-        self._position = 0
-
-    def write(self, plain: Buffer) -> int:
-        """Deliver the selected bytes of a chunk; return the size of the chunk."""
-        view = memoryview(plain)
-        start, self._position = self._position, self._position + view.nbytes
-        if self._selection.within(start, self._position):
-            self._deliver(self._selection.cut(view, start))
-        if self._position >= self._selection.stop and not self._to_end:
-            raise _Complete
-        return view.nbytes
+        No chunk is read before the bytes of the one in front of it are delivered, so
+        Blosc shares the blocks of each chunk among the threads.
+        """
+        source, checksum = self._source, self.header.checksum_impl
+        to_end = selection.stop == self.nbytes  # what follows has to be checked
+        with own_settings:
+            own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
+            for frame in source.tasks():
+                try:
+                    compressed, digest = source.load(frame)
+                    check_digest(compressed, digest, checksum)
+                    plain = memoryview(decompress(compressed, frame.header))
+                except FormatError as error:
+                    error.locate(frame.number, frame.offset)
+                    raise
+                stop = frame.start + plain.nbytes
+                if selection.within(frame.start, stop):
+                    deliver(selection.cut(plain, frame.start))
+                if stop >= selection.stop and not to_end:
+                    break
 
 
 def parse_span(text: str) -> slice:
