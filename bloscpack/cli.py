@@ -168,6 +168,21 @@ def _code_without_output(code: int) -> int:
     return max(code if log.OUTPUT_IS_OPTIONAL else EXIT_OK, EXIT_COULD_NOT)
 
 
+def _end_as_filter(arguments: list[str]) -> None:
+    """End the process with SIGPIPE if it is a filter, and its reader has ended.
+
+    tar reads only the beginning of an archive if it needs no more. It reports every
+    other end of its filter as an error.
+    """
+    import signal
+
+    from ._cli import verb_table
+
+    if hasattr(signal, "SIGPIPE") and not any(map(verb_table.find, arguments)):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command ``blpk``.
 
@@ -200,6 +215,8 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
+        if alone:
+            _end_as_filter(arguments)
     except log.OutputLost as error:
         log.error(log.printable(str(error)), _code_without_output(code))
     except Terminated as error:
