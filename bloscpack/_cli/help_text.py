@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20
-# The indentation of a continued line of an example, in columns.
+# The indentation of a continued line of a usage or an example, in columns.
 CONTINUED = 4
 
 
@@ -27,7 +27,10 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
 
     def _format_usage(self, *args: Any) -> str:
         # argparse leaves blanks in place of a group of hidden options.
-        return re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
+        usage = re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
+        if any(len(line) > self._width + 2 for line in usage.splitlines()):
+            usage = re.sub(r"(?m)^ +", " " * CONTINUED, usage)
+        return usage
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = text.splitlines()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from time import monotonic
 
@@ -180,7 +180,8 @@ class Bar:
     ) -> None:
         self._files = files
         self._size_of = size_of
-        self._total: int | None = None
+        # The plain bytes of the files before each file, and of all; None if unknown.
+        self._sums: list[int] | None = None
         self._number = 0  # of the current file, from 1 on
         self._name = ""
         self._file_total: int | None = None
@@ -192,6 +193,8 @@ class Bar:
 
     def begin(self, name: str, total: int | None) -> None:
         """Enter the next file; `total` is its plain bytes, None if unknown."""
+        with suppress(ValueError):  # files in front of it may have been refused
+            self._number = self._files.index(name, self._number)
         self._number += 1
         self._file_total, self._file_done = total, 0
         name = log.printable(os.path.basename(name))
@@ -212,25 +215,31 @@ class Bar:
         if now < self._next:
             return
         self._next = now + INTERVAL
-        done = self._done_before + self._file_done
+        if self._drawing is None:
+            self._sums = self._sum_sizes()
+        before, total = self._done_before, self._file_total
+        if self._sums is not None:
+            before, total = self._sums[self._number - 1], self._sums[-1]
+        elif len(self._files) > 1:
+            total = None
+        done = before + self._file_done
         if self._drawing is None:
             self._drawing = _drawing(done - nbytes)
-            self._total = self._sum_sizes()
-        total = self._total if len(self._files) > 1 else self._file_total
-        self._drawing.draw(
-            self._name, done, None if total is None else max(total, done)
-        )
+        total = None if total is None else max(total, done)
+        self._drawing.draw(self._name, done, total)
         self._is_drawn = True
 
-    def _sum_sizes(self) -> int | None:
-        """Return the plain bytes of all files; None if the size of one is unknown."""
-        total = 0
+    def _sum_sizes(self) -> list[int] | None:
+        """Return the sums of the sizes of the files; None if one is unknown."""
+        if self._size_of is None:
+            return None
+        sums = [0]
         for name in self._files:
-            size = self._size_of(name) if self._size_of is not None else None
+            size = self._size_of(name)
             if size is None:
                 return None
-            total += size
-        return total
+            sums.append(sums[-1] + size)
+        return sums
 
     def end(self) -> None:
         """Leave the current file, which is complete or has failed."""
