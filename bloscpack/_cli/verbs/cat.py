@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "examples:\n"
         "  %(prog)s data.blp | wc -c\n"
         "  %(prog)s --bytes 1K:2M data.blp > part\n"
-        "  cat data.blp | %(prog)s --bytes 1M: - | wc -c\n"
+        "  %(prog)s --bytes=-100: data.blp\n"
         "  %(prog)s --rows ::10 array.blp > every-tenth-row"
     )
     what = parser.add_mutually_exclusive_group()
@@ -55,7 +55,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="<A:B:C>",
         help="items along the first axis of an array, every C-th one",
     )
-    parser.add_argument("file_", metavar="<file>", help="file to be read")
+    parser.add_argument(
+        "file_", metavar="<file>", help="file to be read; - may be a pipe"
+    )
 
 
 def run(args: Namespace) -> None:
