@@ -169,16 +169,16 @@ def _code_without_output(code: int) -> int:
 
 
 def _end_as_filter(arguments: list[str]) -> None:
-    """End the process with SIGPIPE if it is a filter, and its reader has ended.
+    """End the process with SIGPIPE if it is a filter whose reader has ended.
 
     tar reads only the beginning of an archive if it needs no more. It reports every
     other end of its filter as an error.
     """
     import signal
 
-    from ._cli import verb_table
+    from ._cli.parser import may_be_filter
 
-    if hasattr(signal, "SIGPIPE") and not any(map(verb_table.find, arguments)):
+    if hasattr(signal, "SIGPIPE") and may_be_filter(arguments):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
 

@@ -210,7 +210,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
     arguments = _with_levels_behind_verb(arguments)
-    if _may_be_filter(arguments):
+    if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)
         if filter_args is not None:
             return filter_args
@@ -267,7 +267,7 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
 # Without a verb
 
 
-def _may_be_filter(arguments: list[str]) -> bool:
+def may_be_filter(arguments: list[str]) -> bool:
     """Return whether the command line may have no verb and no file names."""
     if sys.stdin is None or sys.stdin.isatty():
         return False
