@@ -94,7 +94,11 @@ CASES = {
         ["tune", "--sample", HOSTILE, HOSTILE],
         ["tune", "--goal", HOSTILE, HOSTILE],
     ],
-    "verify": [["verify", PACKED, BROKEN, HOSTILE], ["verify", "--json", BROKEN]],
+    "verify": [
+        ["verify", PACKED, BROKEN, HOSTILE],
+        ["verify", "--json", BROKEN],
+        ["verify", "."],
+    ],
     "recover": [
         ["recover", BROKEN, "out" + HOSTILE],
         ["recover", HOSTILE, "out" + HOSTILE],
@@ -114,6 +118,7 @@ CASES = {
     ],
     "config": [["config"], ["config", "--path"], ["config", "--json"]],
     "completion": [["completion", HOSTILE]],
+    "help": [["help"], ["help", HOSTILE]],
 }
 
 
