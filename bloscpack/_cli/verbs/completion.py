@@ -51,10 +51,11 @@ def run(args: Namespace) -> None:
     from ..parser import create_parser
 
     parser = create_parser()
-    helps = {name: a.help for a in parser._actions for name in a.option_strings}
+    shown = {name: a for a in parser._actions for name in a.option_strings}
     for action in _all_actions(parser):
         if action.help == "==SUPPRESS==":  # a global option behind the verb
-            action.help = helps[action.option_strings[0]]
+            same = shown[action.option_strings[0]]
+            action.help, action.default = same.help, same.default
         if action.metavar == "<subcommand>":
             action.choices = names()
         elif _names_file(action):
