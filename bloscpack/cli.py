@@ -84,14 +84,15 @@ def process_nthread_arg(args: Namespace) -> None:
 
 
 def _answer_quickly(arguments: list[str]) -> bool:
-    """Run ``--version`` or ``info FILE`` without the parser; return whether it was one.
+    """Run ``-V`` or ``info FILE`` without the parser; return whether it was one.
 
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
-    if arguments != ["--version"] and not (
-        asks_info and not arguments[1].startswith("-")
-    ):
+    if asks_info:
+        if arguments[1].startswith("-") or os.path.isdir(arguments[1]):
+            return False
+    elif arguments not in (["--version"], ["-V"]):
         return False
     from ._cli import quick_answers
 
@@ -167,6 +168,21 @@ def _code_without_output(code: int) -> int:
     return max(code if log.OUTPUT_IS_OPTIONAL else EXIT_OK, EXIT_COULD_NOT)
 
 
+def _end_as_filter(arguments: list[str]) -> None:
+    """End the process with SIGPIPE if it is a filter whose reader has ended.
+
+    tar reads only the beginning of an archive if it needs no more. It reports every
+    other end of its filter as an error.
+    """
+    import signal
+
+    from ._cli.parser import may_be_filter
+
+    if hasattr(signal, "SIGPIPE") and may_be_filter(arguments):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command ``blpk``.
 
@@ -199,6 +215,8 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
+        if alone:
+            _end_as_filter(arguments)
     except log.OutputLost as error:
         log.error(log.printable(str(error)), _code_without_output(code))
     except Terminated as error:

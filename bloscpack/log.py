@@ -16,6 +16,7 @@ import sys
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
 NORMAL = "NORMAL"
@@ -37,6 +38,8 @@ OUTPUT_IS_OPTIONAL = False
 LOST: Exception | None = None
 # True if the command is all that this process does: its streams are ours to close.
 OWNS_STREAMS = False
+# Called before each line of output: erases the progress bar. None without a bar.
+ERASE: Callable[[], None] | None = None
 # The prefix of the command. With it, warnings go to standard error.
 COMMAND = "blpk"
 
@@ -114,6 +117,12 @@ def be_quiet() -> None:
     QUIET = True
 
 
+def before_message(erase: Callable[[], None] | None) -> None:
+    """Call `erase` before each line of output from now on; None ends this."""
+    global ERASE
+    ERASE = erase
+
+
 def enabled(level: str) -> bool:
     """Return whether messages of `level` are shown."""
     return _RANKS[level] <= _RANKS[LEVEL] and not QUIET
@@ -166,6 +175,8 @@ def put(text: str) -> None:
         If standard output has failed, unless it is optional.
     """
     global LOST
+    if ERASE is not None:
+        ERASE()
     try:
         need_output()
         _call_output("write", text)
@@ -207,6 +218,13 @@ def _flush_before_message() -> None:
 
 def put_error(text: str) -> None:
     """Write text to standard error. If that fails, the text is dropped."""
+    if ERASE is not None:
+        ERASE()
+    draw(text)
+
+
+def draw(text: str) -> None:
+    """Write text to standard error as `put_error` does, beside the progress bar."""
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)

@@ -54,7 +54,8 @@ def reverse_pretty(readable: str) -> int:
     Parameters
     ----------
     readable
-        A number and one of the suffixes B, K, M, G, T, which are powers of 1024.
+        A number and one of the suffixes B, K, M, G, T, which are powers of 1024. KB
+        and KiB, for example, mean the same as K.
 
     Raises
     ------
@@ -63,9 +64,14 @@ def reverse_pretty(readable: str) -> int:
 
     Examples
     --------
-    >>> reverse_pretty('1.5K')
-    1536
+    >>> reverse_pretty('1.5K'), reverse_pretty('1.5KiB')
+    (1536, 1536)
     """
+    for unit in ("iB", "B"):
+        shorter = readable.removesuffix(unit)
+        if shorter != readable and shorter[-1:] in SUFFIXES and shorter[-1] != "B":
+            readable = shorter
+            break
     suffix = readable[-1:]
     if suffix not in SUFFIXES:
         raise UsageValueError(

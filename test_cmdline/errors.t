@@ -58,7 +58,7 @@ Errors and exit codes.
 
 2 is for wrong usage; the program says what would be right.
 
-  $ blpk 2> usage
+  $ blpk <&- 2> usage
   [2]
   $ tail -n 1 usage
   blpk: error: too few arguments
@@ -66,10 +66,10 @@ Errors and exit codes.
   [2]
   $ tail -n 1 usage
   blpk c: error: the following arguments are required: <in_file>
-  $ blpk c -f numbers 2> usage
+  $ blpk c --fast numbers 2> usage
   [2]
   $ tail -n 1 usage
-  blpk: error: unrecognized arguments: -f (-f must precede the subcommand)
+  blpk: error: unrecognized arguments: --fast
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage
@@ -81,10 +81,10 @@ Errors and exit codes.
   blpk: error: -z must be > 0
   [2]
   $ blpk c -z lots numbers x.blp
-  blpk: error: -z error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, found 'lots'
+  blpk: error: -z error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, 1.5MB or 1.5MiB, found 'lots'
   [2]
   $ blpk c --max-meta-size abc numbers x.blp
-  blpk: error: --max-meta-size error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, found 'abc'
+  blpk: error: --max-meta-size error: expected a number of bytes, or one with a suffix from B K M G T like 1.5M, 1.5MB or 1.5MiB, found 'abc'
   [2]
   $ blpk c -z 3G numbers x.blp
   blpk: error: 'chunk_size' must be in the range 1 <= n <= 2147483631, not '3221225472'

@@ -72,6 +72,7 @@ Folders, and lists of names.
 
   $ mkdir -p tree/below && cp a tree && cp b tree/below && ln -s a tree/link
   $ blpk compress --recursive --output-dir mirror tree
+  blpk: skipped 'tree/link': no regular file
   $ find mirror -type f | sort
   mirror/a.blp
   mirror/below/b.blp

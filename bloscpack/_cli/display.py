@@ -104,14 +104,18 @@ def size_text(size: int, exact: bool = False) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes for a text such as 1.5M; raises ValueError."""
-    suffix = text[-1:].upper()
+    """Return the number of bytes for a text such as 1.5M, 1.5MB or 1.5MiB.
+
+    Small letters are accepted too. Raises ValueError.
+    """
     try:
-        return reverse_pretty(text[:-1] + suffix) if suffix in SUFFIXES else int(text)
+        if text[-1:].isalpha():
+            return reverse_pretty(text.upper().replace("IB", "iB"))
+        return int(text)
     except ValueError as error:
         raise ValueError(
             "expected a number of bytes, or one with a suffix from %s like 1.5M, "
-            "found '%s'" % (" ".join(SUFFIXES), text)
+            "1.5MB or 1.5MiB, found '%s'" % (" ".join(SUFFIXES), text)
         ) from error
 
 
@@ -154,18 +158,23 @@ def show_files(
     total: Callable[[list[JsonObject], bool], Sequence[str]],
     left: Sequence[int] = (),
 ) -> int:
-    """Show a row for each of ``args.files``, or a list as JSON; return the exit code.
+    """Show a row for each file of the arguments, or a list as JSON.
+
+    Returns the exit code.
 
     `read` returns the fields of a file; `row` and `total` return cells, with exact
     sizes for ``--bytes``. See `options.add_table_options` and `table`.
     """
+    from .file_jobs import packed_files
+
     found: list[JsonObject] = []
-    worst = for_each_file(args.files, lambda path: found.append(read(path)))
+    files = packed_files(args)
+    worst = for_each_file(files, lambda path: found.append(read(path)))
     if args.json:
         say_json(found)
     elif found:
         rows = [titles, *(row(fields, args.bytes) for fields in found)]
-        if len(args.files) > 1:
+        if len(files) > 1:
             rows.append(total(found, args.bytes))
         for line in table(rows, left):
             say(line)

@@ -2,7 +2,8 @@
 
 With one name the output is put beside it. Two names are input and output, as in 0.16.
 With more names, or with an option that names inputs or outputs, all names are inputs.
-No two inputs have the same output.
+No two inputs have the same output. Here are also the files in the folders that the
+verbs for reading accept, and the report about files that are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import stat
 from .. import log
 from .._crashsafe import journal
 from ..constants import EXTENSION
+from ..exceptions import BloscpackError
 from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal, for_each_file
 from .stdio import STREAM, descriptor_of, standard_input
 
@@ -60,7 +62,9 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
-    found = list(_found(names, args))
+    left_out = LeftOut()
+    found = list(_found(names, args, left_out))
+    left_out.report()
     if args.output is not None and len(found) != 1:
         raise Refusal(
             "--output is for one input, but there are %d" % len(found), EXIT_USAGE
@@ -115,35 +119,102 @@ def _listed(list_file: str) -> list[str]:
     return names
 
 
-def _found(names: Iterable[str], args: Namespace) -> Iterator[tuple[str, str]]:
+def _found(
+    names: Iterable[str], args: Namespace, left_out: LeftOut
+) -> Iterator[tuple[str, str]]:
     """Yield each input file and its path below an output folder."""
+    packed = str(args.subcommand).startswith("d")
     for name in names:
         if not (args.recursive and os.path.isdir(name)):
             yield name, os.path.basename(name)
             continue
-        for folder, folders, files in os.walk(name, onerror=_raise):
-            folders.sort()
-            for file in sorted(files):
-                path = os.path.join(folder, file)
-                if _is_wanted(path, args):
-                    yield path, os.path.relpath(path, name)
+        for path in _walk(name, True, packed, args.suffix, left_out):
+            yield path, os.path.relpath(path, name)
+
+
+def packed_files(args: Namespace) -> list[str]:
+    """Return the names in `args.files`, with the compressed files in place of a folder.
+
+    Files in folders below it are included with ``--recursive``.
+    """
+    left_out = LeftOut()
+    found: list[str] = []
+    for name in args.files:
+        if os.path.isdir(name):
+            found += _walk(name, args.recursive, True, EXTENSION, left_out)
+        else:
+            found.append(name)
+    left_out.report()
+    if not found:
+        log.notice("nothing to do: there are no inputs")
+    return found
+
+
+def _walk(
+    name: str, recursive: bool, packed: bool, suffix: str, left_out: LeftOut
+) -> Iterator[str]:
+    """Yield the files in a folder that end with the suffix, or that do not.
+
+    `packed` says which of them; `left_out` notes the others.
+    """
+    for folder, folders, files in os.walk(name, onerror=_raise):
+        folders.sort()
+        for inner in folders:
+            path = os.path.join(folder, inner)
+            if not recursive:
+                left_out.add("a folder below, which needs -r", path)
+            elif os.path.islink(path):
+                left_out.add("a symbolic link to a folder", path)
+        if not recursive:
+            folders.clear()
+        for file in sorted(files):
+            path = os.path.join(folder, file)
+            reason = _reason_against(path, packed, suffix)
+            if reason is None:
+                yield path
+            else:
+                left_out.add(reason, path)
+
+
+def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
+    """Return why a file in a folder is not an input; None if it is one."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return "no regular file"
+    if path.endswith(suffix) != packed:
+        return "its name %s with '%s'" % (
+            "does not end" if packed else "already ends",
+            suffix,
+        )
+    if _is_left_over(path):
+        return "a journal or an unfinished file"
+    return None
+
+
+class LeftOut:
+    """Files and folders that ``--recursive`` does not include, by reason."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, list[str]] = {}
+
+    def add(self, reason: str, path: str) -> None:
+        """Note that a file is not an input."""
+        self._paths.setdefault(reason, []).append(path)
+
+    def report(self) -> None:
+        """Show a line for each reason, or for each file with ``-v``."""
+        for reason, paths in self._paths.items():
+            if log.enabled(log.VERBOSE):
+                for path in paths:
+                    log.notice("skipped '%s': %s" % (path, reason))
+            elif len(paths) == 1:
+                log.notice("skipped '%s': %s" % (paths[0], reason))
+            else:
+                more = len(paths) - 1
+                log.notice("skipped '%s' and %d more: %s" % (paths[0], more, reason))
 
 
 def _raise(error: OSError) -> NoReturn:
     raise error
-
-
-def _is_wanted(path: str, args: Namespace) -> bool:
-    """Return whether ``--recursive`` includes a file."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        return False
-    decompress = str(args.subcommand).startswith("d")
-    if path.endswith(str(args.suffix)) != decompress:
-        return False
-    if _is_left_over(path):
-        log.verbose("skipped a journal or an unfinished file: '%s'" % path)
-        return False
-    return True
 
 
 def _is_left_over(path: str) -> bool:
@@ -163,14 +234,51 @@ def _output(
     return os.path.join(args.output_dir, output_name(place))
 
 
-def run(todo: list[Job], act: Callable[[str, str], None]) -> int:
-    """Call `act` with every input and output; return the highest exit code."""
+def run(
+    todo: list[Job],
+    act: Callable[[str, str], None],
+    size_of: Callable[[str], int | None],
+    progress: bool | None,
+) -> int:
+    """Call `act` with every input and output; return the highest exit code.
+
+    All share one progress bar: see `progress.shown_for_run`.
+    """
+    from .progress import shown_for_run
+
     if not todo:
         log.notice("nothing to do: there are no inputs")
     if len(todo) == 1:
         act(*todo[0])  # `main` shows the error, without the name
         return EXIT_OK
-    return for_each_file(todo, lambda job: act(*job), name_of=lambda job: job[0])
+    with shown_for_run([name for name, _ in todo], size_of, progress):
+        return for_each_file(todo, lambda job: act(*job), name_of=lambda job: job[0])
+
+
+def size_of(name: str) -> int | None:
+    """Return the size of a file in bytes; 0 for a missing file, None for a stream."""
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None if name == STREAM else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def plain_size_of(name: str) -> int | None:
+    """Return the plain bytes of a file from its header; None if it has none.
+
+    0 if the file can't be read: its error is shown later.
+    """
+    from .._format.sections import read_header
+    from .._storage.cursor import Cursor
+
+    if not os.path.isfile(name):
+        return None if os.path.exists(name) or name == STREAM else 0
+    try:
+        with open(name, "rb") as fp:
+            return read_header(Cursor(fp)).nbytes
+    except (BloscpackError, OSError):
+        return 0
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Action
 from itertools import pairwise
 
 from .. import log
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
 
+# The options for a compression level, as those of gzip and zstd.
+LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
 # The value of `shuffle` for the bit filter; False and True are 0 and 1.
 BITSHUFFLE = 2
 
@@ -39,6 +42,19 @@ class _Codecs:
         from ..constants import CNAME_AVAIL
 
         return CNAME_AVAIL
+
+
+class _Level(Action):
+    """Set the compression level to the number that is the name of the option."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, int((option_string or "")[1:]))
 
 
 # The default that the help of `repack` shows: it keeps what the file has.
@@ -70,6 +86,13 @@ def add_blosc_options(
         metavar="[0, 9]",
         type=int,
         help="compression level (default: %d)" % DEFAULT_CLEVEL,
+    )
+    group.add_argument(
+        *LEVEL_OPTIONS,
+        action=_Level,
+        nargs=0,
+        dest="clevel",
+        help="the same as -l 1 to -l 9",
     )
     _add_filters(group.add_mutually_exclusive_group(), kept)
     group.add_argument(
@@ -264,9 +287,21 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
     )
 
 
+def add_packed_files(parser: ArgumentParser, help_: str) -> None:
+    """Add the argument for several compressed files or folders, and ``-r``."""
+    parser.set_defaults(refuse=parser.error)
+    parser.add_argument("files", metavar="<file>", nargs="*", help=help_)
+    parser.add_argument(
+        "-r",
+        "--recursive",
+        action="store_true",
+        help="include all folders below a folder",
+    )
+
+
 def add_table_options(parser: ArgumentParser, files: str) -> None:
     """Add the argument for several files, and the options for the form of the table."""
-    parser.add_argument("files", metavar="<file>", nargs="+", help=files)
+    add_packed_files(parser, files)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--bytes", action="store_true", help="show sizes in bytes, without suffix"

@@ -263,4 +263,6 @@ class Clock:
         """Show the time, and the speed in plain bytes per second."""
         seconds = perf_counter() - self._begin
         speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
-        log.verbose("took: %.2f s, %s/s" % (seconds, speed))
+        if log.enabled(log.VERBOSE):
+            # Standard output is that of 0.16, word for word.
+            log.notice("took: %.2f s, %s/s" % (seconds, speed))

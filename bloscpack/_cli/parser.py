@@ -2,65 +2,66 @@
 
 Importing all verbs takes longer than ``blpk info`` as a whole. The parser therefore
 imports the module of a verb only when it parses that verb or shows its help.
+
+The global options are options of every verb as well, hidden from its help, so that they
+may stand in any position. Without a verb, and with standard input not a terminal,
+``blpk`` is a filter: it compresses standard input to standard output, or decompresses
+it if ``-d`` is given.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from contextlib import suppress
 
-from ..constants import MAX_THREADS
-from ..defaults import available_cpus
 from ..log import printable
 from . import verb_table
-from .exit_codes import EXIT_OK, EXIT_USAGE
+from .exit_codes import EXIT_USAGE
+from .global_options import (
+    GLOBAL,
+    LEVEL,
+    LEVELS,
+    PROGRESS,
+    SYNC,
+    DefaultNumber,
+    global_options,
+)
+from .help_text import BloscPackCustomFormatter, columns, wrapped
+from .options import LEVEL_OPTIONS
+from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, _ArgumentGroup
-    from collections.abc import Callable
+    from argparse import ArgumentParser, _ActionsContainer
+    from collections.abc import Callable, Iterator
     from types import ModuleType
     from typing import Any, NoReturn
 
     from .verb_table import VerbRecord
 
 
-class BloscPackCustomFormatter(argparse.HelpFormatter):
-    """Formats help; line ends inside a help text are kept."""
+# Names of a command line without a verb: none, or ``-``.
+FILTERED: tuple[tuple[object, ...], ...] = (
+    (None, None, []),
+    (STREAM, None, []),
+    (STREAM, STREAM, []),
+)
+EPILOG = """Without a subcommand, standard input is compressed to standard output, or
+decompressed with -d: tar -I blpk -cf folder.tar.blp folder
 
-    def __init__(self, prog: str, **kwargs: Any) -> None:
-        # argparse would import shutil to find the width, even if no help is shown.
-        if "width" not in kwargs and not (sys.stdout and sys.stdout.isatty()):
-            columns = os.environ.get("COLUMNS", "")
-            kwargs["width"] = int(columns if columns.isdecimal() else 80) - 2
-        super().__init__(prog, **kwargs)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if "\n" in text:
-            return "".join(indent + line for line in text.splitlines(keepends=True))
-        return "\n".join(indent + line for line in _wrapped(text, width - len(indent)))
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        if "\n" in text:
-            return text.splitlines()
-        return _wrapped(text, width)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return text as lines. Importing textwrap would take longer than this loop."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += " " * bool(lines[-1]) + word
-    return lines
-
-
-class _DefaultNumber(int):
-    """The default number of threads, of another class than a number given with -n."""
+Additional help for subcommands is available:
+  %(prog)s 'subcommand' [ -h | --help ]"""
+# At the end of the help of each verb.
+GLOBAL_OPTIONS_TEXT = "'blpk --help' shows the options of all subcommands: -f, -n, ..."
+# An abbreviation of an option of 0.16 means that option, whatever was added later.
+OPTIONS_OF_016 = frozenset(
+    (
+        *("--help", "--version", "--verbose", "--debug", "--force", "--nthreads"),
+        *("--typesize", "--clevel", "--no-shuffle", "--codec", "--chunk-size"),
+        *("--checksum", "--no-offsets", "--metadata", "--no-check-extension"),
+    )
+)
 
 
 class _BaseParser(argparse.ArgumentParser):
@@ -70,12 +71,23 @@ class _BaseParser(argparse.ArgumentParser):
     standard error is closed, argparse writes the usage to standard output instead.
     """
 
+    # The names of the global options of a verb's parser.
+    inherited: frozenset[str] = frozenset()
+
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit.
 
         The message may contain arguments, with any characters.
         """
         super().error(printable(message))
+
+    def _get_option_tuples(self, option_string: str) -> list[Any]:
+        """Return the options that an abbreviation may mean: those of 0.16 first."""
+        found: list[Any] = super()._get_option_tuples(option_string)
+        if not option_string.startswith("--"):
+            return found
+        own = [match for match in found if match[1] not in self.inherited]
+        return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
     def print_usage(self, file: Any = None) -> None:
         """Show the usage on standard error, if that is open."""
@@ -104,15 +116,53 @@ class _VerbParser(_BaseParser):
         add_arguments(self)
         return getattr(self, name)
 
+    def format_help(self) -> str:
+        """Return the help of the verb, and where to find the global options."""
+        return "%s\n%s\n" % (
+            super().format_help().rstrip("\n"),
+            "\n".join(["", *wrapped(GLOBAL_OPTIONS_TEXT, columns())]),
+        )
 
-class _Version(argparse.Action):
-    """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the parsed arguments; those of the top-level parser are added."""
+        if "-1" in self._option_string_actions:
+            args = list(self._without_negative_values(args))
+        return super().parse_known_args(args, namespace)
 
-    def __call__(self, parser: argparse.ArgumentParser, *args: object) -> NoReturn:
-        from .quick_answers import version
+    def _without_negative_values(self, arguments: list[str]) -> Iterator[str]:
+        """Yield arguments in which a number like ``-1`` is joined to its option.
 
-        version()
-        parser.exit(EXIT_OK)
+        argparse reads such a number as an option, because ``-1`` to ``-9`` are options.
+        """
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        waiting: str | None = None
+        for argument in arguments[:end]:
+            is_number = argument[:1] == "-" and argument[1:].isdecimal()
+            if waiting is not None:
+                if is_number:
+                    yield waiting + "=" * waiting.startswith("--") + argument
+                    waiting = None
+                    continue
+                yield waiting
+                waiting = None
+            elif is_number and argument not in LEVEL_OPTIONS:
+                self.error("the level must be from -1 to -9, not '%s'" % argument)
+            if self._takes_value(argument):
+                waiting = argument
+            else:
+                yield argument
+        if waiting is not None:
+            yield waiting
+        yield from arguments[end:]
+
+    def _takes_value(self, argument: str) -> bool:
+        """Return whether an argument is an option whose value comes next."""
+        action = self._option_string_actions.get(argument)
+        if action is None and argument.startswith("--"):
+            found = self._get_option_tuples(argument)
+            if len(found) == 1 and found[0][-1] is None:
+                action = found[0][0]
+        return action is not None and action.nargs is None
 
 
 def _arguments_adder(
@@ -122,6 +172,7 @@ def _arguments_adder(
 
     def add_arguments(parser: ArgumentParser) -> None:
         module_of(verb).add_arguments(parser)
+        _inherit_global_options(parser)
         if not with_user_defaults or not verb.settings:
             return
         from .settings import as_arguments
@@ -158,6 +209,11 @@ class _Parser(_BaseParser):
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
+    arguments = _with_levels_behind_verb(arguments)
+    if may_be_filter(arguments):
+        filter_args = _parse_filter(parser, arguments)
+        if filter_args is not None:
+            return filter_args
     arguments, names = _split_at_double_dash(arguments)
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
@@ -166,22 +222,89 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
+    _check_levels(parser, args)
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
-    if rest and (not hasattr(args, "more") or any(_is_option(arg) for arg in rest)):
+    takes_names = hasattr(args, "refuse")
+    if rest and (not takes_names or any(_is_option(arg) for arg in rest)):
         _refuse(parser, rest)
-    if hasattr(args, "more"):
+    if takes_names:
         _take_names(args, rest + names)
     return args
 
 
 def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
-    """Exit with an error: arguments are unknown, or unknown at their position."""
-    message = "unrecognized arguments: %s" % " ".join(rest)
-    misplaced = [arg for arg in rest if arg in parser._option_string_actions]
-    if misplaced:
-        message += " (%s must precede the subcommand)" % misplaced[0]
-    parser.error(message)
+    """Exit with an error: arguments are unknown."""
+    parser.error("unrecognized arguments: %s" % " ".join(rest))
+
+
+def _check_levels(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exit with an error if options exclude each other that stand apart."""
+    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
+    if len(given) > 1:
+        parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
+
+
+def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
+    """Return the arguments with ``-1`` to ``-9`` moved from before the verb behind it.
+
+    They are options of some verbs only.
+    """
+    verb = next((i for i, word in enumerate(arguments) if verb_table.find(word)), 0)
+    moved = [
+        i
+        for i, argument in enumerate(arguments[:verb])
+        if argument in LEVEL_OPTIONS
+        and not (i and arguments[i - 1] in ("-n", "--nthreads"))
+    ]
+    if not moved:
+        return arguments
+    before = [arguments[i] for i in range(verb) if i not in moved]
+    levels = [arguments[i] for i in moved]
+    return [*before, arguments[verb], *levels, *arguments[verb + 1 :]]
+
+
+# Without a verb
+
+
+def may_be_filter(arguments: list[str]) -> bool:
+    """Return whether the command line may have no verb and no file names."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return False
+    if arguments and not arguments[0].startswith("-"):
+        return False
+    other = ("-h", "-V", "--h", "--vers")
+    return not any(
+        verb_table.find(argument) or argument.startswith(other)
+        for argument in arguments
+    )
+
+
+def _parse_filter(
+    parser: argparse.ArgumentParser, arguments: list[str]
+) -> argparse.Namespace | None:
+    """Return the arguments of the verb to be run on the standard streams.
+
+    None means that there is a file name or an unknown option. The options are those of
+    compress. With ``-d`` the verb is decompress, and options for compressing are
+    ignored: tar adds ``-d`` to the options that it gives for both directions.
+    """
+    args, rest = parser.parse_known_args(["compress", *arguments])
+    if rest or (args.in_file, args.out_file, args.more) not in FILTERED:
+        return None
+    args.in_file = STREAM
+    if args.debug and not any(arg.startswith("--d") for arg in arguments):
+        given = vars(args)
+        args = parser.parse_args(["decompress", STREAM])
+        own = {"debug", "refuse", "subcommand"}
+        for name in vars(args).keys() & given.keys() - own:
+            setattr(args, name, given[name])
+    _apply_user_defaults(args)
+    del args.refuse
+    return args
+
+
+# File names
 
 
 def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -203,7 +326,7 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
     given = vars(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
-    if isinstance(args.nthreads, _DefaultNumber):
+    if isinstance(args.nthreads, DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
     for name, value in given.items():
         if hasattr(value, "as_argument"):
@@ -211,17 +334,26 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
-    """Distribute all file names over `in_file`, `out_file` and `more`."""
-    found = [args.in_file, args.out_file, *args.more, *names]
-    found = [name for name in found if name is not None]
-    args.in_file, args.out_file, *args.more = [*found, None, None][: max(2, len(found))]
-    if args.in_file is None and args.files_from is None:
-        args.refuse("the following arguments are required: <in_file>")
+    """Distribute all file names over `files`, or `in_file`, `out_file` and `more`."""
+    if hasattr(args, "files"):
+        args.files = [*args.files, *names]
+        if not args.files:
+            args.refuse("the following arguments are required: <file>")
+    else:
+        found = [args.in_file, args.out_file, *args.more, *names]
+        found = [name for name in found if name is not None]
+        padded = [*found, None, None][: max(2, len(found))]
+        args.in_file, args.out_file, *args.more = padded
+        if args.in_file is None and args.files_from is None:
+            args.refuse("the following arguments are required: <in_file>")
     del args.refuse
 
 
 def _is_option(argument: str) -> bool:
     return argument.startswith("-") and argument != "-"
+
+
+# The parser of the whole command line
 
 
 def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParser:
@@ -230,19 +362,14 @@ def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParse
         prog="blpk",
         formatter_class=BloscPackCustomFormatter,
         description="command line de/compression with blosc",
-        epilog="Additional help for subcommands is available:\n"
-        "  %(prog)s 'subcommand' [ -h | --help ]",
+        epilog=EPILOG,
     )
-    parser.add_argument(
-        "--version",
-        action=_Version,
-        nargs=0,
-        dest=argparse.SUPPRESS,
-        default=argparse.SUPPRESS,
-        help="show program's version number and exit",
-    )
-    _add_levels(parser.add_mutually_exclusive_group())
-    _add_global_options(parser.add_argument_group(title="global options"))
+    groups = {"": parser, LEVEL: parser.add_mutually_exclusive_group()}
+    groups[GLOBAL] = parser.add_argument_group(title="global options")
+    for name in (SYNC, PROGRESS):
+        groups[name] = groups[GLOBAL].add_mutually_exclusive_group()
+    for group, names, properties in global_options():
+        groups[group].add_argument(*names, **properties)
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
@@ -258,62 +385,17 @@ def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParse
     return parser
 
 
-def _add_levels(group: _ArgumentGroup) -> None:
-    """Add the options that select which messages are shown."""
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="be verbose about actions"
-    )
-    group.add_argument(
-        "-d", "--debug", action="store_true", help="print debugging output too"
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="show only errors")
-
-
-def _add_global_options(group: _ArgumentGroup) -> None:
-    """Add the options that precede the verb."""
-    group.add_argument(
-        "-f",
-        "--force",
-        action="store_true",
-        help="disable overwrite checks for existing files\n(use with caution)",
-    )
-    group.add_argument(
-        "-n",
-        "--nthreads",
-        metavar="[1, %d]" % MAX_THREADS,
-        type=int,
-        default=_DefaultNumber(min(available_cpus(), MAX_THREADS)),
-        help="set number of threads, (default: %(default)s (ncores))",
-    )
-    syncing = group.add_mutually_exclusive_group()
-    syncing.add_argument(
-        "--sync",
-        action="store_true",
-        default=None,
-        help="return only when the output is on the disk (default: where an existing\n"
-        "file is replaced or changed)",
-    )
-    syncing.add_argument(
-        "--no-sync",
-        action="store_false",
-        dest="sync",
-        help="do not wait until the output is on the disk",
-    )
-    progress = group.add_mutually_exclusive_group()
-    progress.add_argument(
-        "--progress",
-        action="store_true",
-        default=None,
-        help="show a progress bar (default: on a terminal, after a second)",
-    )
-    progress.add_argument(
-        "--no-progress",
-        action="store_false",
-        dest="progress",
-        help="show no progress bar",
-    )
-
-
-# Names kept from 0.16
-
-BloscPackCustomFormatter.__module__ = "bloscpack.cli"
+def _inherit_global_options(parser: ArgumentParser) -> None:
+    """Add the global options to the parser of a verb, without help and defaults."""
+    inherited: list[str] = []
+    groups: dict[str, _ActionsContainer] = {}
+    for group, names, properties in global_options():
+        free = [name for name in names if name not in parser._option_string_actions]
+        if not free:
+            continue
+        if group in (SYNC, PROGRESS) and group not in groups:
+            groups[group] = parser.add_mutually_exclusive_group()
+        properties |= {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+        groups.get(group, parser).add_argument(*free, **properties)
+        inherited += free
+    parser.inherited = frozenset(inherited)  # type: ignore[attr-defined]

@@ -1,24 +1,59 @@
-"""A progress bar on the terminal, for work that takes longer than a second."""
+"""A progress bar on the terminal, for work that takes longer than a second.
+
+All files of a run share one bar: `shown_for_run` makes it, and `shown` enters each file
+in it. It is drawn with tqdm, or without that package as a plain line. A message erases
+the bar first, so that each stands on a line of its own.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from time import monotonic
 
 from .. import log
-from .exit_codes import EXIT_COULD_NOT, Refusal
+from ..pretty import pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Protocol
 
-    from tqdm import tqdm
+    class Drawing(Protocol):
+        """A drawing of the bar on standard error."""
+
+        def draw(self, name: str, done: int, total: int | None) -> None:
+            """Draw the bar, over an earlier drawing of it."""
+            ...
+
+        def erase(self) -> None:
+            """Erase the bar."""
+            ...
+
+        def close(self) -> None:
+            """Erase the bar, and draw it no more."""
+            ...
+
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0
+# Minimum time in seconds between two drawings.
+INTERVAL = 0.1
+# Maximum number of characters shown of the name of a file.
+NAME_WIDTH = 30
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal on standard error; None without a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+# Drawings
 
 
 class _Screen:
@@ -30,74 +65,199 @@ class _Screen:
     encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
 
     def write(self, text: str) -> None:
-        log.put_error(text)
+        log.draw(text)
 
     def flush(self) -> None:
         """Do nothing: `write` has flushed."""
 
 
-def _width() -> int | None:
-    """Return the columns of the terminal on standard error; None without a terminal."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
+class _TqdmDrawing:
+    """A bar of tqdm."""
 
+    def __init__(self, done: int) -> None:
+        from tqdm import tqdm
 
-class Bar:
-    """A progress bar; the library calls it with the plain bytes of each chunk.
-
-    It draws itself with tqdm once the work has taken `PATIENCE` seconds. A `forced` bar
-    appears with the first chunk, and raises `Refusal` if tqdm is not installed.
-    """
-
-    def __init__(self, name: str, total: int | None, forced: bool) -> None:
-        self._name = name
-        self._total = total
-        self._forced = forced
-        self._done = 0
-        self._start = -inf if forced else monotonic()
-        self._bar: tqdm | None = None
-
-    def expect(self, total: int | None) -> None:
-        """Set the total number of plain bytes; None means unknown."""
-        self._total = total
-
-    def __call__(self, nbytes: int) -> None:
-        """Add the plain bytes of a finished chunk."""
-        self._done += nbytes
-        if self._bar is not None:
-            self._bar.update(nbytes)
-        elif monotonic() - self._start > PATIENCE:
-            self._open()
-
-    def _open(self) -> None:
-        try:
-            import tqdm
-        except ImportError as error:
-            if self._forced:
-                raise Refusal(
-                    "--progress needs tqdm: pip install 'bloscpack[progress]'",
-                    EXIT_COULD_NOT,
-                ) from error
-            self._start = inf  # do not try again
-            return
-        self._bar = tqdm.tqdm(
-            desc=self._name,
-            total=self._total,
-            initial=self._done,
+        self._bar = tqdm(
+            initial=done,
             unit="B",
             unit_scale=True,
             unit_divisor=1024,
             leave=False,
             file=_Screen(),
             ncols=_width(),
+            delay=1e-9,  # draw nothing yet
         )
+
+    def draw(self, name: str, done: int, total: int | None) -> None:
+        self._bar.set_description_str(name, refresh=False)
+        self._bar.total, self._bar.n = total, done
+        self._bar.refresh()
+
+    def erase(self) -> None:
+        self._bar.clear()
+
+    def close(self) -> None:
+        self._bar.clear()
+        self._bar.close()
+
+
+class _PlainDrawing:
+    """A line of text with the same numbers."""
+
+    def __init__(self, done: int) -> None:
+        self._start, self._initial = monotonic(), done
+        self._length = 0
+
+    def draw(self, name: str, done: int, total: int | None) -> None:
+        rate = (done - self._initial) / max(monotonic() - self._start, 1e-3)
+        text = "%s: " % name
+        if total is None:
+            text += "%s, %s/s" % (pretty_size(done), pretty_size(round(rate)))
+        else:
+            share = 100 * done // total if total else 100
+            sizes = pretty_size(done), pretty_size(total), pretty_size(round(rate))
+            text += "%3d%% %s/%s, %s/s, " % (share, *sizes)
+            text += _time_text((total - done) / rate if rate else None) + " left"
+        text = _cut(log.encodable(text, sys.stderr), (_width() or 80) - 1)
+        blanks = " " * (self._length - len(text))
+        self._length = len(text)
+        log.draw("\r" + text + blanks)
+
+    def erase(self) -> None:
+        # A wide character takes two columns.
+        log.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
+        self._length = 0
+
+    def close(self) -> None:
+        if self._length:
+            self.erase()
+
+
+def _time_text(seconds: float | None) -> str:
+    """Return a time in the form ``m:ss`` or ``h:mm:ss``."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return "%d:%02d" % (minutes, rest)
+    return "%d:%02d:%02d" % (*divmod(minutes, 60), rest)
+
+
+def _cut(text: str, columns: int) -> str:
+    """Return the beginning of a text that fits into some columns of a terminal."""
+    from unicodedata import east_asian_width
+
+    for i, character in enumerate(text):
+        columns -= 2 if east_asian_width(character) in "WF" else 1
+        if columns < 0:
+            return text[:i]
+    return text
+
+
+def _drawing(done: int) -> Drawing:
+    try:
+        return _TqdmDrawing(done)
+    except ImportError:
+        return _PlainDrawing(done)
+
+
+# The bar
+
+
+class Bar:
+    """A progress bar; the library calls it with the plain bytes of each chunk.
+
+    It appears once the work has taken `PATIENCE` seconds; if `forced`, with the first
+    chunk. `files` are the names of all files, and `size_of` returns the plain bytes of
+    a file, None if they are unknown; it is called when the bar appears.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        size_of: Callable[[str], int | None] | None,
+        forced: bool,
+    ) -> None:
+        self._files = files
+        self._size_of = size_of
+        # The plain bytes of the files before each file, and of all; None if unknown.
+        self._sums: list[int] | None = None
+        self._number = 0  # of the current file, from 1 on
+        self._name = ""
+        self._file_total: int | None = None
+        self._file_done = 0
+        self._done_before = 0  # plain bytes of the files before
+        self._next = -inf if forced else monotonic() + PATIENCE
+        self._drawing: Drawing | None = None
+        self._is_drawn = False
+
+    def begin(self, name: str, total: int | None) -> None:
+        """Enter the next file; `total` is its plain bytes, None if unknown."""
+        with suppress(ValueError):  # files in front of it may have been refused
+            self._number = self._files.index(name, self._number)
+        self._number += 1
+        self._file_total, self._file_done = total, 0
+        name = log.printable(os.path.basename(name))
+        if len(name) > NAME_WIDTH:
+            name = name[: NAME_WIDTH - 3] + "..."
+        if len(self._files) > 1:
+            name = "%d of %d, %s" % (self._number, len(self._files), name)
+        self._name = name
+
+    def expect(self, total: int | None) -> None:
+        """Set the plain bytes of the current file; None means unknown."""
+        self._file_total = total
+
+    def __call__(self, nbytes: int) -> None:
+        """Add the plain bytes of a finished chunk."""
+        self._file_done += nbytes
+        now = monotonic()
+        if now < self._next:
+            return
+        self._next = now + INTERVAL
+        if self._drawing is None:
+            self._sums = self._sum_sizes()
+        before, total = self._done_before, self._file_total
+        if self._sums is not None:
+            before, total = self._sums[self._number - 1], self._sums[-1]
+        elif len(self._files) > 1:
+            total = None
+        done = before + self._file_done
+        if self._drawing is None:
+            self._drawing = _drawing(done - nbytes)
+        total = None if total is None else max(total, done)
+        self._drawing.draw(self._name, done, total)
+        self._is_drawn = True
+
+    def _sum_sizes(self) -> list[int] | None:
+        """Return the sums of the sizes of the files; None if one is unknown."""
+        if self._size_of is None:
+            return None
+        sums = [0]
+        for name in self._files:
+            size = self._size_of(name)
+            if size is None:
+                return None
+            sums.append(sums[-1] + size)
+        return sums
+
+    def end(self) -> None:
+        """Leave the current file, which is complete or has failed."""
+        complete = self._file_done if self._file_total is None else self._file_total
+        self._done_before += complete
+        self._file_total, self._file_done = None, 0
+
+    def erase(self) -> None:
+        """Erase the bar before a message; the next chunk draws it again."""
+        if self._is_drawn and self._drawing is not None:
+            self._is_drawn = False
+            self._next = -inf
+            self._drawing.erase()
 
     def close(self) -> None:
         """Remove the bar from the terminal."""
-        if self._bar is not None:
-            self._bar.close()
+        if self._drawing is not None:
+            self._drawing.close()
 
 
 def _should_show() -> bool:
@@ -109,19 +269,56 @@ def _should_show() -> bool:
     return bool(sys.stderr and sys.stderr.isatty())
 
 
+# The bar of the current run. The work on a file does not know whether others follow.
+_bar: Bar | None = None
+
+
+@contextmanager
+def shown_for_run(
+    files: Sequence[str],
+    size_of: Callable[[str], int | None] | None,
+    wanted: bool | None,
+) -> Iterator[None]:
+    """Show one progress bar for all files that are worked on in the block.
+
+    `wanted` is True for ``--progress``, False for ``--no-progress``, and None for the
+    default: a bar if standard error is a terminal without other messages. See `Bar` for
+    `files` and `size_of`.
+    """
+    global _bar
+    if sys.stderr is None or not (_should_show() if wanted is None else wanted):
+        yield
+        return
+    bar = _bar = Bar(files, size_of, bool(wanted))
+    log.before_message(bar.erase)
+    try:
+        yield
+    finally:
+        _bar = None
+        log.before_message(None)
+        bar.close()
+
+
 @contextmanager
 def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | None]:
-    """Yield a progress bar for the work of the block, or None for no bar.
+    """Yield the progress bar for the work on a file, or None for no bar.
 
-    `total` counts plain bytes; None means unknown. `wanted` is True for ``--progress``,
-    False for ``--no-progress``, and None for the default: a bar if standard error is a
-    terminal without other messages.
+    `total` counts plain bytes; None means unknown. `wanted` has the meaning that it has
+    for `shown_for_run`; without a run the file has a bar of its own.
     """
-    if sys.stderr is None or not (_should_show() if wanted is None else wanted):
-        yield None
+    if _bar is None:
+        with shown_for_run([name], None, wanted):
+            if _bar is None:
+                yield None
+            else:
+                yield from _entered(_bar, name, total)
         return
-    bar = Bar(log.printable(os.path.basename(name)), total, bool(wanted))
+    yield from _entered(_bar, name, total)
+
+
+def _entered(bar: Bar, name: str, total: int | None) -> Iterator[Bar]:
+    bar.begin(name, total)
     try:
         yield bar
     finally:
-        bar.close()
+        bar.end()

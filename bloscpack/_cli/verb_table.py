@@ -107,7 +107,8 @@ VERBS: list[VerbRecord] = [
         "i",
         "print information about a compressed file",
         writes=REPORT,
-        inputs=("file_",),
+        inputs=("files",),
+        many_files=True,
     ),
     VerbRecord(
         "list",
@@ -115,6 +116,7 @@ VERBS: list[VerbRecord] = [
         "show a table of compressed files",
         writes=REPORT,
         inputs=("files",),
+        many_files=True,
         other_names=("ls",),
     ),
     VerbRecord(
@@ -140,6 +142,7 @@ VERBS: list[VerbRecord] = [
         writes=REPORT,
         inputs=("files",),
         settings=("nthreads",),
+        many_files=True,
     ),
     VerbRecord(
         "tune",
@@ -156,6 +159,7 @@ VERBS: list[VerbRecord] = [
         writes=REPORT,
         inputs=("files",),
         settings=("nthreads",),
+        many_files=True,
         other_names=("check", "test"),
     ),
     VerbRecord(
@@ -186,6 +190,12 @@ VERBS: list[VerbRecord] = [
         "print a completion script for a shell",
         writes=DATA,
     ),
+    VerbRecord(
+        "help",
+        None,
+        "show the help of a subcommand, or of all",
+        writes=REPORT,
+    ),
 ]
 
 
@@ -203,8 +213,8 @@ def find(word: str | None) -> VerbRecord | None:
 
 def suggestions(misspelt: str) -> Iterator[str]:
     """Yield the verbs or options that a person may have meant."""
-    if misspelt in ("help", "version"):
-        yield "--" + misspelt
+    if misspelt == "version":
+        yield "--version"
         return
     for verb in VERBS:
         if misspelt in verb.other_names:

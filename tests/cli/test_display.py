@@ -19,6 +19,11 @@ SIZES = [
     (8192, "8k"),
     (8192, " 8K"),
     (1572864, "1.5m"),
+    (1572864, "1.5MB"),
+    (1572864, "1.5MiB"),
+    (1572864, "1.5mib"),
+    (2048, "2 KB"),
+    (7, "7b"),
     (-1024, "-1K"),
     (2**40, "1T"),
 ]
@@ -29,9 +34,14 @@ def test_parse_size(size, text):
     assert size == display.parse_size(text)
 
 
-@pytest.mark.parametrize("text", ["", "K", "x", "1Q", "1KiB", "1e3", "0x10", "infK"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "K", "x", "1Q", "1iB", "1BB", "1KBB", "1Ki", "1KM", "1e3", "0x10", "infK"],
+)
 def test_what_is_no_size(text):
-    with pytest.raises(ValueError, match="B K M G T like 1.5M, found '%s'" % text):
+    with pytest.raises(
+        ValueError, match="T like 1.5M, 1.5MB or 1.5MiB, found '%s'" % text
+    ):
         display.parse_size(text)
 
 

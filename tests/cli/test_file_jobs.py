@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import bloscpack
 from bloscpack import log
 from bloscpack._cli import file_jobs as jobs
 from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
@@ -98,7 +99,8 @@ def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
 
 def test_nothing_to_do(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(log, "PREFIX", log.COMMAND)
-    assert 0 == jobs.run(planned(arguments(str(tmp_path), recursive=True)), print)
+    todo = planned(arguments(str(tmp_path), recursive=True))
+    assert 0 == jobs.run(todo, print, jobs.size_of, None)
     assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
 
 
@@ -134,14 +136,100 @@ def test_standard_input_in_a_list(tmp_path):
         (["b.blp"], "d"),
     ],
 )
-def test_folders(tmp_path, expected, subcommand):
+def test_folders(tree, expected, subcommand):
+    args = arguments(".", recursive=True, subcommand=subcommand)
+    todo = jobs.plan(args, lambda name: name + ".out")
+    found = [os.path.relpath(name) for name, _ in todo]
+    assert expected == found
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Return the current folder, with files that are inputs and others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
     (tmp_path / "below").mkdir()
     for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "b.blp.journal").write_bytes(journal.MAGIC + bytes(72))
     (tmp_path / "my.journal").write_bytes(b"Dear diary")
     (tmp_path / "link").symlink_to("a")
-    args = arguments(str(tmp_path), recursive=True, subcommand=subcommand)
-    todo = jobs.plan(args, lambda name: name + ".out")
-    found = [os.path.relpath(name, tmp_path) for name, _ in todo]
-    assert expected == found
+    return tmp_path
+
+
+SKIPPED = [
+    # (subcommand, what is said)
+    (
+        "compress",
+        [
+            "skipped './.b.blp.17-0.tmp' and 1 more: a journal or an unfinished file",
+            "skipped './b.blp': its name already ends with '.blp'",
+            "skipped './link': no regular file",
+        ],
+    ),
+    (
+        "decompress",
+        [
+            "skipped './.b.blp.17-0.tmp' and 4 more: its name does not end with '.blp'",
+            "skipped './link': no regular file",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("subcommand", "lines"), SKIPPED)
+def test_what_is_skipped_is_reported(tree, capsys, monkeypatch, subcommand, lines):
+    args = arguments(".", recursive=True, subcommand=subcommand)
+    jobs.plan(args, lambda name: name + ".out")
+    said = capsys.readouterr()
+    assert ("", ["blpk: " + line for line in lines]) == (
+        said.out,
+        sorted(said.err.splitlines()),
+    )
+    monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
+    jobs.plan(args, lambda name: name + ".out")
+    assert "blpk: skipped './b.blp.journal': " in capsys.readouterr().err
+    monkeypatch.setattr(log, "QUIET", True)
+    jobs.plan(args, lambda name: name + ".out")
+    assert ("", "") == capsys.readouterr()
+
+
+def test_links_to_folders_are_reported(tree, capsys):
+    (tree / "same").symlink_to("below")
+    planned(arguments(".", recursive=True))
+    said = capsys.readouterr().err
+    assert "blpk: skipped './same': a symbolic link to a folder\n" in said
+
+
+@pytest.mark.parametrize(
+    ("expected", "recursive", "names"),
+    [
+        (["./b.blp"], False, ["."]),
+        (["./b.blp", "./below/d.blp"], True, ["."]),
+        (["missing", "below/d.blp", "a"], False, ["missing", "below", "a"]),
+        (["b.blp"], True, ["b.blp"]),
+    ],
+)
+def test_packed_files(tree, expected, recursive, names):
+    (tree / "below" / "d.blp").write_bytes(b"")
+    args = argparse.Namespace(files=names, recursive=recursive)
+    assert expected == jobs.packed_files(args)
+
+
+def test_folders_below_are_reported(tree, capsys):
+    jobs.packed_files(argparse.Namespace(files=["."], recursive=False))
+    said = capsys.readouterr().err
+    assert "blpk: skipped './below': a folder below, which needs -r\n" in said
+    assert [] == jobs.packed_files(argparse.Namespace(files=["below"], recursive=True))
+    assert "nothing to do: there are no inputs\n" in capsys.readouterr().err
+
+
+def test_sizes(tree):
+    bloscpack.pack_bytes_to_file(b"x" * 1000, "x.blp")
+    assert os.path.getsize("x.blp") == jobs.size_of("x.blp")
+    assert 1000 == jobs.plain_size_of("x.blp")
+    for size_of in (jobs.size_of, jobs.plain_size_of):
+        assert 0 == size_of("missing")
+        assert 0 == size_of("a")  # empty
+        assert None is size_of("-")
+        assert None is size_of(os.devnull)

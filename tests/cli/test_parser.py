@@ -1,5 +1,8 @@
 """What the command line may say: what argparse alone would get wrong."""
 
+import io
+import os
+
 import pytest
 
 from bloscpack._cli.parser import parse
@@ -29,16 +32,98 @@ def test_names_of_other_verbs():
     assert ["-x", "compress"] == parse(["list", "--", "-x", "compress"]).files
 
 
+ANYWHERE = [
+    # (arguments, the values that they set)
+    (["compress", "-f", "-q", "-n", "2", "x"], {"force": True, "quiet": True}),
+    (["compress", "x", "-fn2"], {"force": True, "nthreads": 2, "clevel": 7}),
+    (["-n", "3", "c", "x"], {"nthreads": 3, "force": False}),
+    (["-n", "3", "c", "x", "-n", "4"], {"nthreads": 4}),
+    (["-f", "d", "x", "--no-sync"], {"force": True, "sync": False}),
+    (["list", "a", "-v", "b"], {"verbose": True, "files": ["a", "b"]}),
+    (
+        ["verify", "a", "-d", "b", "--", "-c"],
+        {"debug": True, "files": ["a", "b", "-c"]},
+    ),
+    (["append", "a", "--no-progress", "b"], {"progress": False, "new_file": "b"}),
+    (["info", "a", "--json", "-q"], {"quiet": True, "files": ["a"]}),
+    (["cat", "-f", "a"], {"force": True}),
+    # Levels
+    (["compress", "-9", "x"], {"clevel": 9}),
+    (["compress", "x", "-f1"], {"clevel": 1, "force": True}),
+    (["-3", "compress", "x"], {"clevel": 3}),
+    (["-n", "2", "-3", "c", "x"], {"clevel": 3, "nthreads": 2}),
+    (["append", "-5", "a", "b"], {"clevel": 5}),
+    (["compress", "-3", "-l", "4", "x"], {"clevel": 4}),
+    # Numbers below zero are still values, as in 0.16
+    (["compress", "-t", "-1", "x"], {"typesize": -1, "clevel": 7}),
+    (["compress", "--typesize", "-12", "x"], {"typesize": -12, "in_file": "x"}),
+    (["compress", "--types", "-12", "-2", "x"], {"typesize": -12, "clevel": 2}),
+    (["-n", "-1", "compress", "x"], {"nthreads": -1, "clevel": 7}),
+    (["compress", "--", "-1"], {"in_file": "-1", "clevel": 7}),
+    (["list", "-1"], {"files": ["-1"]}),
+    # Abbreviations of 0.16, which later options do not make ambiguous
+    (["compress", "--no-s", "x"], {"shuffle": False, "sync": None}),
+    (["compress", "--meta", "m", "x"], {"metadata": "m"}),
+    (["decompress", "--n", "x"], {"no_check_extension": True}),
+    (["--n", "2", "compress", "x"], {"nthreads": 2}),
+    (["--f", "c", "x"], {"force": True}),
+    (["compress", "--no-p", "x"], {"preserve": False, "progress": None}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), ANYWHERE, ids=lambda v: str(v))
+def test_options_in_any_position(arguments, expected):
+    found = vars(parse(arguments))
+    assert expected == {name: found[name] for name in expected}
+
+
+FILTERS = [
+    # (verb, arguments, the values that they set)
+    ("compress", [], {"clevel": 7, "cname": "blosclz"}),
+    ("compress", ["-9"], {"clevel": 9}),
+    ("compress", ["-c", "zstd", "-v", "-n", "2"], {"cname": "zstd", "nthreads": 2}),
+    ("compress", ["--debug"], {"debug": True}),
+    ("compress", ["-"], {}),
+    ("decompress", ["-d"], {"debug": False}),
+    ("decompress", ["-d", "-v"], {"debug": False, "verbose": True}),
+    ("decompress", ["-9", "-c", "zstd", "-n", "2", "-d"], {"nthreads": 2}),
+    ("decompress", ["-d", "--output", "x"], {"output": "x"}),
+]
+
+
+@pytest.mark.parametrize(("verb", "arguments", "expected"), FILTERS)
+def test_filter(monkeypatch, verb, arguments, expected):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    found = vars(parse(arguments))
+    assert (verb, "-", None) == (
+        found["subcommand"],
+        found["in_file"],
+        found["out_file"],
+    )
+    assert expected == {name: found[name] for name in expected}
+
+
+@pytest.mark.parametrize("arguments", [["compres"], ["-v", "x"], ["--nothing"], ["-n"]])
+def test_no_filter(monkeypatch, capsys, arguments):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments)
+    assert 2 == caught.value.code
+
+
 WRONG = [
     # (the last line, arguments)
     ("too few arguments", []),
     ("argument subcommand: invalid choice: 'x'", ["x"]),
     ("Did you mean 'recover'?", ["recovr"]),
     ("Did you mean 'verify'?", ["test", "x.blp"]),
-    ("Did you mean '--help'?", ["help"]),
-    ("unrecognized arguments: -V", ["-V"]),
-    ("-f must precede the subcommand", ["compress", "a", "-f"]),
-    ("-n must precede the subcommand", ["list", "-n", "2", "a"]),
+    ("Did you mean '--version'?", ["version"]),
+    ("unrecognized arguments: -X", ["-X"]),
+    ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
+    ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),
+    ("-d/--debug: not allowed with argument -v", ["-v", "compress", "a", "-d"]),
+    ("-q/--quiet: not allowed with argument -v", ["list", "-q", "a", "-v"]),
+    ("not allowed with argument --sync", ["compress", "--sync", "--no-sync", "a"]),
     ("unrecognized arguments: --nothing", ["compress", "a", "--nothing"]),
     ("unrecognized arguments: --nothing", ["compress", "a", "--nothing", "--", "b"]),
     ("arguments are required: <in_file>", ["compress"]),
@@ -46,6 +131,17 @@ WRONG = [
 ]
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """Make standard input a terminal: otherwise blpk without a verb is a filter."""
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    with os.fdopen(follower) as stream, os.fdopen(leader):
+        monkeypatch.setattr("sys.stdin", stream)
+        yield
+
+
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize(("message", "arguments"), WRONG, ids=lambda value: str(value))
 def test_wrong_usage(capsys, message, arguments):
     with pytest.raises(SystemExit) as caught:
@@ -56,6 +152,7 @@ def test_wrong_usage(capsys, message, arguments):
     assert message in said.err.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("terminal")
 def test_no_argument_shows_all_verbs(capsys):
     with pytest.raises(SystemExit):
         parse([])

@@ -1,6 +1,7 @@
 """The progress bar, and what else depends on a terminal: through a pseudo-terminal."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -9,22 +10,45 @@ import pytest
 from support import environment
 
 import bloscpack
+from bloscpack._cli import progress
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
-pytest.importorskip("tqdm", reason="the bar needs tqdm")
+
+try:
+    import tqdm
+except ImportError:
+    tqdm = None
 
 
-def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0):
+@pytest.fixture(
+    params=[
+        pytest.param("tqdm", marks=pytest.mark.skipif(not tqdm, reason="needs tqdm")),
+        "plain",
+    ]
+)
+def drawing(request):
+    """Return which of the two drawings is used."""
+    return request.param
+
+
+def blpk(
+    folder, *arguments, stdout=subprocess.PIPE, patience=0, drawing="plain", columns=80
+):
     """Run the command with a terminal as standard error; return code and what it says.
 
-    The bar comes after `patience` seconds.
+    The bar comes after `patience` seconds, and is drawn again for each chunk.
     """
     code = "import bloscpack._cli.progress as p; p.PATIENCE = %r; " % patience
+    code += "p.INTERVAL = 0; import sys; "
+    if drawing == "plain":
+        code += "sys.modules['tqdm'] = None; "
     code += "from bloscpack.cli import main; main()"
     leader, follower = pty.openpty()
-    size = struct.pack("HHHH", 24, 80, 0, 0)  # rows and columns; pixels are not known
+    size = struct.pack(
+        "HHHH", 24, columns, 0, 0
+    )  # rows and columns; pixels are not known
     fcntl.ioctl(leader, termios.TIOCSWINSZ, size)
     try:
         process = subprocess.Popen(
@@ -65,12 +89,101 @@ def folder(tmp_path):
         ("decompress", "packed.blp", "new"),
     ],
 )
-def test_bar_on_a_terminal(folder, arguments):
-    code, said = blpk(folder, *arguments)
+def test_bar_on_a_terminal(folder, arguments, drawing):
+    code, said = blpk(folder, *arguments, drawing=drawing)
     assert 0 == code
     assert arguments[1] in said
-    assert "B/s" in said
+    assert "/s" in said
     assert "/3.81M" in said  # of how many bytes in all
+    assert " 26%" in said
+    assert "100%" in said
+    assert ("left" in said) == (drawing == "plain")
+    assert "" == shown(said)
+
+
+def shown(said):
+    """Return what is left on a terminal: a carriage return goes back to the start."""
+    lines = []
+    for line in said.replace("\r\n", "\n").split("\n"):
+        screen = ""
+        for part in line.split("\r"):
+            screen = part + screen[len(part) :]
+        lines.append(screen.rstrip())
+    return "\n".join(lines)
+
+
+VERBS = [
+    # (the sizes that are added up, arguments)
+    ("/7.63M", ["compress", "-r", "--output-dir", "out", "in"]),
+    ("/7.63M", ["decompress", "-r", "--output-dir", "out", "in"]),
+    ("/7.63M", ["verify", "-r", "in"]),
+]
+
+
+@pytest.mark.parametrize(("total", "arguments"), VERBS)
+def test_one_bar_for_all_files(folder, arguments, total, drawing):
+    (folder / "in").mkdir()
+    data = (folder / "plain").read_bytes()
+    for name in ("a", "b"):
+        (folder / "in" / name).write_bytes(data)
+        bloscpack.pack_bytes_to_file(data, folder / "in" / (name + ".blp"))
+    code, said = blpk(folder, *arguments, drawing=drawing)
+    assert 0 == code
+    assert total in said
+    assert "1 of 2, a" in said
+    assert "2 of 2, b" in said
+    shares = [int(share) for share in re.findall(r"(\d+)%", said)]
+    assert sorted(shares) == shares
+    assert 13 == shares[0]
+    assert 100 == shares[-1]
+    assert "%" not in shown(said)
+
+
+def test_messages_stand_on_lines_of_their_own(folder, drawing):
+    data = (folder / "plain").read_bytes()
+    (folder / "bad.blp").write_bytes((folder / "packed.blp").read_bytes()[:-1])
+    (folder / "good.blp").write_bytes((folder / "packed.blp").read_bytes())
+    names = ["packed.blp", "bad.blp", "missing.blp", "good.blp"]
+    arguments = ["decompress", "--output-dir", "out", *names]
+    code, said = blpk(folder, *arguments, drawing=drawing)
+    assert 3 == code
+    lines = shown(said).splitlines()
+    assert 2 == len([line for line in lines if line])
+    assert all(line.startswith("blpk: error: ") for line in lines if line)
+    assert "4 of 4, good.blp" in said
+    assert data == (folder / "out" / "good").read_bytes()
+
+
+def test_reports_stand_on_lines_of_their_own(folder, drawing):
+    (folder / "also.blp").write_bytes((folder / "packed.blp").read_bytes())
+    arguments = ["verify", "packed.blp", "also.blp"]
+    code, said = blpk(folder, *arguments, stdout="terminal", drawing=drawing)
+    assert 0 == code
+    assert ["packed.blp: ok (4 chunks, 3.81M)", "also.blp: ok (4 chunks, 3.81M)"] == [
+        line for line in shown(said).splitlines() if line
+    ]
+
+
+@pytest.mark.parametrize("columns", [30, 50])
+def test_the_bar_fits(folder, drawing, columns):
+    name = "long" * 20 + "\u6f22" * 5
+    (folder / name).write_bytes((folder / "plain").read_bytes())
+    code, said = blpk(folder, "compress", name, drawing=drawing, columns=columns)
+    assert 0 == code
+    assert "longlong" in said
+    assert columns >= max(map(len, re.split("[\r\n]", said)))
+
+
+TIMES = [(0, "0:00"), (9.6, "0:10"), (600, "10:00"), (3600, "1:00:00"), (None, "?")]
+
+
+@pytest.mark.parametrize(("seconds", "text"), TIMES)
+def test_time(seconds, text):
+    assert text == progress._time_text(seconds)
+
+
+def test_a_wide_character_takes_two_columns():
+    assert "\u6f22\u6f22" == progress._cut("\u6f22" * 5, 5)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +192,7 @@ def test_bar_on_a_terminal(folder, arguments):
 def test_no_bar(folder, options):
     code, said = blpk(folder, *options, "compress", "plain", "new.blp")
     assert 0 == code
-    assert "B/s" not in said.replace("took", "")
+    assert "/s" not in re.sub("took: .*", "", said)
 
 
 def test_no_bar_for_what_is_quick(folder):

@@ -99,7 +99,11 @@ CASES = {
         ["tune", "--sample", HOSTILE, HOSTILE],
         ["tune", "--goal", HOSTILE, HOSTILE],
     ],
-    "verify": [["verify", PACKED, BROKEN, HOSTILE], ["verify", "--json", BROKEN]],
+    "verify": [
+        ["verify", PACKED, BROKEN, HOSTILE],
+        ["verify", "--json", BROKEN],
+        ["verify", "."],
+    ],
     "recover": [
         ["recover", BROKEN, "out" + HOSTILE],
         ["recover", HOSTILE, "out" + HOSTILE],
@@ -119,6 +123,7 @@ CASES = {
     ],
     "config": [["config"], ["config", "--path"], ["config", "--json"]],
     "completion": [["completion", HOSTILE]],
+    "help": [["help"], ["help", HOSTILE]],
 }
 
 

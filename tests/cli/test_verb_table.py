@@ -28,7 +28,7 @@ def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert [] == [name for name in verb.inputs if not hasattr(args, name)]
-    assert verb.many_files == hasattr(args, "more")
+    assert verb.many_files == (hasattr(args, "more") or hasattr(args, "files"))
     assert set(verb.settings) <= set(settings.CHECKS)
     for name in verb.settings:
         assert hasattr(args, settings.ATTRIBUTES.get(name, name))

@@ -1,18 +1,21 @@
 """`blpk cat`: any part of the plain bytes, from the chunks that hold it alone."""
 
+import io
 import os
+import subprocess
 import sys
-import threading
-from contextlib import suppress
 
 import numpy as np
 import pytest
 from cli.verb_support import assert_help_fits, run_verb
+from support import environment
 
 import bloscpack
 from bloscpack import BloscpackArgs, FormatError, UsageError, cli, log
 from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
 from bloscpack._storage.local import FileRange
+from bloscpack.headers import BloscpackHeader
+from bloscpack.reader import Reader
 
 PLAIN = bytes(np.random.default_rng(1).integers(0, 99, 20_000, dtype="u1"))
 CHUNK_SIZE = 1000
@@ -45,6 +48,7 @@ SPANS = [
     ("-100:", PLAIN[-100:]),
     ("-3000:-2500", PLAIN[-3000:-2500]),
     ("1K:2K", PLAIN[1024:2048]),
+    ("1KB:2KiB", PLAIN[1024:2048]),
     ("0.5K:-1B", PLAIN[512:-1]),
     ("-1K:", PLAIN[-1024:]),
     ("19990:1M", PLAIN[19990:]),
@@ -173,20 +177,112 @@ def test_terminal(monkeypatch):
         assert b"plain" == shown.read(5)
 
 
+# From a pipe
+
+
+def through_pipe(data, *arguments):
+    """Run the command with a pipe as standard input; return code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bloscpack", "cat", *arguments, "-"],
+        input=data,
+        env=environment(PYTHONUNBUFFERED=""),
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+PIPED = [
+    # (bytes written, file, arguments)
+    (PLAIN, "a.blp", []),
+    (PLAIN[999:1001], "a.blp", ["--bytes", "999:1001"]),
+    (PLAIN[-3000:-2500], "a.blp", ["--bytes=-3000:-2500"]),
+    (b"", "a.blp", ["--bytes", "5:5"]),
+    (ROWS[10:100:7].tobytes(), "rows.blp", ["--rows", "10:100:7"]),
+    (ROWS[-2:].tobytes(), "rows.blp", ["--rows=-2:"]),
+    (PLAIN, "open.blp", ["-n", "1"]),
+    (PLAIN[5000:], "open.blp", ["--bytes", "5000:"]),
+]
+
+
+def write_open_file(folder):
+    """Write a file whose header contains no sizes."""
+    args = BloscpackArgs(offsets=False)
+    bloscpack.pack_bytes_to_file(PLAIN, "open.blp", CHUNK_SIZE, bloscpack_args=args)
+    data = (folder / "open.blp").read_bytes()
+    header = BloscpackHeader(chunk_size=CHUNK_SIZE, checksum="adler32", typesize=8)
+    (folder / "open.blp").write_bytes(header.encode() + data[32:])
+
+
 @posix
-def test_pipe(folder):
-    os.mkfifo("pipe")
-    data = (folder / "rows.blp").read_bytes()
+@pytest.mark.parametrize(("expected", "name", "arguments"), PIPED)
+def test_pipe(folder, expected, name, arguments):
+    write_open_file(folder)
+    data = (folder / name).read_bytes()
+    assert (0, expected, "") == through_pipe(data, *arguments)
 
-    def write():
-        with suppress(BrokenPipeError):
-            (folder / "pipe").write_bytes(data)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    with pytest.raises(Refusal, match="'pipe' is a pipe"):
-        run_verb("cat", "pipe")
-    writer.join()
+@posix
+def test_bytes_behind_the_last_chunk_of_a_pipe(folder):
+    data = (folder / "a.blp").read_bytes()
+    assert (0, PLAIN, "") == through_pipe(data + b"something else")
+
+
+@posix
+def test_pipe_of_unknown_length(folder):
+    write_open_file(folder)
+    data = (folder / "open.blp").read_bytes()
+    for arguments in (["--bytes=-5:"], ["--rows", "1:2"]):
+        code, plain, errors = through_pipe(data, *arguments)
+        assert (2, b"") == (code, plain)
+        assert "can't be read from a pipe" in errors
+
+
+@posix
+def test_damage_in_a_pipe(folder):
+    data = bytearray((folder / "a.blp").read_bytes())
+    assert (0, PLAIN[:99]) == through_pipe(data[:-9], "--bytes", ":99")[:2]
+    code, plain, errors = through_pipe(data[:-9])
+    assert (3, PLAIN[:19_000]) == (code, plain)
+    assert "the file ends too early" in errors
+    data[-10] ^= 1
+    code, plain, errors = through_pipe(data)
+    assert (3, PLAIN[:19_000]) == (code, plain)
+    assert "chunk 19" in errors
+
+
+@posix
+def test_the_first_bytes_come_before_the_input_ends(folder):
+    """A single chunk is enough; nothing waits for the next one."""
+    data = (folder / "a.blp").read_bytes()
+    # Header and offset table, the first chunk, and half of the second.
+    beginning = Reader(io.BytesIO(data))._offsets[2] - 400
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bloscpack", "cat", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED=""),
+    )
+    process.stdin.write(data[:beginning])
+    process.stdin.flush()
+    assert PLAIN[:CHUNK_SIZE] == process.stdout.read(CHUNK_SIZE)
+    rest, _ = process.communicate(data[beginning:], timeout=60)
+    assert (0, PLAIN[CHUNK_SIZE:]) == (process.returncode, rest)
+
+
+@posix
+@pytest.mark.slow
+def test_memory_for_a_pipe(folder):
+    resource = pytest.importorskip("resource")
+    bloscpack.pack_bytes_to_file(bytes(300_000_000), "zeros.blp")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    command = "cat zeros.blp | %s -m bloscpack cat - | wc -c" % sys.executable
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env=environment(), capture_output=True, check=True
+    )
+    assert 300_000_000 == int(done.stdout)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert after < max(before + 1, 150_000)  # kilobytes; without data about 30,000
 
 
 def test_messages_keep_out_of_the_data(capfdbinary):

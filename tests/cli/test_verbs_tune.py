@@ -281,8 +281,12 @@ def test_pareto():
 @pytest.mark.parametrize(
     ("message", "code", "arguments"),
     [
-        ("--sample: 'x'", EXIT_USAGE, ["--sample", "x"]),
-        ("--sample: '0': it must be at least 1", EXIT_USAGE, ["--sample", "0"]),
+        ("--sample: expected a number of bytes", EXIT_USAGE, ["--sample", "x"]),
+        (
+            "--sample: expected at least 1 byte, found '0'",
+            EXIT_USAGE,
+            ["--sample", "0"],
+        ),
         ("--typesize must be from 1 to 255", EXIT_USAGE, ["--typesize", "256"]),
         ("'/dev/null' is no regular file", EXIT_COULD_NOT, ["/dev/null"]),
         ("'empty' is empty", EXIT_COULD_NOT, ["empty"]),

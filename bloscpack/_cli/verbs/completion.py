@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import log
 from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..verb_table import names
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -50,8 +51,14 @@ def run(args: Namespace) -> None:
     from ..parser import create_parser
 
     parser = create_parser()
+    shown = {name: a for a in parser._actions for name in a.option_strings}
     for action in _all_actions(parser):
-        if _names_file(action):
+        if action.help == "==SUPPRESS==":  # a global option behind the verb
+            same = shown[action.option_strings[0]]
+            action.help, action.default = same.help, same.default
+        if action.metavar == "<subcommand>":
+            action.choices = names()
+        elif _names_file(action):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

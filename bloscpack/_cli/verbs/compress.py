@@ -170,7 +170,7 @@ def run(args: Namespace) -> int:
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return file_jobs.run(todo, act)
+    return file_jobs.run(todo, act, file_jobs.size_of, args.progress)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:

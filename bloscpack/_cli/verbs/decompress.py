@@ -103,7 +103,12 @@ def run(args: Namespace) -> int:
             "can't be given",
             EXIT_USAGE,
         )
-    return file_jobs.run(todo, lambda *files: decompress(args, *files))
+    return file_jobs.run(
+        todo,
+        lambda *files: decompress(args, *files),
+        file_jobs.plain_size_of,
+        args.progress,
+    )
 
 
 def process_decompression_args(args: Namespace) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
         "  blpk -n 1 estimate *.blp    memory with a single thread"
     )
-    add_table_options(parser, "files to be decompressed")
+    add_table_options(parser, "files to be decompressed, or folders of them")
 
 
 def run(args: Namespace) -> int:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+from ... import log
+from ...describe import describe
+from ..display import say_json
+from ..exit_codes import EXIT_OK, for_each_file
+from ..options import add_packed_files
 from ..quick_answers import info
 from ..stdio import check_exists
 
@@ -9,22 +16,43 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from ...serializers import JsonObject
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.add_argument(
         "--json", action="store_true", help="print a JSON object with all fields"
     )
-    parser.add_argument("file_", metavar="<file>", help="file to show info for")
+    add_packed_files(parser, "file to show info for, or a folder of files")
 
 
-def run(args: Namespace) -> None:
-    """Show the information."""
-    if not args.json:
-        info(args.file_)
-        return
-    from ...describe import describe
-    from ..display import say_json
+def run(args: Namespace) -> int:
+    """Show the information about a file, or about several under their names."""
+    from .. import file_jobs
 
-    check_exists("file", args.file_)
-    say_json(describe(args.file_, strict=False))
+    if len(args.files) == 1 and not os.path.isdir(args.files[0]):
+        found = _read(args, args.files[0])
+        if args.json:
+            say_json(found)
+        return EXIT_OK
+    several: list[JsonObject | None] = []
+
+    def act(path: str) -> None:
+        if not args.json:
+            log.normal("'%s':" % log.printable(path))
+        several.append(_read(args, path))
+
+    worst = for_each_file(file_jobs.packed_files(args), act)
+    if args.json:
+        say_json(several)
+    return worst
+
+
+def _read(args: Namespace, path: str) -> JsonObject | None:
+    """Return the description of a file for ``--json``, or show the information."""
+    check_exists("file", path)
+    if args.json:
+        return describe(path, strict=False)
+    info(path)
+    return None

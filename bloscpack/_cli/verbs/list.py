@@ -36,10 +36,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n"
         "  %(prog)s *.blp              a table, with a total\n"
+        "  %(prog)s -r folder          all *.blp in a folder and below\n"
         "  %(prog)s --bytes *.blp      exact sizes\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    add_table_options(parser, "files to be listed, of any layout")
+    add_table_options(parser, "files to be listed, of any layout, or folders")
 
 
 def run(args: Namespace) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
     from ..._crashsafe.snapshot import Check
@@ -394,7 +394,7 @@ def _pixels(cells: Sequence[Cell], width: int) -> Array:
     return pixels.reshape(height, width)
 
 
-def _colours() -> ListedColormap:
+def _colours() -> Colormap:
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

@@ -119,9 +119,9 @@ def _sample_size(text: str) -> int:
     try:
         size = parse_size(text)
         if size < 1:
-            raise ValueError("it must be at least 1")
+            raise ValueError("expected at least 1 byte, found '%s'" % text)
     except ValueError as error:
-        raise Refusal("--sample: '%s': %s" % (text, error), EXIT_USAGE) from error
+        raise Refusal("--sample: %s" % error, EXIT_USAGE) from error
     return size
 
 

@@ -7,6 +7,7 @@ from ..._damage.findings import ERROR
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
+from .. import file_jobs
 from ..display import say, say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -17,6 +18,8 @@ from ..exit_codes import (
     message_of,
     report_failure,
 )
+from ..options import add_packed_files
+from ..progress import shown, shown_for_run
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,11 +39,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n"
         "  %(prog)s *.blp              a line for each file, and its damage\n"
+        "  %(prog)s -r folder          all *.blp in a folder and below\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    parser.add_argument(
-        "files", metavar="<file>", nargs="+", help="files to be checked, of any layout"
-    )
+    add_packed_files(parser, "files to be checked, of any layout, or folders of them")
     parser.add_argument("--json", action="store_true", help="print a list of objects")
 
 
@@ -55,7 +57,9 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         if is_journal(path):
             raise Refusal(_about_journal(path), EXIT_COULD_NOT)
-        report = verify(path, nthreads=args.nthreads)
+        total = file_jobs.plain_size_of(path)
+        with shown(path, total, args.progress) as bar:
+            report = verify(path, nthreads=args.nthreads, progress=bar)
         if args.json:
             reports.append({"file": path, **report.as_dict()})
         elif not (args.quiet and report.ok):
@@ -67,7 +71,9 @@ def run(args: Namespace) -> int:
         names = {"file": path, "filename": path}
         reports.append({**names, "ok": False, "error": message_of(error)})
 
-    worst = for_each_file(args.files, act, failed=failed)
+    files = file_jobs.packed_files(args)
+    with shown_for_run(files, file_jobs.plain_size_of, args.progress):
+        worst = for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)
     return worst

@@ -1,0 +1,103 @@
+"""``verify``, ``list``, ``info`` and ``estimate`` of folders, and of several files."""
+
+import json
+
+import pytest
+
+import bloscpack
+
+FILES = ("a.blp", "below/b.blp", "below/c.blp")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in" / "below").mkdir(parents=True)
+    for name in FILES:
+        bloscpack.pack_bytes_to_file(name.encode(), tmp_path / "in" / name)
+    (tmp_path / "in" / "words").write_text("some words")
+    return tmp_path
+
+
+SKIPPED = "blpk: skipped 'in/words': its name does not end with '.blp'\n"
+BELOW = "blpk: skipped 'in/below': a folder below, which needs -r\n"
+
+
+@pytest.mark.parametrize("verb", ["verify", "list", "info", "estimate"])
+@pytest.mark.parametrize(
+    ("arguments", "expected", "skipped"),
+    [
+        (["-r", "in"], ["in/" + name for name in FILES], SKIPPED),
+        (["in", "-r"], ["in/" + name for name in FILES], SKIPPED),
+        (["in"], ["in/a.blp"], BELOW + SKIPPED),
+        (["in/a.blp", "in/below"], ["in/" + name for name in FILES], ""),
+    ],
+)
+def test_folders(run, verb, arguments, expected, skipped):
+    code, said, errors = run(verb, "--json", *arguments)
+    found = json.loads(said)
+    key = "filename" if verb == "verify" else "file"
+    assert (0, expected, skipped) == (code, [entry[key] for entry in found], errors)
+    code, said, errors = run(verb, *arguments)
+    assert (0, skipped) == (code, errors)
+    assert [] == [name for name in expected if name not in said]
+
+
+def test_info_of_several_files(run):
+    single = run("info", "in/a.blp")[1]
+    code, said, errors = run("info", "in/a.blp", "missing", "in/below/b.blp")
+    assert said.startswith("blpk: 'in/a.blp':\n%sblpk: 'missing':\n" % single)
+    assert "blpk: 'in/below/b.blp':\nblpk: BloscpackHeader:\n" in said
+    assert (1, "blpk: error: file 'missing' does not exist!\n") == (code, errors)
+
+
+def test_info_of_a_file_is_that_of_016(run):
+    expected = run("info", "in/a.blp")
+    assert 0 == expected[0]
+    assert expected[1].startswith("blpk: BloscpackHeader:\n")
+    assert expected == run("info", "-r", "in/a.blp") == run("-n", "1", "i", "in/a.blp")
+    assert "in/a.blp" == json.loads(run("info", "--json", "in/a.blp")[1])["file"]
+
+
+def test_damage_in_a_folder(run, folder):
+    data = (folder / "in" / "below" / "b.blp").read_bytes()
+    (folder / "in" / "below" / "b.blp").write_bytes(data[:-1])
+    code, said, _ = run("verify", "-r", "in")
+    assert 3 == code
+    states = [line.split(" (")[0] for line in said.splitlines() if line[0] != " "]
+    assert ["in/a.blp: ok", "in/below/b.blp: damaged", "in/below/c.blp: ok"] == states
+
+
+@pytest.mark.parametrize("verb", ["verify", "list", "info", "estimate"])
+def test_an_empty_folder(run, folder, verb):
+    (folder / "empty").mkdir()
+    code, said, errors = run(verb, "empty")
+    assert (0, "") == (code, said)
+    assert "blpk: nothing to do: there are no inputs\n" == errors
+    assert (2, "") == run(verb)[:2]
+
+
+SIZE = "expected a number of bytes, or one with a suffix from B K M G T like 1.5M, "
+SIZE += "1.5MB or 1.5MiB, found '1Q'\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compress", "-z", "1Q", "x"],
+        ["compress", "--max-meta-size", "1Q", "x"],
+        ["tune", "--sample", "1Q", "in/words"],
+        ["cat", "--bytes", "1Q:", "in/a.blp"],
+    ],
+)
+def test_one_text_for_sizes(run, arguments):
+    code, said, errors = run(*arguments)
+    assert (2, "") == (code, said)
+    assert errors.endswith(SIZE)
+
+
+def test_the_text_for_sizes_in_a_variable(run, monkeypatch):
+    monkeypatch.setenv("BLPK_CHUNK_SIZE", "1Q")
+    assert run("compress", "in/words")[2].endswith(SIZE)
+    monkeypatch.setenv("BLPK_CHUNK_SIZE", "4KiB")
+    assert (0, "", "") == run("compress", "in/words")
