@@ -44,7 +44,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._format.array_metadata import Array
+    from ._format.dtypes import Array
     from ._format.tuning import Setting
     from ._storage.protocols import Buffer
 
@@ -142,18 +142,17 @@ class BloscArgs(MutableMappingObject):
         """
         from ._format.automatic import choose_for
 
-        return cls._of(choose_for(sample, goal))
+        return cls.of_setting(choose_for(sample, goal))
 
     @classmethod
-    def _of(cls, setting: Setting) -> BloscArgs:
+    def of_setting(cls, setting: Setting) -> BloscArgs:
         """Return the settings for Blosc in a setting that was chosen."""
-        from ._format.automatic import wants_long_blocks
+        from ._format.automatic import blocksize_of
 
         settings = cls(
             setting.typesize, setting.clevel, setting.shuffle, setting.cname
         )
-        if wants_long_blocks(setting):
-            settings.blocksize = setting.chunk_size
+        settings.blocksize = blocksize_of(setting)
         return settings
 
     def check(self) -> None:

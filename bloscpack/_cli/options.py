@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from argparse import Action
 from itertools import pairwise
 
 from .. import log
+from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -18,11 +20,19 @@ if TYPE_CHECKING:
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
 
-# The value of `shuffle` for the bit filter; False and True are 0 and 1.
-BITSHUFFLE = 2
-
 
 # Blosc
+
+
+class StoreGiven(Action):
+    """Stores a value, and the name of its attribute in ``given``."""
+
+    def __call__(
+        self, parser: object, args: Namespace, values: object, option: object = None
+    ) -> None:
+        """Store the value of the option, or its constant if it has none."""
+        setattr(args, self.dest, self.const if self.nargs == 0 else values)
+        args.given = {*getattr(args, "given", ()), self.dest}
 
 
 class _Codecs:
@@ -48,6 +58,7 @@ def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
     group.add_argument(
         "-t",
         "--typesize",
+        action=StoreGiven,
         metavar="<size>",
         default=typesize,
         type=int,
@@ -56,6 +67,7 @@ def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
     group.add_argument(
         "-l",
         "--clevel",
+        action=StoreGiven,
         default=DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
         metavar="[0, 9]",
@@ -66,6 +78,7 @@ def add_blosc_options(parser: ArgumentParser, typesize: int | None) -> None:
     group.add_argument(
         "-c",
         "--codec",
+        action=StoreGiven,
         metavar="<codec>",
         choices=_Codecs(),
         default=DEFAULT_CNAME,
@@ -78,7 +91,8 @@ def _add_filters(group: _ActionsContainer) -> None:
     group.add_argument(
         "-s",
         "--no-shuffle",
-        action="store_const",
+        action=StoreGiven,
+        nargs=0,
         const=False,
         default=DEFAULT_SHUFFLE,
         dest="shuffle",
@@ -86,11 +100,41 @@ def _add_filters(group: _ActionsContainer) -> None:
     )
     group.add_argument(
         "--bitshuffle",
-        action="store_const",
+        action=StoreGiven,
+        nargs=0,
         const=BITSHUFFLE,
         default=DEFAULT_SHUFFLE,
         dest="shuffle",
         help="shuffle bits instead of bytes",
+    )
+
+
+def add_auto_option(group: _ActionsContainer) -> None:
+    """Add ``--auto``: the settings are chosen for the data.
+
+    A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
+    goal is an option of its own.
+    """
+    group.set_defaults(auto=False)
+    for goal in GOALS:
+        usual = goal == DEFAULT_GOAL
+        group.add_argument(
+            *(["--auto"] if usual else []),
+            "--auto=" + goal,
+            action="store_const",
+            const=goal,
+            dest="auto",
+            help="choose codec, level, filter, type size and chunk size by trials\n"
+            "on a sample; options for these win"
+            if usual
+            else "the same for the %s"
+            % {"speed": "highest speed", "ratio": "smallest file"}[goal],
+        )
+    group.add_argument(
+        "--no-auto",
+        action="store_false",
+        dest="auto",
+        help="use fixed settings (default)",
     )
 
 

@@ -140,14 +140,16 @@ def choose(
             pieces = _pieces(read, nbytes, sizes, LEAST[goal])
             settings = [_best(pieces, settings, GOALS[goal])]
     (best,) = settings
-    if "chunk_size" not in fixed and wants_long_blocks(best):
+    if "chunk_size" not in fixed and blocksize_of(best):
         return best.but(chunk_size=BLOCK_SIZES[goal])
     return best
 
 
-def wants_long_blocks(setting: Setting) -> bool:
-    """Return whether the block size shall be the chunk size."""
-    return setting.cname == "zstd" and setting.shuffle == NONE
+def blocksize_of(setting: Setting) -> int:
+    """Return the size in bytes of the blocks to ask Blosc for, 0 for its own choice."""
+    if setting.cname == "zstd" and setting.shuffle == NONE:
+        return min(setting.chunk_size, max(BLOCK_SIZES.values()))
+    return 0
 
 
 def _candidates(goal: str, fixed: dict[str, str | int]) -> list[Setting]:
