@@ -149,9 +149,7 @@ class BloscArgs(MutableMappingObject):
         """Return the settings for Blosc in a setting that was chosen."""
         from ._format.automatic import blocksize_of
 
-        settings = cls(
-            setting.typesize, setting.clevel, setting.shuffle, setting.cname
-        )
+        settings = cls(setting.typesize, setting.clevel, setting.shuffle, setting.cname)
         settings.blocksize = blocksize_of(setting)
         return settings
 

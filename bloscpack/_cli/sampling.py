@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     from .._format.tuning import Setting
     from .._storage.protocols import Readable
@@ -67,7 +67,8 @@ def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
 
     setting = choose(read, len(head), args.auto, fixed=_fixed(args))
     _log(setting)
-    return io.BufferedReader(_Rejoined(head, in_fp)), setting
+    raw: Any = _Rejoined(head, in_fp)
+    return io.BufferedReader(raw), setting
 
 
 def chosen_at(

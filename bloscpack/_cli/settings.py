@@ -91,9 +91,9 @@ def _filter_number(name: Value) -> int:
 
 def _auto(value: object) -> Value:
     """Return the goal, or False."""
-    if value in (True, "true"):
+    if value is True or value == "true":
         return DEFAULT_GOAL
-    if value in (False, "false"):
+    if value is False or value == "false":
         return False
     return _one_of(value, ["true", "false", *GOALS])
 

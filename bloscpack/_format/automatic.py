@@ -11,8 +11,8 @@ most for the goals 'speed' and 'balanced', and 5 % of the time to compress large
 from __future__ import annotations
 
 from .._engine.blosc_settings import own_settings
-from ..defaults import DEFAULT_CNAME
 from ..constants import MAX_TYPESIZE
+from ..defaults import DEFAULT_CNAME
 from ..exceptions import UsageError, UsageTypeError
 from .chunks import compress
 from .tuning import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from .._storage.protocols import Buffer
+    from .dtypes import Array
     from .tuning import Filter
 
     Read = Callable[[int, int], bytes]
@@ -73,7 +74,7 @@ WORTH_A_FILTER = 1.05
 NEAR = 0.9
 NEAR_WITHOUT_FILTER = 0.5
 FILTERS_KEPT = 2
-# The sample of data of at least this ratio is a whole chunk, with this number of filters.
+# The sample of data of at least this ratio is a whole chunk, with so many filters.
 # Such data compress fast, and other filters are good for shorter pieces.
 REGULAR = 8
 FILTERS_OF_REGULAR = 4
@@ -81,9 +82,9 @@ FILTERS_OF_REGULAR = 4
 FOR_REGULAR = "blosclz"
 
 # Sizes of a piece and of a sample in bytes: to compare filters; to compare codecs on
-# data without a filter, filtered data, and very regular data. Short pieces show more of
-# data that are not the same everywhere. Filtered data need long ones: a filter cuts them
-# into a stream for each byte, or each bit, of an item.
+# data without a filter, filtered data, and very regular data. Many short pieces show
+# more of data that differ from place to place. Filtered data need long pieces: a filter
+# cuts them into a stream for each byte, or each bit, of an item.
 SHORT = 2**15, 2**17
 LONG = 2**16, 2**19
 LONG_FILTERED = 2**18, 2**19
@@ -122,7 +123,8 @@ def choose(
     candidates = _candidates(goal, fixed)
     filters = _filters(typesizes or TYPESIZES, fixed)
     if not nbytes:
-        return DEFAULT.but(**fixed)
+        known = {"typesize": typesizes[0]} if typesizes else {}
+        return DEFAULT.but(**known).but(**fixed)
     with own_settings:
         sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
         if len(filters) > 1:
@@ -171,9 +173,7 @@ def _candidates(goal: str, fixed: dict[str, str | int]) -> list[Setting]:
     return list({setting.key: setting for setting in settings}.values())
 
 
-def _filters(
-    typesizes: Sequence[int], fixed: dict[str, str | int]
-) -> Sequence[Filter]:
+def _filters(typesizes: Sequence[int], fixed: dict[str, str | int]) -> Sequence[Filter]:
     """Return the pairs of filter and type size to try.
 
     The bit filter is tried with powers of two only: it copies a block unchanged unless
@@ -190,9 +190,7 @@ def _filters(
     return [pair for pair in found if pair[0] == shuffle] or [(shuffle, typesizes[0])]
 
 
-def _pieces(
-    read: Read, nbytes: int, sizes: Sizes, least: int
-) -> list[bytes]:
+def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int) -> list[bytes]:
     """Return the sample: pieces whose sizes are a power of two."""
     size, most = sizes
     total = max(min(most, nbytes // SHARE), least)
@@ -268,7 +266,7 @@ def _seconds(setting: Setting, ratio: float) -> float:
 
 
 def choose_for(
-    sample: Buffer, goal: str, fixed: dict[str, str | int] | None = None
+    sample: Buffer | Array, goal: str, fixed: dict[str, str | int] | None = None
 ) -> Setting:
     """Return the best setting for data of which `sample` is a part, or all.
 
@@ -284,19 +282,21 @@ def choose_for(
     return choose(read, len(view), goal, typesizes, fixed)
 
 
-def _as_bytes(sample: Buffer) -> tuple[memoryview, int]:
+def _as_bytes(sample: Buffer | Array) -> tuple[memoryview, int]:
     """Return a sample as bytes, and the size of its items."""
     dtype = getattr(sample, "dtype", None)
     if dtype is not None and not dtype.hasobject:
         import numpy
 
         array = numpy.ascontiguousarray(sample).reshape(-1)
-        return memoryview(array.view("u1")), array.itemsize
+        return array.view("u1").data, array.itemsize
     try:
-        view = memoryview(sample)
-        return view.cast("B"), view.itemsize
-    except (TypeError, ValueError) as error:
-        raise UsageTypeError(
-            "a sample must be bytes or an array of numbers or text, not '%s'"
-            % type(sample).__name__
-        ) from error
+        view = memoryview(sample)  # type: ignore[arg-type]
+        if "O" not in view.format:
+            return view.cast("B"), view.itemsize
+    except (TypeError, ValueError):
+        pass
+    raise UsageTypeError(
+        "a sample must be bytes or an array of numbers or text, not '%s'"
+        % type(sample).__name__
+    )

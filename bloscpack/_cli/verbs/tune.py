@@ -54,7 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def _add_search_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--goal", choices=tuple(GOALS), default=DEFAULT_GOAL, help="default: %(default)s"
+        "--goal",
+        choices=tuple(GOALS),
+        default=DEFAULT_GOAL,
+        help="default: %(default)s",
     )
     parser.add_argument(
         "--typesize", metavar="<size>", type=int, help="try this type size only"
