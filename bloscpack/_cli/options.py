@@ -6,7 +6,7 @@ from argparse import Action
 from itertools import pairwise
 
 from .. import log
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, GOALS
+from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL
 from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
+
+
+AUTO_HELP = (
+    "choose codec, level, filter, type size and chunk\n"
+    "size by trials on a sample; options for these win"
+)
 
 
 # Blosc
@@ -115,27 +121,20 @@ def add_auto_option(group: _ActionsContainer) -> None:
     A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
-    group.set_defaults(auto=False)
-    for goal in GOALS:
-        usual = goal == DEFAULT_GOAL
+    for goal, names, help_ in (
+        (DEFAULT_GOAL, ["--auto", "--auto=" + DEFAULT_GOAL], AUTO_HELP),
+        ("speed", ["--auto=speed"], "the same for the highest speed"),
+        ("ratio", ["--auto=ratio"], "the same for the smallest file"),
+        (False, ["--no-auto"], "use fixed settings (default)"),
+    ):
         group.add_argument(
-            *(["--auto"] if usual else []),
-            "--auto=" + goal,
+            *names,
             action="store_const",
             const=goal,
+            default=False,
             dest="auto",
-            help="choose codec, level, filter, type size and chunk size by trials\n"
-            "on a sample; options for these win"
-            if usual
-            else "the same for the %s"
-            % {"speed": "highest speed", "ratio": "smallest file"}[goal],
+            help=help_,
         )
-    group.add_argument(
-        "--no-auto",
-        action="store_false",
-        dest="auto",
-        help="use fixed settings (default)",
-    )
 
 
 def blosc_args(args: Namespace) -> BloscArgs:

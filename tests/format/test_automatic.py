@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from builders import prose as text
 
 from bloscpack import BloscArgs, pack_bytes_to_bytes, unpack_bytes_from_bytes
 from bloscpack._format import automatic
@@ -20,15 +21,6 @@ from bloscpack._format.tuning import (
 from bloscpack.exceptions import UsageError, UsageTypeError
 
 MIB = 2**20
-
-
-def text(nbytes=MIB):
-    """Return words that have some letters in common."""
-    rng = np.random.default_rng(1)
-    letters = rng.choice(list("etaoinshr"), (2000, 6))
-    words = ["".join(row[: 2 + i % 5]) for i, row in enumerate(letters)]
-    numbers = np.minimum(rng.zipf(1.3, nbytes // 4) - 1, len(words) - 1)
-    return " ".join([words[i] for i in numbers]).encode()[:nbytes]
 
 
 def numbers(nbytes=MIB, dtype="f8"):
@@ -53,7 +45,7 @@ def chosen(data, goal="balanced", **fixed):
 
 
 def test_text_gets_no_filter_and_long_blocks():
-    found = chosen(text())
+    found = chosen(text(MIB))
     assert Setting("zstd", 2, NONE, 1, BLOCK_SIZES["balanced"]).key == found.key
 
 
@@ -70,7 +62,7 @@ def test_noise_gets_a_fast_codec():
 
 @pytest.mark.parametrize("make", [text, numbers])
 def test_goals(make):
-    data = bytes(make())
+    data = bytes(make(MIB))
     sizes = {}
     for goal in GOALS:
         args = BloscArgs.of_setting(chosen(data, goal))
@@ -80,7 +72,7 @@ def test_goals(make):
 
 
 def test_the_same_data_get_the_same_settings():
-    data = text()
+    data = text(MIB)
     assert 1 == len({chosen(data).key for _ in range(5)})
 
 
@@ -179,7 +171,7 @@ def test_filters():
 
 def test_sample_of_bytes():
     for kind in (bytes, bytearray, memoryview):
-        args = BloscArgs.auto(kind(text()))
+        args = BloscArgs.auto(kind(text(MIB)))
         assert {"typesize": 1, "clevel": 2, "shuffle": 0, "cname": "zstd"} == dict(args)
         args.check()
 

@@ -48,7 +48,8 @@ EXAMPLES = """examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
-    add_auto_option(parser.add_argument_group(title="settings for the data"))
+    group = parser.add_argument_group(title="settings that fit the data")
+    add_auto_option(group.add_mutually_exclusive_group())
     group = parser.add_argument_group(title="bloscpack settings")
     _add_chunk_options(group)
     add_metadata_option(group)
