@@ -38,7 +38,7 @@ class StoreGiven(Action):
     ) -> None:
         """Store the value of the option, or its constant if it has none."""
         setattr(args, self.dest, self.const if self.nargs == 0 else values)
-        args.given = {*getattr(args, "given", ()), self.dest}
+        args.given = [*getattr(args, "given", ()), self.dest]
 
 
 class _Codecs:

@@ -209,7 +209,7 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
     for name in made:
         given[name] = given[name].as_argument()
     # The attributes that the user has set, by options or otherwise.
-    args.given = {*made, *given.get("given", ())}
+    args.given = sorted({*made, *given.get("given", ())})
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:

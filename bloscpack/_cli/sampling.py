@@ -76,7 +76,8 @@ def chosen_at(
 ) -> Setting:
     """Return the setting for the next `size` bytes of a file that can seek.
 
-    The position remains unchanged. `typesizes` are the type sizes to try, if known.
+    The position remains unchanged. `typesizes` are those of the data, if known: they
+    win over that of the user.
     """
     begin = fp.tell()
 
@@ -84,7 +85,10 @@ def chosen_at(
         fp.seek(begin + start)
         return fp.read(size)
 
-    setting = choose(read, size, args.auto, typesizes, _fixed(args))
+    fixed = _fixed(args)
+    if typesizes:
+        fixed.pop("typesize", None)
+    setting = choose(read, size, args.auto, typesizes, fixed)
     fp.seek(begin)
     _log(setting)
     return setting

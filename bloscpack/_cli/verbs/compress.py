@@ -290,8 +290,8 @@ def _chosen_for_npy(
     settings.check()
     with open(name, "rb") as fp:
         array = read_header(fp)
-        args.given = args.given - {"typesize"}  # the dtype has one
-        setting = chosen_at(args, fp, array.nbytes, [typesize_of(array.dtype)])
+        typesize = typesize_of(array.dtype)
+        setting = chosen_at(args, fp, array.nbytes, [typesize])
     return settings.of_setting(setting), setting.chunk_size
 
 
