@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
     Read = Callable[[int, int], bytes]
     Sizes = tuple[int, int]
+    Codec = tuple[str, int]  # with a level
 
 # Codecs and levels for each goal, those of equal cost in order of preference.
-CODECS = {
-    "speed": (("lz4", 1), ("lz4", 5), ("lz4", 9), ("zstd", 1), ("blosclz", 9)),
-    "balanced": (("zstd", 2), ("lz4", 9), ("blosclz", 9)),
+CODECS: dict[str, tuple[Codec, ...]] = {
+    "speed": (("lz4", 1), ("lz4", 5), ("lz4", 9), ("zstd", 1)),
+    "balanced": (("zstd", 2), ("lz4", 9)),
     "ratio": (("zstd", 9), ("zlib", 9), ("lz4hc", 9)),
 }
 # The levels for a codec that the user gives, if the goal has none for it.
@@ -66,7 +67,7 @@ BASE_NANOSECONDS = 1.0
 THREADS = 4
 # A cost counts as equal if it is at most this much higher, as a factor and in seconds.
 EQUAL_FACTOR = 1.03
-EQUAL_SECONDS = 0.1e-9
+EQUAL_SECONDS = 0.15e-9
 # A filter is tried with all codecs if its ratio is at least this multiple of the ratio
 # without a filter, and of the best ratio. Without a filter, other codecs may be much
 # better than the first one, so that a smaller ratio is enough.
@@ -77,9 +78,13 @@ FILTERS_KEPT = 2
 # The sample of data of at least this ratio is a whole chunk, with so many filters.
 # Such data compress fast, and other filters are good for shorter pieces.
 REGULAR = 8
-FILTERS_OF_REGULAR = 4
-# This codec is for regular data only.
-FOR_REGULAR = "blosclz"
+FILTERS_OF_REGULAR = 3
+# More codecs and levels for regular data.
+FOR_REGULAR: dict[str, tuple[Codec, ...]] = {
+    "speed": (("blosclz", 9),),
+    "balanced": (("zstd", 3), ("blosclz", 9)),
+    "ratio": (),
+}
 
 # Sizes of a piece and of a sample in bytes: to compare filters; to compare codecs on
 # data without a filter, filtered data, and very regular data. Many short pieces show
@@ -120,7 +125,6 @@ def choose(
     fixed = fixed or {}
     if "typesize" in fixed:
         typesizes = (int(fixed["typesize"]),)
-    candidates = _candidates(goal, fixed)
     filters = _filters(typesizes or TYPESIZES, fixed)
     if not nbytes:
         known = {"typesize": typesizes[0]} if typesizes else {}
@@ -130,9 +134,7 @@ def choose(
         if len(filters) > 1:
             pieces = _pieces(read, nbytes, SHORT, LEAST[goal])
             filters, sizes = _best_filters(_ratios_of(pieces, filters))
-        if sizes is not WHOLE:
-            others = [found for found in candidates if found.cname != FOR_REGULAR]
-            candidates = others or candidates
+        candidates = _candidates(goal, fixed, regular=sizes is WHOLE)
         settings = [
             candidate.but(shuffle=shuffle, typesize=typesize)
             for shuffle, typesize in filters
@@ -154,14 +156,16 @@ def blocksize_of(setting: Setting) -> int:
     return 0
 
 
-def _candidates(goal: str, fixed: dict[str, str | int]) -> list[Setting]:
+def _candidates(
+    goal: str, fixed: dict[str, str | int], *, regular: bool
+) -> list[Setting]:
     """Return the codecs and levels to try, without a filter."""
     from ..constants import CNAME_AVAIL
 
     wanted = fixed.get("cname")
     found = [
         (cname, clevel)
-        for cname, clevel in CODECS[goal]
+        for cname, clevel in CODECS[goal] + (FOR_REGULAR[goal] if regular else ())
         if cname == wanted or (wanted is None and cname in CNAME_AVAIL)
     ]
     if not found:
@@ -256,7 +260,7 @@ def _seconds(setting: Setting, ratio: float) -> float:
     if setting.shuffle == NONE:
         work = text * (0.1 + 0.9 * min(1.0, 4 / ratio))
     else:
-        work = text * (0.1 + 0.7 / ratio)
+        work = text * (0.08 + 0.7 / ratio)
     if setting.shuffle == BITSHUFFLE:
         work += BITSHUFFLE_NANOSECONDS
     return 1e-9 * (BASE_NANOSECONDS + work / THREADS)
