@@ -78,6 +78,11 @@ if TYPE_CHECKING:
         meta_level: int
         max_meta_size: int | Callable[[int], int]
 
+    from ._format.dtypes import Array
+    from ._format.tuning import Setting
+    from ._storage.protocols import Buffer
+
+    Sample = Buffer | Array
 
 BLOSC_ARGS = ("typesize", "clevel", "shuffle", "cname")
 BLOSCPACK_ARGS = ("offsets", "checksum", "max_app_chunks")
@@ -112,6 +117,10 @@ class BloscArgs(MutableMappingObject):
     -----
     The values are checked when they are used, see `check`.
 
+    The attribute ``blocksize`` is no key: the size in bytes of the blocks into which
+    Blosc divides a chunk, 0 for the size that Blosc chooses. It is ignored if several
+    threads pack or unpack different files at the same time. `auto` sets it.
+
     Examples
     --------
     >>> BloscArgs(cname='zstd', clevel=5)
@@ -119,6 +128,7 @@ class BloscArgs(MutableMappingObject):
     """
 
     _attributes = BLOSC_ARGS
+    blocksize = 0
 
     def __init__(
         self,
@@ -131,6 +141,51 @@ class BloscArgs(MutableMappingObject):
         self.clevel = clevel
         self.shuffle = shuffle
         self.cname = cname
+
+    @classmethod
+    def auto(cls, sample: Sample, goal: str = "balanced") -> BloscArgs:
+        """Return settings that fit the data, by trials on a sample of them.
+
+        The same sample always gets the same settings. Up to 768 KiB of the sample are
+        compressed, with several settings, which takes some hundredths of a second; the
+        goal ``'ratio'`` takes up to 2 seconds.
+
+        Parameters
+        ----------
+        sample
+            A part of the data, or all: a buffer of bytes, or an array, whose item size
+            is the type size. Some megabytes from the whole of the data are a good
+            sample.
+        goal
+            ``'balanced'`` for the least time to compress, to write and read at 100
+            MB/s, and to decompress; ``'speed'`` for the same at 2 GB/s; ``'ratio'`` for
+            the smallest size.
+
+        Raises
+        ------
+        UsageError
+            No goal has this name. This is a ``ValueError`` too.
+        UsageTypeError
+            The sample is neither bytes nor an array that can be packed. This is a
+            ``TypeError`` too.
+
+        Examples
+        --------
+        >>> BloscArgs.auto(b'Some words, some more words. ' * 1000, 'ratio').cname
+        'zstd'
+        """
+        from ._format.automatic import choose_for
+
+        return cls.of_setting(choose_for(sample, goal))
+
+    @classmethod
+    def of_setting(cls, setting: Setting) -> BloscArgs:
+        """Return the settings for Blosc in a setting that was chosen."""
+        from ._format.automatic import blocksize_of
+
+        settings = cls(setting.typesize, setting.clevel, setting.shuffle, setting.cname)
+        settings.blocksize = blocksize_of(setting)
+        return settings
 
     def check(self) -> None:
         """Check that Blosc accepts the values.

@@ -101,6 +101,8 @@ Folders, and lists of names.
   * (glob)
   * (glob)
   * (glob)
+  * (glob)
+  * (glob)
   blpk compress: error: the following arguments are required: <in_file>
   [2]
 

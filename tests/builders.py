@@ -125,3 +125,12 @@ def layout(
         sizes = (chunk_size, last_chunk, nchunks, 0)
         header = struct.pack("<4sBBBBiiqq", b"blpk", version, 0, 0, 8, *sizes)
     return header + b"".join(blosc.compress(chunk, typesize=8) for chunk in chunks)
+
+
+def prose(nbytes: int) -> bytes:
+    """Return words of different lengths and frequencies."""
+    rng = numpy.random.default_rng(1)
+    letters = rng.choice(list("etaoinshr"), (2000, 6))
+    words = ["".join(row[: 2 + i % 5]) for i, row in enumerate(letters)]
+    chosen = numpy.minimum(rng.zipf(1.3, nbytes // 4) - 1, len(words) - 1)
+    return " ".join([words[i] for i in chosen]).encode()[:nbytes]

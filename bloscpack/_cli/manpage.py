@@ -50,6 +50,9 @@ VARIABLES = (
     ("clevel", "Compression level"),
     ("chunk_size", "Plain bytes per chunk"),
     ("checksum", "Checksum"),
+    ("typesize", "Size of an item in bytes"),
+    ("filter", "Filter: none, shuffle or bitshuffle"),
+    ("auto", "Whether compress chooses settings: true, false, or a goal of --auto"),
 )
 EXAMPLES = (
     ("Compress a file, and decompress it:",

@@ -6,6 +6,7 @@ from argparse import Action
 from itertools import pairwise
 
 from .. import log
+from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL
 from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -21,11 +22,25 @@ if TYPE_CHECKING:
 
 # The options for a compression level, as those of gzip and zstd.
 LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
-# The value of `shuffle` for the bit filter; False and True are 0 and 1.
-BITSHUFFLE = 2
+AUTO_HELP = (
+    "choose codec, level, filter, type size and chunk\n"
+    "size by trials on a sample; options for these win"
+)
 
 
 # Blosc
+
+
+class StoreGiven(Action):
+    """Stores a value, and the name of its attribute in ``given``."""
+
+    def __call__(
+        self, parser: object, args: Namespace, values: object, option: object = None
+    ) -> None:
+        """Store the value of the option, or its constant if it has none."""
+        no_value = self.nargs == 0 and self.const is not None
+        setattr(args, self.dest, self.const if no_value else values)
+        args.given = [*getattr(args, "given", ()), self.dest]
 
 
 class _Codecs:
@@ -44,17 +59,14 @@ class _Codecs:
         return CNAME_AVAIL
 
 
-class _Level(Action):
-    """Set the compression level to the number that is the name of the option."""
+class _Level(StoreGiven):
+    """Stores the compression level that is the name of the option."""
 
     def __call__(
-        self,
-        parser: ArgumentParser,
-        namespace: Namespace,
-        values: object,
-        option_string: str | None = None,
+        self, parser: object, args: Namespace, values: object, option: object = None
     ) -> None:
-        setattr(namespace, self.dest, int((option_string or "")[1:]))
+        """Store the digit of the option."""
+        super().__call__(parser, args, int(str(option)[1:]))
 
 
 # The default that the help of `repack` shows: it keeps what the file has.
@@ -73,6 +85,7 @@ def add_blosc_options(
     group.add_argument(
         "-t",
         "--typesize",
+        action=StoreGiven,
         metavar="<size>",
         default=typesize,
         type=int,
@@ -81,6 +94,7 @@ def add_blosc_options(
     group.add_argument(
         "-l",
         "--clevel",
+        action=StoreGiven,
         default=None if kept else DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
         metavar="[0, 9]",
@@ -98,6 +112,7 @@ def add_blosc_options(
     group.add_argument(
         "-c",
         "--codec",
+        action=StoreGiven,
         metavar="<codec>",
         choices=_Codecs(),
         default=None if kept else DEFAULT_CNAME,
@@ -120,7 +135,8 @@ def _add_filters(group: _ActionsContainer, kept: bool) -> None:
     group.add_argument(
         "-s",
         "--no-shuffle",
-        action="store_const",
+        action=StoreGiven,
+        nargs=0,
         const=False,
         default=default,
         dest="shuffle",
@@ -128,12 +144,35 @@ def _add_filters(group: _ActionsContainer, kept: bool) -> None:
     )
     group.add_argument(
         "--bitshuffle",
-        action="store_const",
+        action=StoreGiven,
+        nargs=0,
         const=BITSHUFFLE,
         default=default,
         dest="shuffle",
         help="shuffle bits instead of bytes",
     )
+
+
+def add_auto_option(group: _ActionsContainer) -> None:
+    """Add ``--auto``: the settings are chosen for the data.
+
+    A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
+    goal is an option of its own.
+    """
+    for goal, names, help_ in (
+        (DEFAULT_GOAL, ["--auto", "--auto=" + DEFAULT_GOAL], AUTO_HELP),
+        ("speed", ["--auto=speed"], "the same for the highest speed"),
+        ("ratio", ["--auto=ratio"], "the same for the smallest file"),
+        (False, ["--no-auto"], "use fixed settings (default)"),
+    ):
+        group.add_argument(
+            *names,
+            action="store_const",
+            const=goal,
+            default=False,
+            dest="auto",
+            help=help_,
+        )
 
 
 def blosc_args(args: Namespace) -> BloscArgs:

@@ -328,9 +328,11 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
     wanted = given.pop("default_nthreads", None)
     if isinstance(args.nthreads, DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
-    for name, value in given.items():
-        if hasattr(value, "as_argument"):
-            given[name] = value.as_argument()
+    made = [name for name, value in given.items() if hasattr(value, "as_argument")]
+    for name in made:
+        given[name] = given[name].as_argument()
+    # The attributes that the user has set, by options or otherwise.
+    args.given = sorted({*made, *given.get("given", ())})
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import sys
 
-from ..constants import MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
+from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, FILTERS, GOALS
+from ..constants import MAX_CLEVEL, MAX_THREADS, MAX_TYPESIZE, MIN_CLEVEL
 from ..defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
     DEFAULT_CLEVEL,
     DEFAULT_CNAME,
+    DEFAULT_SHUFFLE,
+    DEFAULT_TYPESIZE,
     available_cpus,
 )
 from ..log import printable
@@ -48,6 +51,10 @@ def _clevel(value: object) -> int:
     return _number(value, MIN_CLEVEL, MAX_CLEVEL)
 
 
+def _typesize(value: object) -> int:
+    return _number(value, 1, MAX_TYPESIZE)
+
+
 def _number(value: object, least: int, most: int) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
@@ -70,6 +77,25 @@ def _checksum(value: object) -> str:
     from ..checksums import CHECKSUMS_AVAIL
 
     return _one_of(value, CHECKSUMS_AVAIL)
+
+
+def _filter(value: object) -> str:
+    return _one_of(value, FILTERS.values())
+
+
+def _filter_number(name: Value) -> int:
+    """Return the value of `shuffle`; False and True are those of 0.16."""
+    number = list(FILTERS.values()).index(str(name))
+    return number if number == BITSHUFFLE else bool(number)
+
+
+def _auto(value: object) -> Value:
+    """Return the goal, or False."""
+    if value is True or value == "true":
+        return DEFAULT_GOAL
+    if value is False or value == "false":
+        return False
+    return _one_of(value, ["true", "false", *GOALS])
 
 
 def _one_of(value: object, names: Iterable[str]) -> str:
@@ -103,10 +129,22 @@ def _in_bytes(chunk_size: Value) -> int:
 
 
 CHECKS: dict[str, Callable[[object], Value]] = dict(
-    zip(ALL_SETTINGS, (_nthreads, _codec, _clevel, _chunk_size, _checksum), strict=True)
+    zip(
+        ALL_SETTINGS,
+        (
+            *(_nthreads, _codec, _clevel, _chunk_size, _checksum),
+            *(_typesize, _filter, _auto),
+        ),
+        strict=True,
+    )
 )
 #: Settings whose attribute of the parsed arguments has another name.
-ATTRIBUTES = {"codec": "cname"}
+ATTRIBUTES = {"codec": "cname", "filter": "shuffle"}
+#: Functions that return the value of the parsed arguments.
+CONVERSIONS: dict[str, Callable[[Value], Value]] = {
+    "chunk_size": _in_bytes,
+    "filter": _filter_number,
+}
 
 
 def variable_for(name: str) -> str:
@@ -204,7 +242,8 @@ class UserSetting:
     def as_argument(self) -> Value:
         """Return the value in the form that argparse returns; raises `Refusal`."""
         value = self.checked()
-        return _in_bytes(value) if self.name == "chunk_size" else value
+        convert = CONVERSIONS.get(self.name)
+        return convert(value) if convert else value
 
 
 def _user_settings(names: Iterable[str]) -> Iterator[UserSetting]:
@@ -236,6 +275,9 @@ def in_force() -> dict[str, tuple[Value, str]]:
         "clevel": DEFAULT_CLEVEL,
         "chunk_size": DEFAULT_CHUNK_SIZE,
         "checksum": DEFAULT_CHECKSUM,
+        "typesize": DEFAULT_TYPESIZE,
+        "filter": FILTERS[DEFAULT_SHUFFLE],
+        "auto": False,
     }
     found = load()
     return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}

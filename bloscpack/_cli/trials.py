@@ -14,27 +14,33 @@ from functools import partial
 from time import perf_counter
 
 from .. import log
+from .._format import tuning
 from .._format.chunks import compress, decompress
-from ..args import BloscArgs
-from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC, OFFSET_LENGTH
-from ..defaults import (
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_TYPESIZE,
+from .._format.tuning import (
+    BITSHUFFLE,
+    CHUNK_SIZE,
+    DEFAULT,
+    NONE,
+    OVERHEAD,
+    SHUFFLE,
+    Setting,
+    chunk_text,
+    filters_to_try,
+    piece_starts,
 )
+from ..args import BloscArgs
+from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
-from .options import BITSHUFFLE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeVar
 
+    from .._format.tuning import Key
     from .._storage.protocols import Seekable
 
-    Key = tuple[str, int, int, int, int]
     Result = TypeVar("Result")
 
 # Maximum share of the time limit that one trial may take.
@@ -44,84 +50,36 @@ WORTH = 1.02
 # A cost below this share of another is lower; closer costs count as equal, because
 # measured speeds vary.
 CLEARLY = 0.95
-NONE, SHUFFLE = 0, 1
-FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
 FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
-TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 # The first NPROBES codecs try the filters. The slowest codec is the last.
 CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
 NPROBES = 2
 LEVEL = 5
 LEVELS = (1, 3, 7, 9)
-CHUNK_SIZE = 2**20
 CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 MIN_MEASURED_SECONDS = 0.02
 REPEATS = 3
-# Bytes in the file per chunk besides the chunk: its digest, its offset and the free
-# offsets that are reserved for it.
-OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
 # Settings and samples
 
 
-def chunk_text(size: int) -> str:
-    """Return a chunk size in the notation of ``-z``."""
-    for suffix, factor in (("M", 2**20), ("K", 2**10)):
-        if size % factor == 0:
-            return "%d%s" % (size // factor, suffix)
-    return str(size)
+def command(setting: Setting, path: str) -> str:
+    """Return the command line that compresses a file with a setting."""
+    import shlex
 
-
-class Setting:
-    """Codec, level, filter, type size and chunk size."""
-
-    def __init__(
-        self, cname: str, clevel: int, shuffle: int, typesize: int, chunk_size: int
-    ) -> None:
-        self.cname = cname
-        self.clevel = clevel
-        self.shuffle = shuffle
-        self.typesize = typesize
-        self.chunk_size = chunk_size
-
-    def but(self, **changes: str | int) -> Setting:
-        """Return a copy with some fields changed."""
-        return Setting(**(vars(self) | changes))
-
-    @property
-    def key(self) -> Key:
-        """The values of all fields."""
-        return tuple(vars(self).values())
-
-    def __str__(self) -> str:
-        return "%s %d, %s, type size %d, chunks of %s" % (
-            self.cname,
-            self.clevel,
-            FILTERS[self.shuffle],
-            self.typesize,
-            chunk_text(self.chunk_size),
-        )
-
-    def command(self, path: str) -> str:
-        """Return the command line that compresses a file with this setting."""
-        import shlex
-
-        name = "./" + path if path.startswith("-") else path
-        return "blpk compress -c %s -l %d %s-t %d -z %s %s" % (
-            self.cname,
-            self.clevel,
-            FILTER_OPTIONS[self.shuffle],
-            self.typesize,
-            chunk_text(self.chunk_size),
-            shlex.quote(name),
-        )
-
-
-DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
+    name = "./" + path if path.startswith("-") else path
+    return "blpk compress -c %s -l %d %s-t %d -z %s %s" % (
+        setting.cname,
+        setting.clevel,
+        FILTER_OPTIONS[setting.shuffle],
+        setting.typesize,
+        chunk_text(setting.chunk_size),
+        shlex.quote(name),
+    )
 
 
 class Trial:
@@ -170,14 +128,10 @@ class Sample:
 
     def pieces(self, chunk_size: int) -> list[bytes]:
         """Return the sampled chunks, for a chunk size."""
-        full = self.nbytes // chunk_size
-        count = max(1, min(full, self.size // chunk_size))
-        # The chunk in the middle of each of `count` equal parts of the file.
-        numbers = [(2 * i + 1) * full // (2 * count) for i in range(count)]
         with open(self.path, "rb") as fp:
             found = []
-            for number in numbers:
-                fp.seek(number * chunk_size)
+            for start in piece_starts(self.nbytes, chunk_size, self.size):
+                fp.seek(start)
                 found.append(fp.read(min(chunk_size, self.nbytes)))
         if not found[0]:
             raise StorageError("'%s' became shorter while it was read" % self.path)
@@ -207,7 +161,8 @@ def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
 class Search:
     """Tries settings for about `seconds`, the most promising first.
 
-    ``trials`` are the results and ``left_out`` the settings that took too long, both by
+    ``default`` is the setting without options, with a type size to try. ``trials`` are
+    the results and ``left_out`` the settings that took too long, both by
     key. ``complete`` is False if time ran out. ``seconds`` is the time of the search,
     and ``tried`` the size of the sample in bytes.
     """
@@ -228,6 +183,10 @@ class Search:
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
+        # The default setting, with a type size to try.
+        self.default = DEFAULT
+        if DEFAULT.typesize not in typesizes:
+            self.default = DEFAULT.but(typesize=typesizes[0])
         self._typesizes = typesizes
         self._disk = disk
         self._nthreads = nthreads
@@ -239,7 +198,7 @@ class Search:
     def run(self) -> None:
         """Try all promising settings, or as many as the time allows."""
         self._start = perf_counter()
-        self._try([DEFAULT])
+        self._try([self.default])
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
@@ -251,15 +210,7 @@ class Search:
     def cost(self, trial: Trial) -> float:
         """Return the seconds per plain byte to write it and read it back."""
         work = (1 / trial.pack + 1 / trial.unpack) / self._nthreads
-        return work + 2 / (trial.ratio * self._disk)
-
-    @property
-    def _eligible(self) -> list[Trial]:
-        """The trials that may win: the default only if its type size is one to try."""
-        others = [t for t in self.trials.values() if t.setting.key != DEFAULT.key]
-        if not others or DEFAULT.typesize in self._typesizes:
-            return list(self.trials.values())
-        return others
+        return tuning.cost(work, trial.ratio, self._disk)
 
     @property
     def best(self) -> Trial:
@@ -267,7 +218,7 @@ class Search:
 
         Another chunk size than the default must reduce the cost by the factor CLEARLY.
         """
-        trials = self._eligible
+        trials = list(self.trials.values())
         usual = [t for t in trials if t.setting.chunk_size == CHUNK_SIZE]
         least = min(map(self.cost, usual))
         others = [t for t in trials if self.cost(t) < CLEARLY * least]
@@ -284,13 +235,7 @@ class Search:
     # Stages
 
     def _try_filters(self) -> None:
-        typesizes = self._typesizes
-        plain = typesizes[0] if len(typesizes) == 1 else 1
-        combinations = [(NONE, plain)]
-        for typesize in typesizes:
-            if typesize > 1:  # shuffle does nothing for single bytes
-                combinations.append((SHUFFLE, typesize))
-            combinations.append((BITSHUFFLE, typesize))
+        combinations = filters_to_try(self._typesizes)
         for probe in self._codecs[:NPROBES]:
             self._try(
                 Setting(probe, LEVEL, shuffle, typesize, CHUNK_SIZE)
@@ -303,7 +248,7 @@ class Search:
         for probe in self._codecs[:NPROBES]:
             tried = [
                 trial
-                for trial in self._eligible
+                for trial in self.trials.values()
                 if (trial.setting.cname, trial.setting.clevel) == (probe, LEVEL)
             ]
             tried.sort(key=lambda trial: trial.ratio, reverse=True)
@@ -316,7 +261,7 @@ class Search:
 
     def _try_levels(self) -> None:
         best: dict[str, Trial] = {}
-        for trial in sorted(self._eligible, key=self.cost):
+        for trial in sorted(self.trials.values(), key=self.cost):
             best.setdefault(trial.setting.cname, trial)
         for trial in list(best.values())[:CODECS_KEPT]:
             self._try(trial.setting.but(clevel=level) for level in LEVELS)

@@ -20,9 +20,11 @@ FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
 
-# Settings that a user can configure. The filter and the type size are not among them:
-# they depend on the data.
-ALL_SETTINGS = ("nthreads", "codec", "clevel", "chunk_size", "checksum")
+# Settings that a user can configure.
+ALL_SETTINGS = (
+    *("nthreads", "codec", "clevel", "chunk_size", "checksum"),
+    *("typesize", "filter", "auto"),
+)
 
 
 class VerbRecord(ImmutableObject):
@@ -92,7 +94,7 @@ VERBS: list[VerbRecord] = [
         "a",
         "append data to a compressed file",
         writes=FILES,
-        settings=("nthreads", "codec", "clevel"),
+        settings=("nthreads", "codec", "clevel", "filter"),
     ),
     VerbRecord(
         "repack",

@@ -14,10 +14,10 @@ class _OwnSettings:
     """A context manager: the settings of Blosc that Bloscpack needs hold inside.
 
     They are one thread (unless `use_threads_of_blosc` sets more), a released GIL and
-    automatic block sizes. With the GIL released, Blosc also ignores the environment
-    variables BLOSC_*. The settings belong to the process, and several threads may be
-    inside: the first one to enter saves the settings of the application, and the last
-    one to leave restores them.
+    automatic block sizes (unless `use_blocksize` sets one). With the GIL released,
+    Blosc also ignores the environment variables BLOSC_*. The settings belong to the
+    process, and several threads may be inside: the first one to enter saves the
+    settings of the application, and the last one to leave restores them.
 
     ``disordered`` says whether Blosc may store the blocks of a chunk in the order in
     which its threads finish them.
@@ -35,6 +35,7 @@ class _OwnSettings:
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
         self.disordered = False
+        self._has_blocksize = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -57,10 +58,11 @@ class _OwnSettings:
                 )
                 if blocksize:
                     functions.set_blocksize(0)
-            elif self.disordered:
-                functions.set_nthreads(
-                    1
-                )  # more are allowed only to a thread that is alone
+            else:  # the settings below are allowed only to a thread that is alone
+                if self.disordered:
+                    functions.set_nthreads(1)
+                if self._has_blocksize:
+                    functions.set_blocksize(0)
             self._inside += 1
 
     def __exit__(self, *exc_info: object) -> None:
@@ -77,15 +79,28 @@ class _OwnSettings:
                 self.disordered = True
                 self._functions.set_nthreads(nthreads)
 
+    def use_blocksize(self, size: int) -> None:
+        """Let Blosc use blocks of `size` bytes if no other thread is inside.
+
+        Chunks that another thread compresses keep automatic block sizes: when it
+        enters, the block size becomes automatic for all.
+        """
+        with self._lock:
+            if self._inside == 1 and size:
+                self._has_blocksize = True
+                self._functions.set_blocksize(size)
+
     def _restore(self) -> None:
         self.disordered = False
+        must_reset = self._has_blocksize
+        self._has_blocksize = False
         if self._saved is not None:
             releasegil, nthreads, blocksize = self._saved
             self._saved = None
             functions = self._functions
             functions.set_releasegil(bool(releasegil))
             functions.set_nthreads(nthreads)
-            if blocksize:
+            if blocksize or must_reset:
                 functions.set_blocksize(blocksize)
 
     def _reset(self) -> None:

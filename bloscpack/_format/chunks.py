@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..args import BloscArgs
     from ..checksums import Hash
     from .blosc_header import BloscHeader
+    from .tuning import Setting
 
 
 def plain_size(compressed: Buffer) -> int:
@@ -76,7 +77,7 @@ def is_intact(content: Buffer, header: BloscHeader, checksum: Hash) -> bool:
     return True
 
 
-def compress(plain: Buffer, blosc_args: BloscArgs) -> bytes:
+def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
     """Return `plain` compressed to one chunk. Enter `own_settings` first."""
     compressed: bytes = own_settings.blosc.compress(
         plain,

@@ -13,7 +13,10 @@ from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._cli.parser import parse
 from bloscpack.args import BloscArgs, BloscpackArgs
 
-NAMES = ["nthreads", "codec", "clevel", "chunk_size", "checksum"]
+NAMES = [
+    *("nthreads", "codec", "clevel", "chunk_size", "checksum"),
+    *("typesize", "filter", "auto"),
+]
 
 
 @pytest.fixture
@@ -45,6 +48,10 @@ def test_nothing_set(config):
     assert {"default"} == {source for _, source in in_force.values()}
     args = BloscArgs()
     assert (args.cname, args.clevel) == (in_force["codec"][0], in_force["clevel"][0])
+    assert (args.typesize, "shuffle") == (
+        in_force["typesize"][0],
+        in_force["filter"][0],
+    )
     assert BloscpackArgs().checksum == in_force["checksum"][0]
 
 
@@ -61,19 +68,25 @@ def test_variable_over_file_over_default(config, monkeypatch):
         "chunk_size": ("4M", path),
     }
     assert expected == settings.load()
-    assert {**expected, "checksum": ("adler32", "default")} == settings.in_force()
+    rest = {"checksum": "adler32", "typesize": 8, "filter": "shuffle", "auto": False}
+    expected.update({name: (value, "default") for name, value in rest.items()})
+    assert expected == settings.in_force()
 
 
 @needs_toml
 def test_verbs_take_what_they_need(config, monkeypatch):
-    config('clevel = 3\nchunk_size = 4096\nchecksum = "None"\nnthreads = 1')
+    config(
+        'clevel = 3\nchunk_size = 4096\nchecksum = "None"\nnthreads = 1\n'
+        'typesize = 4\nfilter = "none"\nauto = true'
+    )
     monkeypatch.setenv("BLPK_CODEC", "nonsense")
     assert {"nthreads": 1} == arguments("decompress")
     assert {} == arguments("info")
     monkeypatch.setenv("BLPK_CODEC", "lz4hc")
-    common = {"nthreads": 1, "cname": "lz4hc", "clevel": 3}
+    common = {"nthreads": 1, "cname": "lz4hc", "clevel": 3, "shuffle": False}
     assert common == arguments("append")
     expected = {**common, "chunk_size": 4096, "checksum": "None"}
+    expected.update(typesize=4, auto="balanced")
     assert expected == arguments("compress")
 
 
@@ -106,6 +119,12 @@ GOOD = [
     ("chunk_size", "12345", 12345),
     ("chunk_size", "max", "max"),
     ("checksum", "sha512", "sha512"),
+    ("typesize", "255", 255),
+    ("filter", "none", "none"),
+    ("filter", "bitshuffle", "bitshuffle"),
+    ("auto", "true", "balanced"),
+    ("auto", "false", False),
+    ("auto", "ratio", "ratio"),
 ]
 
 
@@ -140,6 +159,10 @@ BAD = [
     ("chunk_size", "²", "expected a chunk size, found '²'"),
     ("nthreads", "²", "expected a number from 1 to 256, found '²'"),
     ("checksum", "none", "expected one of None, adler32"),
+    ("typesize", "0", "expected a number from 1 to 255, found '0'"),
+    ("typesize", "256", "expected a number from 1 to 255, found '256'"),
+    ("filter", "1", "expected one of none, shuffle, bitshuffle, found '1'"),
+    ("auto", "yes", "expected one of true, false, speed, balanced, ratio, found 'yes'"),
 ]
 
 
@@ -164,7 +187,10 @@ BAD_FILES = [
     ("chunk_size = 1.5", ": chunk_size: expected a chunk size, found 1.5"),
     ("chunk_size = false", ": chunk_size: expected a chunk size, found False"),
     ("chunk_size = true", ": chunk_size: expected a chunk size, found True"),
-    ("typesize = 4", ": unknown setting 'typesize', expected one of nthreads, codec"),
+    ("type_size = 4", ": unknown setting 'type_size', expected one of nthreads, codec"),
+    ("typesize = true", ": typesize: expected a number from 1 to 255, found True"),
+    ("filter = true", ": filter: expected one of none, shuffle"),
+    ("auto = 1", ": auto: expected one of true, false"),
     ("[compress]\nclevel = 1", ": unknown setting 'compress'"),
     ("clevel = ", " is not valid TOML: "),
     ("clevel = 1\nclevel = 2", " is not valid TOML: "),
@@ -277,3 +303,44 @@ def test_one_look_at_the_disk(config, monkeypatch):
     finally:
         monkeypatch.undo()
     assert 1 == len(looked)
+
+
+@pytest.mark.parametrize(
+    ("name", "shuffle"), [("none", False), ("shuffle", True), ("bitshuffle", 2)]
+)
+def test_type_size_and_filter_of_the_user(config, monkeypatch, name, shuffle):
+    monkeypatch.setenv("BLPK_TYPESIZE", "4")
+    monkeypatch.setenv("BLPK_FILTER", name)
+    args = parse(["compress", "x"])
+    assert (4, shuffle) == (args.typesize, args.shuffle)
+    args = parse(["compress", "-t", "2", "--bitshuffle", "x"])
+    assert (2, 2) == (args.typesize, args.shuffle)
+    args = parse(["append", "x.blp", "y"])  # the type size is that of the file
+    assert (None, shuffle) == (args.typesize, args.shuffle)
+
+
+@needs_toml
+@pytest.mark.parametrize(
+    ("configured", "option", "auto"),
+    [
+        ("", [], False),
+        ("", ["--auto"], "balanced"),
+        ("", ["--auto=balanced"], "balanced"),
+        ("", ["--auto=speed"], "speed"),
+        ("auto = true", [], "balanced"),
+        ("auto = 'ratio'", [], "ratio"),
+        ("auto = 'ratio'", ["--auto"], "balanced"),
+        ("auto = 'ratio'", ["--no-auto"], False),
+    ],
+)
+def test_auto_of_the_user(config, configured, option, auto):
+    config(configured)
+    args = parse(["compress", *option, "x"])
+    assert ("x", auto) == (args.in_file, args.auto)
+
+
+def test_settings_that_are_given(config, monkeypatch):
+    assert [] == parse(["compress", "x"]).given
+    monkeypatch.setenv("BLPK_CODEC", "lz4")
+    args = parse(["compress", "-t", "8", "-z", "1M", "--auto", "-s", "x"])
+    assert ["chunk_size", "cname", "shuffle", "typesize"] == args.given

@@ -40,6 +40,9 @@ def test_each_with_its_source(capsys, monkeypatch):
         "clevel      7        default\n"
         "chunk_size  1M       default\n"
         "checksum    adler32  default\n"
+        "typesize    8        default\n"
+        "filter      shuffle  default\n"
+        "auto        false    default\n"
     )
     assert expected == capsys.readouterr().out
 
@@ -58,6 +61,9 @@ def test_json(capsys, tmp_path, monkeypatch):
             "clevel": {"value": 2, "source": name},
             "chunk_size": {"value": 4096, "source": name},
             "checksum": {"value": "adler32", "source": "default"},
+            "typesize": {"value": 8, "source": "default"},
+            "filter": {"value": "shuffle", "source": "default"},
+            "auto": {"value": False, "source": "default"},
         },
     }
     assert expected == json.loads(capsys.readouterr().out)

@@ -13,16 +13,14 @@ from bloscpack import log
 from bloscpack._cli import trials
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._cli.trials import (
-    CHUNK_SIZE,
-    DEFAULT,
     Sample,
     Search,
-    Setting,
     Trial,
-    chunk_text,
+    command,
     npy_typesizes,
     pareto,
 )
+from bloscpack._format.tuning import CHUNK_SIZE, DEFAULT, Setting, chunk_text
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
 
@@ -146,9 +144,19 @@ def test_the_search_narrows_down(capsys):
     assert len(keys) == len(set(keys))
 
 
-def test_type_size_that_is_given(capsys):
-    found = tuned(capsys, "--typesize", "4", linspace())
-    assert {4} == {trial["typesize"] for trial in found["trials"][1:]}
+@pytest.mark.parametrize("seconds", ["0", "10"])
+def test_type_size_that_is_given(capsys, seconds):
+    # 8 bytes are the default, and the size of the items.
+    found = tuned(capsys, "--typesize", "4", "--seconds", seconds, linspace())
+    assert {4} == {trial["typesize"] for trial in found["trials"]}
+    assert " -t 4 " in found["command"]
+
+
+def test_default_of_a_type_size_that_is_given(capsys):
+    assert 0 == run_verb("tune", "--typesize", "4", "--seconds", "0", linspace())
+    rows = [line for line in capsys.readouterr().out.splitlines() if line[2:3] == "d"]
+    assert 1 == len(rows)
+    assert ["blosclz", "7", "4", "1M", "shuffle"] == rows[0].split()[-5:]
 
 
 def test_time_is_limited(capsys):
@@ -249,7 +257,7 @@ def test_bloscpack_file(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "setting", "name"),
+    ("expected", "setting", "name"),
     [
         ("-c zstd -l 5 -t 8 -z 1M x", Setting("zstd", 5, 1, 8, 2**20), "x"),
         ("-c lz4 -l 1 --no-shuffle -t 1 -z 64K x", Setting("lz4", 1, 0, 1, 2**16), "x"),
@@ -258,8 +266,8 @@ def test_bloscpack_file(folder, capsys):
         ("-c lz4 -l 1 -t 2 -z 1M ./-x", Setting("lz4", 1, 1, 2, 2**20), "-x"),
     ],
 )  # fmt: skip
-def test_command(command, setting, name):
-    assert "blpk compress " + command == setting.command(name)
+def test_command(expected, setting, name):
+    assert "blpk compress " + expected == command(setting, name)
 
 
 def test_chunk_sizes_in_words():

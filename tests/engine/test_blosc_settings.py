@@ -43,6 +43,24 @@ def test_threads_of_blosc_end_when_a_second_thread_enters():
 
 
 @pytest.mark.usefixtures("of_application")
+def test_block_size_ends_when_a_second_thread_enters():
+    with own_settings:
+        own_settings.use_blocksize(0)
+        assert 0 == blosc.get_blocksize()
+        own_settings.use_blocksize(2**21)
+        assert 2**21 == blosc.get_blocksize()
+        with own_settings:
+            own_settings.use_blocksize(2**21)  # ignored: it is not alone
+            assert 0 == blosc.get_blocksize()
+
+
+def test_block_size_is_automatic_again_outside():
+    with own_settings:
+        own_settings.use_blocksize(2**21)
+    assert 0 == blosc.get_blocksize()
+
+
+@pytest.mark.usefixtures("of_application")
 def test_reset_within_a_block():
     with own_settings:
         own_settings._reset()

@@ -17,6 +17,8 @@ from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     KEPT,
+    StoreGiven,
+    add_auto_option,
     add_blosc_options,
     add_files,
     add_metadata_option,
@@ -29,7 +31,7 @@ from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from ...args import BloscArgs, BloscpackArgs, MetadataArgs
 
@@ -47,6 +49,8 @@ EXAMPLES = """examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, DEFAULT_TYPESIZE)
+    group = parser.add_argument_group(title="settings that fit the data")
+    add_auto_option(group.add_mutually_exclusive_group())
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group)
     add_metadata_option(group)
@@ -64,6 +68,7 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     group.add_argument(
         "-z",
         "--chunk-size",
+        action=StoreGiven,
         metavar="<size>",
         type=_chunk_size,
         default=None if kept else DEFAULT_CHUNK_SIZE,
@@ -249,11 +254,14 @@ def _compress_plain(
 
     with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
         size = os.fstat(in_fp.fileno()).st_size
+        source, chunk_size = in_fp, args.chunk_size
+        if args.auto:
+            source, settings, chunk_size = _chosen(args, in_fp, settings)
         with shown(in_file, size or None, args.progress) as bar:
             pack_fp_to_fp(
-                in_fp,
+                source,
                 out_fp,
-                args.chunk_size,
+                chunk_size,
                 metadata,
                 settings,
                 _bloscpack_args(args),
@@ -267,6 +275,33 @@ def _compress_plain(
     return in_size
 
 
+def _chosen(
+    args: Namespace, in_fp: BinaryIO, settings: BloscArgs
+) -> tuple[BinaryIO, BloscArgs, int]:
+    """Return the input, and the settings and the chunk size that fit its data."""
+    from ..sampling import sampled
+
+    settings.check()  # the trials use the values
+    source, setting = sampled(args, in_fp)
+    return source, settings.of_setting(setting), setting.chunk_size
+
+
+def _chosen_for_npy(
+    args: Namespace, name: str, settings: BloscArgs
+) -> tuple[BloscArgs, int]:
+    """Return the settings and the chunk size that fit the array in a .npy file."""
+    from ...npy_io import read_header
+    from ...numpy_io import typesize_of
+    from ..sampling import chosen_at
+
+    settings.check()
+    with open(name, "rb") as fp:
+        array = read_header(fp)
+        typesize = typesize_of(array.dtype)
+        setting = chosen_at(args, fp, array.nbytes, [typesize])
+    return settings.of_setting(setting), setting.chunk_size
+
+
 def _compress_npy(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs
 ) -> int:
@@ -276,11 +311,14 @@ def _compress_npy(
     from ..progress import shown
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
+    name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
+    if args.auto:
+        settings, chunk_size = _chosen_for_npy(args, name, settings)
     with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
-            name_of_input(in_file),
+            name,
             name_of_output(out_file),
-            "%dB" % args.chunk_size,  # a size with a suffix is rounded to whole items
+            "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
             settings,
             _bloscpack_args(args),
             _metadata_args(args),

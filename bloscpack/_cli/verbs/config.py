@@ -23,8 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "           %s names another configuration file\n"
         "file keys: %s"
         % (
-            " ".join(variables[:3]),
-            " ".join(variables[3:]),
+            " ".join(variables[:4]),
+            " ".join(variables[4:]),
             settings.CONFIG_VARIABLE,
             " ".join(settings.CHECKS),
         )
@@ -62,6 +62,12 @@ def run(args: Namespace) -> None:
         say_json({"file": settings.path(), "settings": shown})
         return
     width = max(map(len, found))
-    values = max(len(str(value)) for value, _ in found.values())
-    for name, (value, source) in found.items():
-        say("%-*s  %-*s  %s" % (width, name, values, value, source))
+    texts = {name: _text(value) for name, (value, _) in found.items()}
+    values = max(map(len, texts.values()))
+    for name, (_, source) in found.items():
+        say("%-*s  %-*s  %s" % (width, name, values, texts[name], source))
+
+
+def _text(value: object) -> str:
+    """Return a value as it is written in the configuration file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,20 +7,12 @@ compress, write, read and decompress. `trials` does the search; this module show
 from __future__ import annotations
 
 from ..._engine.blosc_settings import own_settings
+from ..._format.tuning import DEFAULT_GOAL, FILTERS, GOALS, TYPESIZES, chunk_text
 from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..display import parse_size, say, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..trials import (
-    DEFAULT,
-    FILTERS,
-    TYPESIZES,
-    WORTH,
-    Sample,
-    Search,
-    chunk_text,
-    pareto,
-)
+from ..trials import WORTH, Sample, Search, command, pareto
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -30,8 +22,6 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..trials import Trial
 
-# Speed of the assumed disk in bytes per second.
-GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
 SAMPLE = "8M"
 SECONDS = 10.0
 TITLES = ("codec", "level", "type size", "chunk", "filter")
@@ -64,7 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def _add_search_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--goal", choices=tuple(GOALS), default="balanced", help="default: %(default)s"
+        "--goal",
+        choices=tuple(GOALS),
+        default=DEFAULT_GOAL,
+        help="default: %(default)s",
     )
     parser.add_argument(
         "--typesize", metavar="<size>", type=int, help="try this type size only"
@@ -141,7 +134,7 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
     )
     yield ""
     front = pareto(trials.values())
-    default = trials[DEFAULT.key]
+    default = trials[search.default.key]
     rows: list[tuple[str, ...]] = [("", "ratio", "pack M/s", "unpack M/s", *TITLES)]
     for trial in sorted(trials.values(), key=lambda t: t.ratio, reverse=True):
         if everything or trial in front or trial in (best, default):
@@ -177,7 +170,7 @@ def _row(trial: Trial, mark: str) -> tuple[str, ...]:
 def _advice(search: Search, goal: str) -> Iterator[str]:
     best, path = search.best, search.sample.path
     if search.pays:
-        yield printable(best.setting.command(path))
+        yield printable(command(best.setting, path))
         return
     highest = max(trial.ratio for trial in search.trials.values())
     yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (
@@ -212,6 +205,6 @@ def as_dict(search: Search, goal: str) -> JsonObject:
         "seconds": search.seconds,
         "complete": search.complete,
         "pays": search.pays,
-        "command": search.best.setting.command(sample.path) if search.pays else None,
+        "command": command(search.best.setting, sample.path) if search.pays else None,
         "trials": trials,
     }

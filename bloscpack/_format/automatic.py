@@ -1,0 +1,307 @@
+"""The choice of settings for ``--auto``, from the sizes of a small compressed sample.
+
+The same data always get the same settings: sizes are measured, but speeds are taken
+from a table, because measured speeds vary. The settings do not depend on the number of
+threads either. First the filters and type sizes are compared with a fast codec, on
+short pieces; then the codecs of the goal, with the best filters, on longer pieces. The
+size of the sample is bounded so that the choice takes a few hundredths of a second at
+most for the goals 'speed' and 'balanced', and 5 % of the time to compress large data.
+"""
+
+from __future__ import annotations
+
+from .._engine.blosc_settings import own_settings
+from ..constants import MAX_TYPESIZE
+from ..defaults import DEFAULT_CNAME
+from ..exceptions import UsageError, UsageTypeError
+from .chunks import compress
+from .tuning import (
+    BITSHUFFLE,
+    CHUNK_SIZE,
+    DEFAULT,
+    GOALS,
+    NONE,
+    TYPESIZES,
+    Setting,
+    cost,
+    filters_to_try,
+    piece_starts,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .._storage.protocols import Buffer
+    from .dtypes import Array
+    from .tuning import Filter
+
+    Read = Callable[[int, int], bytes]
+    Sizes = tuple[int, int]
+    Codec = tuple[str, int]  # with a level
+
+# Codecs and levels for each goal, those of equal cost in order of preference.
+CODECS: dict[str, tuple[Codec, ...]] = {
+    "speed": (("lz4", 1), ("lz4", 5), ("lz4", 9), ("zstd", 1)),
+    "balanced": (("zstd", 2), ("lz4", 9)),
+    "ratio": (("zstd", 9), ("zlib", 9), ("lz4hc", 9)),
+}
+# The levels for a codec that the user gives, if the goal has none for it.
+USUAL_LEVEL = {"speed": 1, "balanced": 5, "ratio": 9}
+# The codecs that may compare the filters, the first that Blosc has.
+PROBES = (("lz4", 5), ("blosclz", 5))
+# Approximate nanoseconds to compress and decompress a byte of text, for the levels 1 to
+# 9. Levels 1 to 5 and 7 of zstd, 1, 5 and 9 of lz4, 5 and 9 of blosclz, and 5 of zlib
+# and lz4hc were measured on programs, CSV files and arrays; the others are estimates.
+NANOSECONDS = {
+    "blosclz": (4.5, 5, 5.5, 6, 6.2, 6.5, 7, 7.2, 7.5),
+    "lz4": (2.9, 2.9, 2.9, 3, 3, 3.2, 3.4, 3.6, 3.8),
+    "lz4hc": (15, 18, 22, 25, 28, 35, 45, 60, 80),
+    "snappy": (3, 3, 3, 3, 3, 3, 3, 3, 3),
+    "zlib": (20, 22, 27, 35, 45, 60, 80, 110, 150),
+    "zstd": (6.3, 8.7, 15, 26, 32, 70, 130, 180, 600),
+}
+BITSHUFFLE_NANOSECONDS = 0.2
+# Time that every setting takes: to read, to copy, and to compute digests.
+BASE_NANOSECONDS = 1.0
+# The costs are those for this number of threads. More threads get the same settings.
+THREADS = 4
+# A cost counts as equal if it is at most this much higher, as a factor and in seconds.
+EQUAL_FACTOR = 1.03
+EQUAL_SECONDS = 0.15e-9
+# A filter is tried with all codecs if its ratio is at least this multiple of the ratio
+# without a filter, and of the best ratio. Without a filter, other codecs may be much
+# better than the first one, so that a smaller ratio is enough.
+WORTH_A_FILTER = 1.05
+NEAR = 0.9
+NEAR_WITHOUT_FILTER = 0.5
+FILTERS_KEPT = 2
+# The sample of data of at least this ratio is a whole chunk, with so many filters.
+# Such data compress fast, and other filters are good for shorter pieces.
+REGULAR = 8
+FILTERS_OF_REGULAR = 3
+# More codecs and levels for regular data.
+FOR_REGULAR: dict[str, tuple[Codec, ...]] = {
+    "speed": (("blosclz", 9),),
+    "balanced": (("zstd", 3), ("blosclz", 9)),
+    "ratio": (),
+}
+
+# Sizes of a piece and of a sample in bytes: to compare filters; to compare codecs on
+# data without a filter, filtered data, and very regular data. Many short pieces show
+# more of data that differ from place to place. Filtered data need long pieces: a filter
+# cuts them into a stream for each byte, or each bit, of an item.
+SHORT = 2**15, 2**17
+LONG = 2**16, 2**19
+LONG_FILTERED = 2**18, 2**19
+WHOLE = 2**20, 2**20
+# The sample is at most this fraction of the data, but at least so many bytes; a codec
+# for the goal 'ratio' takes long.
+SHARE = 128
+LEAST = {"speed": 2**17, "balanced": 2**17, "ratio": 2**14}
+# Without a filter, zstd finds more in long blocks than in those that Blosc chooses.
+# This is the distance in bytes at which its level 3 finds repetitions.
+BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
+# Number of bytes at the beginning of a pipe that are its sample.
+HEAD = 4 * 2**20
+
+
+def choose(
+    read: Read,
+    nbytes: int,
+    goal: str,
+    typesizes: Sequence[int] = (),
+    fixed: dict[str, str | int] | None = None,
+) -> Setting:
+    """Return the best setting for `nbytes` bytes of data.
+
+    ``read(start, size)`` returns a part of the data. `typesizes` are those to try, by
+    default all. `fixed` has the fields of the setting that the user has chosen. Raises
+    `UsageError` if no goal has the name.
+    """
+    if goal not in GOALS:
+        raise UsageError(
+            "the goal must be one of %s, not '%s'" % (", ".join(GOALS), goal)
+        )
+    fixed = fixed or {}
+    if "typesize" in fixed:
+        typesizes = (int(fixed["typesize"]),)
+    filters = _filters(typesizes or TYPESIZES, fixed)
+    if not nbytes:
+        known = {"typesize": typesizes[0]} if typesizes else {}
+        return DEFAULT.but(**known).but(**fixed)
+    with own_settings:
+        sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
+        if len(filters) > 1:
+            pieces = _pieces(read, nbytes, SHORT, LEAST[goal])
+            filters, sizes = _best_filters(_ratios_of(pieces, filters))
+        candidates = _candidates(goal, fixed, regular=sizes is WHOLE)
+        settings = [
+            candidate.but(shuffle=shuffle, typesize=typesize)
+            for shuffle, typesize in filters
+            for candidate in candidates
+        ]
+        if len(settings) > 1:
+            pieces = _pieces(read, nbytes, sizes, LEAST[goal])
+            settings = [_best(pieces, settings, GOALS[goal])]
+    (best,) = settings
+    if "chunk_size" not in fixed and blocksize_of(best):
+        return best.but(chunk_size=BLOCK_SIZES[goal])
+    return best
+
+
+def blocksize_of(setting: Setting) -> int:
+    """Return the size in bytes of the blocks to ask Blosc for, 0 for its own choice."""
+    if setting.cname == "zstd" and setting.shuffle == NONE:
+        return min(setting.chunk_size, max(BLOCK_SIZES.values()))
+    return 0
+
+
+def _candidates(
+    goal: str, fixed: dict[str, str | int], *, regular: bool
+) -> list[Setting]:
+    """Return the codecs and levels to try, without a filter."""
+    from ..constants import CNAME_AVAIL
+
+    wanted = fixed.get("cname")
+    found = [
+        (cname, clevel)
+        for cname, clevel in CODECS[goal] + (FOR_REGULAR[goal] if regular else ())
+        if cname == wanted or (wanted is None and cname in CNAME_AVAIL)
+    ]
+    if not found:
+        found = [(str(wanted or DEFAULT_CNAME), USUAL_LEVEL[goal])]
+    settings = [
+        Setting(cname, clevel, NONE, 1, CHUNK_SIZE).but(**fixed)
+        for cname, clevel in found
+    ]
+    return list({setting.key: setting for setting in settings}.values())
+
+
+def _filters(typesizes: Sequence[int], fixed: dict[str, str | int]) -> Sequence[Filter]:
+    """Return the pairs of filter and type size to try.
+
+    The bit filter is tried with powers of two only: it copies a block unchanged unless
+    its number of items is a multiple of 8.
+    """
+    found = filters_to_try(typesizes)
+    if "shuffle" not in fixed:
+        return [
+            (shuffle, size)
+            for shuffle, size in found
+            if shuffle != BITSHUFFLE or size & (size - 1) == 0
+        ]
+    shuffle = int(fixed["shuffle"])
+    return [pair for pair in found if pair[0] == shuffle] or [(shuffle, typesizes[0])]
+
+
+def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int) -> list[bytes]:
+    """Return the sample: pieces whose sizes are a power of two."""
+    size, most = sizes
+    total = max(min(most, nbytes // SHARE), least)
+    size = min(size, 1 << (total.bit_length() - 1))
+    pieces = [read(start, size) for start in piece_starts(nbytes, size, total)]
+    return [piece for piece in pieces if piece] or [b"\0"]
+
+
+def _ratio(pieces: Iterable[bytes], setting: Setting) -> float:
+    """Return the compression ratio; Blosc's header of 16 bytes a piece counts too."""
+    nbytes = cbytes = 0
+    for piece in pieces:
+        nbytes += len(piece)
+        cbytes += len(compress(piece, setting))
+    return nbytes / cbytes
+
+
+def _ratios_of(pieces: list[bytes], filters: Iterable[Filter]) -> dict[Filter, float]:
+    """Return the compression ratios of filters with a fast codec."""
+    from ..constants import CNAME_AVAIL
+
+    probe = next(found for found in PROBES if found[0] in CNAME_AVAIL)
+    return {
+        pair: _ratio(pieces, Setting(*probe, *pair, CHUNK_SIZE)) for pair in filters
+    }
+
+
+def _best_filters(ratios: dict[Filter, float]) -> tuple[list[Filter], Sizes]:
+    """Return the filters to try with all codecs, and the sizes of the sample for it."""
+    best = max(ratios.values())
+    ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
+    if best >= REGULAR:
+        return ordered[:FILTERS_OF_REGULAR], WHOLE
+    plain = [pair for pair in ordered if pair[0] == NONE]
+    unfiltered = max((ratios[pair] for pair in plain), default=0.0)
+    least = max(WORTH_A_FILTER * unfiltered, NEAR * best)
+    kept = [pair for pair in ordered if ratios[pair] >= least][:FILTERS_KEPT]
+    if not kept:
+        return plain, LONG
+    if unfiltered >= NEAR_WITHOUT_FILTER * best:
+        kept += plain
+    return kept, LONG_FILTERED
+
+
+def _best(pieces: list[bytes], settings: Iterable[Setting], disk: float) -> Setting:
+    """Return the setting of the lowest cost; the ratio decides among equal costs."""
+    ratios = {setting: _ratio(pieces, setting) for setting in settings}
+    costs = {
+        setting: cost(_seconds(setting, ratio), ratio, disk)
+        for setting, ratio in ratios.items()
+    }
+    limit = EQUAL_FACTOR * min(costs.values()) + EQUAL_SECONDS
+    near = [setting for setting in ratios if costs[setting] <= limit]
+    return max(near, key=lambda setting: ratios[setting])
+
+
+def _seconds(setting: Setting, ratio: float) -> float:
+    """Return the time to compress and decompress a byte, from the table."""
+    text = NANOSECONDS.get(setting.cname, NANOSECONDS[DEFAULT_CNAME])[
+        max(setting.clevel, 1) - 1
+    ]
+    # Codecs skip filtered data that repeat, or that do not compress.
+    if setting.shuffle == NONE:
+        work = text * (0.1 + 0.9 * min(1.0, 4 / ratio))
+    else:
+        work = text * (0.08 + 0.7 / ratio)
+    if setting.shuffle == BITSHUFFLE:
+        work += BITSHUFFLE_NANOSECONDS
+    return 1e-9 * (BASE_NANOSECONDS + work / THREADS)
+
+
+# Samples of the library
+
+
+def choose_for(
+    sample: Buffer | Array, goal: str, fixed: dict[str, str | int] | None = None
+) -> Setting:
+    """Return the best setting for data of which `sample` is a part, or all.
+
+    The item size of an array is the type size. Raises `UsageTypeError` if the sample is
+    neither an array nor a buffer of bytes.
+    """
+    view, typesize = _as_bytes(sample)
+    typesizes = (typesize,) if 1 < typesize <= MAX_TYPESIZE else ()
+
+    def read(start: int, size: int) -> bytes:
+        return bytes(view[start : start + size])
+
+    return choose(read, len(view), goal, typesizes, fixed)
+
+
+def _as_bytes(sample: Buffer | Array) -> tuple[memoryview, int]:
+    """Return a sample as bytes, and the size of its items."""
+    dtype = getattr(sample, "dtype", None)
+    if dtype is not None and not dtype.hasobject:
+        import numpy
+
+        array = numpy.ascontiguousarray(sample).reshape(-1)
+        return array.view("u1").data, array.itemsize
+    try:
+        view = memoryview(sample)  # type: ignore[arg-type]
+        if "O" not in view.format:
+            return view.cast("B"), view.itemsize
+    except (TypeError, ValueError):
+        pass
+    raise UsageTypeError(
+        "a sample must be bytes or an array of numbers or text, not '%s'"
+        % type(sample).__name__
+    )

@@ -1,0 +1,198 @@
+"""`blpk compress --auto`: settings for each input, from files and pipes."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from builders import prose as text
+from support import environment
+
+import bloscpack
+from bloscpack._cli import sampling
+from bloscpack._cli.sampling import sampled
+from bloscpack.cli import main
+
+BLPK = [sys.executable, "-m", "bloscpack"]
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("BLPK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("BLPK_CONFIG", os.devnull)
+    return tmp_path
+
+
+def numbers(nbytes):
+    steps = np.random.default_rng(1).integers(0, 1000, nbytes // 4)
+    return np.cumsum(steps).astype("i4").tobytes()
+
+
+def settings_of(name):
+    """Return codec, type size, filters and chunk size of a compressed file."""
+    with open(name, "rb") as fp:
+        raw = fp.read()
+    chunk_size = int.from_bytes(raw[8:12], "little")
+    start = int.from_bytes(raw[32:40], "little")
+    flags, typesize = raw[start + 2], raw[start + 3]
+    shuffles = {0: "none", 1: "shuffle", 4: "bitshuffle"}
+    codec = ("blosclz", "lz4", "snappy", "zlib", "zstd")[flags >> 5]
+    return codec, typesize, shuffles[flags & 5], chunk_size
+
+
+def compressed(data, *options):
+    with open("data", "wb") as fp:
+        fp.write(data)
+    main(["-f", "compress", *options, "data", "out.blp"])
+    assert data == bloscpack.unpack_bytes_from_file("out.blp")[0]
+    return settings_of("out.blp")
+
+
+def test_text_and_numbers():
+    data = text(5 * MIB)
+    assert ("blosclz", 8, "shuffle", MIB) == compressed(data)
+    usual = os.path.getsize("out.blp")
+    assert ("zstd", 1, "none", 2 * MIB) == compressed(data, "--auto")
+    assert os.path.getsize("out.blp") < 0.8 * usual
+    _, typesize, filter_, _ = compressed(numbers(5 * MIB), "--auto")
+    assert (4, True) == (typesize, filter_ != "none")
+
+
+def test_goals():
+    sizes = {}
+    for goal in ("speed", "balanced", "ratio"):
+        compressed(text(MIB), "--auto=" + goal)
+        sizes[goal] = os.path.getsize("out.blp")
+    assert sizes["ratio"] < sizes["balanced"] < sizes["speed"]
+
+
+def test_unknown_goal(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["compress", "--auto=best", "data"])
+    assert 2 == caught.value.code
+    assert "best" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-c", "zlib"], {0: "zlib"}),
+        (["-t", "2"], {1: 2}),
+        (["-s"], {2: "none"}),
+        (["--bitshuffle"], {2: "bitshuffle"}),
+        (["-z", "64K"], {3: 2**16}),
+        (["-c", "lz4", "-l", "1", "-s", "-t", "3", "-z", "3000"],
+         {0: "lz4", 1: 3, 2: "none", 3: 3000}),
+    ],
+)  # fmt: skip
+def test_options_win(options, expected):
+    for data in (text(MIB), numbers(MIB)):
+        for arguments in ([*options, "--auto"], ["--auto", *options]):
+            found = compressed(data, *arguments)
+            assert expected == {i: found[i] for i in expected}
+
+
+def test_settings_of_the_user_win(monkeypatch):
+    monkeypatch.setenv("BLPK_AUTO", "true")
+    monkeypatch.setenv("BLPK_TYPESIZE", "2")
+    monkeypatch.setenv("BLPK_FILTER", "shuffle")
+    assert (2, "shuffle") == compressed(numbers(MIB))[1:3]
+    assert (4, "shuffle") == compressed(numbers(MIB), "-t", "4")[1:3]
+    assert ("blosclz", 2, "shuffle", MIB) == compressed(text(MIB + 9), "--no-auto")
+
+
+@pytest.mark.parametrize("options", [["-t", "256"], ["-t", "0"]])
+def test_wrong_options(options, capsys):
+    with pytest.raises(SystemExit) as caught:
+        compressed(text(1000), "--auto", *options)
+    assert caught.value.code in (1, 2)
+    assert "'typesize' must be in the range" in capsys.readouterr().err
+
+
+def test_each_file_gets_its_own(capsys):
+    for name, data in (("text", text(MIB)), ("numbers", numbers(MIB)), ("none", b"")):
+        with open(name, "wb") as fp:
+            fp.write(data)
+    main(["-v", "compress", "--auto", "text", "numbers", "none"])
+    assert ("zstd", 1, "none") == settings_of("text.blp")[:3]
+    assert 4 == settings_of("numbers.blp")[1]
+    assert (b"", None) == bloscpack.unpack_bytes_from_file("none.blp")
+    shown = capsys.readouterr().out
+    assert "settings chosen for the data: zstd 2, none, type size 1, chunks of" in shown
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 4 * MIB, 4 * MIB + 1, 9 * MIB])
+def test_pipe_loses_nothing(size):
+    data = text(size)
+    command = [*BLPK, "compress", "--auto", "-", "-"]
+    done = subprocess.run(
+        command, input=data, stdout=subprocess.PIPE, check=True, env=environment()
+    )
+    assert data == bloscpack.unpack_bytes_from_bytes(done.stdout)[0]
+    if size > MIB:
+        assert len(done.stdout) < 0.6 * size
+
+
+def test_file_as_standard_input_from_its_position():
+    data = text(MIB)
+    with open("data", "wb") as fp:
+        fp.write(b"head" + data)
+    with open("data", "rb") as fp:
+        os.lseek(fp.fileno(), 4, os.SEEK_SET)
+        command = [*BLPK, "compress", "--auto", "-", "out.blp"]
+        subprocess.run(command, stdin=fp, check=True, env=environment())
+    assert data == bloscpack.unpack_bytes_from_file("out.blp")[0]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/meminfo"), reason="needs /proc")
+def test_file_whose_size_is_unknown():
+    main(["compress", "--auto", "/proc/version", "out.blp"])
+    with open("/proc/version", "rb") as fp:
+        assert fp.read() == bloscpack.unpack_bytes_from_file("out.blp")[0]
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "c16", "S300", [("a", "u1", 5)]])
+@pytest.mark.parametrize("piped", [False, True])
+def test_npy(dtype, piped):
+    array = np.frombuffer(numbers(MIB), "u1")[: MIB // 1200 * 1200].view(dtype)
+    np.save("a.npy", array)
+    if piped:
+        with open("a.npy", "rb") as fp:
+            command = [*BLPK, "compress", "--auto", "--npy", "-", "a.npy.blp"]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, env=environment()
+            )
+            process.communicate(fp.read())
+            assert 0 == process.returncode
+    else:
+        main(["compress", "--auto", "--npy", "a.npy"])
+    found = bloscpack.unpack_ndarray_from_file("a.npy.blp")
+    assert array.dtype == found.dtype
+    assert array.tobytes() == found.tobytes()
+    size = array.itemsize if array.itemsize < 256 else 1
+    with open("a.npy.blp", "rb") as fp:
+        assert size == fp.read(8)[7]
+
+
+def test_rejoined_pipe_keeps_the_order(monkeypatch):
+    monkeypatch.setattr(sampling, "HEAD", 10)
+    receiver, sender = os.pipe()
+    with os.fdopen(sender, "wb") as fp:
+        fp.write(bytes(range(100)))
+
+    class Args:
+        auto = "speed"
+
+    with os.fdopen(receiver, "rb") as fp:
+        source, _ = sampled(Args, fp)
+        assert receiver == source.fileno()
+        assert not source.seekable()
+        assert isinstance(source, io.BufferedReader)
+        assert bytes(range(7)) == source.read(7)
+        assert bytes(range(7, 100)) == source.read()

@@ -1,0 +1,233 @@
+"""The choice of settings: what data get, and what the choice costs."""
+
+import numpy as np
+import pytest
+from builders import prose as text
+
+from bloscpack import BloscArgs, pack_bytes_to_bytes, unpack_bytes_from_bytes
+from bloscpack._format import automatic
+from bloscpack._format.automatic import BLOCK_SIZES, LEAST, SHARE, choose
+from bloscpack._format.blosc_header import decode_header
+from bloscpack._format.tuning import (
+    BITSHUFFLE,
+    DEFAULT,
+    GOALS,
+    NONE,
+    SHUFFLE,
+    Setting,
+    filters_to_try,
+    piece_starts,
+)
+from bloscpack.exceptions import UsageError, UsageTypeError
+
+MIB = 2**20
+
+
+def numbers(nbytes=MIB, dtype="f8"):
+    """Return numbers that grow slowly, and whose last bits are noise."""
+    rng = np.random.default_rng(1)
+    count = nbytes // np.dtype(dtype).itemsize
+    return np.cumsum(rng.integers(0, 1000, count)).astype(dtype)
+
+
+def noise(nbytes=MIB):
+    return np.random.default_rng(1).bytes(nbytes)
+
+
+def chosen(data, goal="balanced", **fixed):
+    def read(start, size):
+        return data[start : start + size]
+
+    return choose(read, len(data), goal, fixed=fixed)
+
+
+# What data get
+
+
+def test_text_gets_no_filter_and_long_blocks():
+    found = chosen(text(MIB))
+    assert Setting("zstd", 2, NONE, 1, BLOCK_SIZES["balanced"]).key == found.key
+
+
+def test_numbers_get_a_filter():
+    for dtype, size in (("i8", 8), ("i4", 4)):
+        found = chosen(numbers(2 * MIB, dtype).tobytes())
+        assert found.shuffle in (SHUFFLE, BITSHUFFLE)
+        assert size == found.typesize
+
+
+def test_noise_gets_a_fast_codec():
+    assert ("lz4", NONE) == (chosen(noise()).cname, chosen(noise()).shuffle)
+
+
+@pytest.mark.parametrize("make", [text, numbers])
+def test_goals(make):
+    data = bytes(make(MIB))
+    sizes = {}
+    for goal in GOALS:
+        args = BloscArgs.of_setting(chosen(data, goal))
+        sizes[goal] = len(pack_bytes_to_bytes(data, blosc_args=args))
+    assert sizes["ratio"] <= sizes["balanced"] <= sizes["speed"]
+    assert sizes["ratio"] < sizes["speed"] < len(pack_bytes_to_bytes(noise()))
+
+
+def test_the_same_data_get_the_same_settings():
+    data = text(MIB)
+    assert 1 == len({chosen(data).key for _ in range(5)})
+
+
+# What the user has chosen
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        {"cname": "lz4hc"},
+        {"clevel": 0},
+        {"cname": "zstd", "clevel": 7},
+        {"shuffle": NONE},
+        {"shuffle": SHUFFLE},
+        {"shuffle": True, "typesize": 1},
+        {"typesize": 255},
+        {"chunk_size": 1000},
+        {"cname": "zlib", "clevel": 1, "shuffle": 2, "typesize": 3, "chunk_size": 9},
+    ],
+)
+@pytest.mark.parametrize("goal", ["speed", "balanced"])
+def test_fixed_fields_stay(goal, fixed):
+    for data in (text(2**16), bytes(numbers(2**16)), b""):
+        assert fixed == {
+            name: getattr(chosen(data, goal, **fixed), name) for name in fixed
+        }
+
+
+def test_nothing_is_compressed_if_nothing_is_left_to_choose(monkeypatch):
+    monkeypatch.delattr(automatic, "compress")
+    fixed = {"cname": "lz4", "clevel": 1, "shuffle": NONE}
+    assert "lz4" == chosen(text(1000), **fixed).cname
+
+
+def test_codecs_that_blosc_lacks(monkeypatch):
+    monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz"], raising=False)
+    for goal in GOALS:
+        assert "blosclz" == chosen(text(1000), goal).cname
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("goal", ["speed", "balanced"])
+@pytest.mark.parametrize("make", [text, numbers, noise])
+def test_the_sample_is_small(monkeypatch, goal, make):
+    data = bytes(make(8 * MIB))
+    work = []
+    compress = automatic.compress
+
+    def counted(piece, setting):
+        work.append((len(piece), setting))
+        return compress(piece, setting)
+
+    monkeypatch.setattr(automatic, "compress", counted)
+    for size in (len(data), len(data) // 100):
+        work.clear()
+        chosen(data[:size], goal)
+        assert sum(nbytes for nbytes, _ in work) <= 40 * max(size // SHARE, LEAST[goal])
+
+
+def test_the_sample_of_large_data_does_not_grow():
+    sizes = []
+
+    def read(start, size):
+        sizes.append(size)
+        return text(size)
+
+    choose(read, 10**13, "balanced")
+    assert sum(sizes) <= MIB
+
+
+@pytest.mark.parametrize(
+    ("starts", "arguments"),
+    [
+        ([0], (10, 10, 10)),
+        ([0], (5, 10, 100)),
+        ([50], (100, 10, 10)),
+        ([20, 80], (110, 10, 20)),
+        ([10, 30, 50, 70, 90], (100, 10, 50)),
+    ],
+)
+def test_pieces(starts, arguments):
+    assert starts == piece_starts(*arguments)
+
+
+def test_filters():
+    assert [(NONE, 4), (SHUFFLE, 4), (BITSHUFFLE, 4)] == filters_to_try([4])
+    assert [(NONE, 1), (BITSHUFFLE, 1)] == filters_to_try([1])
+    found = filters_to_try([1, 2])
+    assert [(NONE, 1), (BITSHUFFLE, 1), (SHUFFLE, 2), (BITSHUFFLE, 2)] == found
+
+
+# In the library
+
+
+def test_sample_of_bytes():
+    for kind in (bytes, bytearray, memoryview):
+        args = BloscArgs.auto(kind(text(MIB)))
+        assert {"typesize": 1, "clevel": 2, "shuffle": 0, "cname": "zstd"} == dict(args)
+        args.check()
+
+
+@pytest.mark.parametrize(
+    ("array", "typesize"),
+    [
+        (numbers(dtype="f4"), 4),
+        (numbers().reshape(-1, 2)[:, ::-1], 8),
+        (numbers().astype("M8[s]"), 8),
+        (np.zeros(10**4, [("a", "u1"), ("b", "f8")]), 9),
+        (np.array(7), 8),
+        (np.zeros(0, "i4"), 4),
+    ],
+)
+def test_sample_of_an_array(array, typesize):
+    assert typesize == BloscArgs.auto(array).typesize
+
+
+@pytest.mark.parametrize("sample", [3, "text", None, np.array([None, 1])])
+def test_sample_of_something_else(sample):
+    with pytest.raises(UsageTypeError, match="a sample must be bytes or an array"):
+        BloscArgs.auto(sample)
+
+
+def test_unknown_goal():
+    with pytest.raises(UsageError, match="one of speed, balanced, ratio, not 'best'"):
+        BloscArgs.auto(b"", "best")
+
+
+def test_empty_sample():
+    assert dict(BloscArgs()) == dict(BloscArgs.auto(b""))
+    assert DEFAULT.key == chosen(b"").key
+
+
+def test_long_blocks():
+    data = text(3 * MIB)
+    args = BloscArgs.auto(data)
+    packed = pack_bytes_to_bytes(data, blosc_args=args, chunk_size="2M")
+    start = int.from_bytes(packed[32:40], "little")  # the first offset
+    header = decode_header(packed[start : start + 16])
+    assert 2 * MIB == header.nbytes == header.blocksize
+    assert data == unpack_bytes_from_bytes(packed)[0]
+    without = BloscArgs(**args)
+    assert 0 == without.blocksize
+    other = pack_bytes_to_bytes(data, blosc_args=without, chunk_size="2M")
+    assert len(packed) < 0.98 * len(other)
+    assert data == unpack_bytes_from_bytes(other)[0]
+    assert args.blocksize == args.copy().blocksize
+
+
+def test_long_blocks_do_not_depend_on_threads():
+    data = text(9 * MIB // 2)
+    args = BloscArgs.auto(data)
+    packed = {
+        pack_bytes_to_bytes(data, blosc_args=args, chunk_size="1M", nthreads=n)
+        for n in (1, 2, 3)
+    }
+    assert 1 == len(packed)
