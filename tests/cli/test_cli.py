@@ -213,9 +213,9 @@ def test_what_was_said_comes_before_the_error(folder: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("-n", "2", "-f", "c", "-z", "16K", "pipe", "out"),
-        ("-n", "1", "-f", "c", "-z", "16K", "pipe", "out"),
-        ("-n", "2", "-f", "d", "-e", "pipe", "out"),
+        ("-n", "2", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
+        ("-n", "1", "-f", "c", "-z", "16K", "--output", "out", "pipe"),
+        ("-n", "2", "-f", "d", "-e", "--output", "out", "pipe"),
         ("a", "packed.blp", "pipe"),
     ],
     ids=" ".join,
