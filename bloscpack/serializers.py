@@ -9,8 +9,8 @@ from .exceptions import (
     DamageError,
     FormatError,
     NoSuchSerializer,
-    UsageError,
     UsageTypeError,
+    UsageValueError,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -112,7 +112,7 @@ def _dump_json(value: object) -> str:
             raise ValueError("nested more than '%d' levels deep" % MAX_METADATA_NESTING)
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        kind = UsageTypeError if isinstance(error, TypeError) else UsageError
+        kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
         raise kind("the metadata can't be written as JSON: %s" % error) from error
 
 

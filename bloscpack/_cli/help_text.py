@@ -28,9 +28,11 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
     def _format_usage(self, *args: Any) -> str:
         # argparse leaves blanks in place of a group of hidden options.
         usage = re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
-        if any(len(line) > self._width + 2 for line in usage.splitlines()):
-            usage = re.sub(r"(?m)^ +", " " * CONTINUED, usage)
-        return usage
+        if all(len(line) <= self._width + 2 for line in usage.splitlines()):
+            return usage
+        first, *rest = usage.rstrip("\n").splitlines()
+        lines = [p for line in rest for p in wrapped(line, self._width - CONTINUED)]
+        return "\n".join([first, *(" " * CONTINUED + line for line in lines)]) + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = text.splitlines()

@@ -102,6 +102,7 @@ VERBS: list[VerbRecord] = [
         "rewrite compressed files with other settings",
         writes=FILES,
         settings=("nthreads",),
+        many_files=True,
         other_names=("recompress", "rewrite"),
     ),
     VerbRecord(
