@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,11 +147,53 @@ def peers(result: dict) -> Any:
     return figure
 
 
-PLOTS: dict[str, Callable[[dict], Any]] = {
-    "pipeline": pipeline,
-    "chunk_size": chunk_size,
-    "scaling": scaling,
-    "peers": peers,
+def summary(result: dict) -> Any:
+    """Draw one line for each peer: speed of writing and reading, and ratio.
+
+    Each value is the geometric mean over the data sets. An empty circle marks a peer
+    that does not notice a changed bit.
+    """
+    from matplotlib.ticker import LogLocator
+
+    rows = result["rows"]
+    means = {
+        peer: {
+            key: statistics.geometric_mean(row[key] for row in where(rows, peer=peer))
+            for key in SUMMARY
+        }
+        for peer in unique(rows, "peer")
+    }
+    peers = sorted(means, key=lambda peer: means[peer]["read"])
+    figure, axes = panels(1, len(SUMMARY), width=3.2, height=3.6)
+    for axis, (key, title) in zip(axes[0], SUMMARY.items(), strict=True):
+        for y, peer in enumerate(peers):
+            colour = "tab:blue" if peer.startswith("bloscpack") else "0.4"
+            verifies = where(rows, peer=peer)[0]["verifies"]
+            face = colour if verifies else "white"
+            axis.hlines(y, 0, means[peer][key], color=colour, linewidth=1, alpha=0.4)
+            axis.plot(means[peer][key], y, "o", color=colour, markerfacecolor=face)
+        axis.set(title=title, yticks=range(len(peers)), yticklabels=[])
+        axis.set(xscale="log", xlim=(0.8 * min(m[key] for m in means.values()), None))
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("")
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.tick_params(left=False)
+        axis.tick_params(axis="x", labelsize=7.5)
+    axes[0][0].set_yticklabels(peers)
+    return figure
+
+
+# Column of the results → title of the panel.
+SUMMARY = {"write": "write, MB/s", "read": "read, MB/s", "ratio": "compression ratio"}
+
+# Name of the plot → its results and the function that draws it.
+PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
+    "pipeline": ("pipeline", pipeline),
+    "chunk_size": ("chunk_size", chunk_size),
+    "scaling": ("scaling", scaling),
+    "peers": ("peers", peers),
+    "summary": ("peers", summary),
 }
 
 
@@ -158,13 +201,14 @@ def main() -> None:
     """Draw every plot for which results exist."""
     args = parse()
     for name in args.names:
-        source = Path(args.results) / (name + ".json")
+        results, draw = PLOTS[name]
+        source = Path(args.results) / (results + ".json")
         if not source.exists():
             print("skipped: no %s" % source.name)
             continue
-        figure = PLOTS[name](json.loads(source.read_text()))
-        figure.savefig(source.with_suffix(".png"), dpi=120)
-        print(source.with_suffix(".png"))
+        target = source.with_name(name + ".png")
+        draw(json.loads(source.read_text())).savefig(target, dpi=120)
+        print(target)
 
 
 if __name__ == "__main__":

@@ -126,9 +126,7 @@ def plan_append(
     """
     old = beginning.header
     itemsize = _itemsize(beginning.metadata)
-    new_sizes, (nchunks_added, chunk_size, last_chunk) = _new_chunks(
-        old, new_size, itemsize
-    )
+    fill, nchunks_added, chunk_size, last_chunk = _new_chunks(old, new_size, itemsize)
     if nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
@@ -144,7 +142,12 @@ def plan_append(
         section=plan_metadata(beginning, header, new_size, metadata),
         first_chunk=max(old.nchunks - 1, 0),
         chunks_offset=boundaries[-2] if old.nchunks else boundaries[0],
-        new_sizes=new_sizes,
+        # Now it is certain that the table has room for so many sizes.
+        new_sizes=[
+            *[fill] * bool(old.nchunks),
+            *[chunk_size] * (nchunks_added - 1),
+            *[last_chunk] * bool(nchunks_added),
+        ],
         nchunks_added=nchunks_added,
         table_offset=boundaries[0] - OFFSET_LENGTH * old.max_app_chunks,
     )
@@ -152,8 +155,8 @@ def plan_append(
 
 def _new_chunks(
     old: BloscpackHeader, new_size: int, itemsize: int
-) -> tuple[list[int], tuple[int, int, int]]:
-    """Return how many new bytes each chunk to write contains, and the new geometry.
+) -> tuple[int, int, int, int]:
+    """Return how many bytes fill up the old last chunk, and the new geometry.
 
     The geometry is the number of added chunks, the chunk size and the size of the last
     chunk.
@@ -161,12 +164,10 @@ def _new_chunks(
     last_nbytes = old.last_chunk if old.nchunks else 0
     chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
     fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
-    new_sizes = [fill] if old.nchunks else []
     nchunks_added, last_chunk = 0, last_nbytes + fill
     if new_size > fill:
-        nchunks_added, full, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
-        new_sizes += [full] * (nchunks_added - 1) + [last_chunk]
-    return new_sizes, (nchunks_added, chunk_size, last_chunk)
+        nchunks_added, _, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
+    return fill, nchunks_added, chunk_size, last_chunk
 
 
 def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object) -> int:
@@ -174,7 +175,7 @@ def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object)
 
     `metadata` is the metadata of the file.
     """
-    return _new_chunks(header, new_size, _itemsize(metadata))[1][0]
+    return _new_chunks(header, new_size, _itemsize(metadata))[1]
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:

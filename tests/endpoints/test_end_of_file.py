@@ -228,7 +228,7 @@ def test_command_refuses_a_lost_chunk(path):
             check=False,
         )
         assert 3 == done.returncode, arguments
-        assert b"expected '2' chunks, found another one" in done.stderr
+        assert b"chunks '2', but another chunk follows the last one" in done.stderr
         assert not plain.exists()
 
 

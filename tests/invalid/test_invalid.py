@@ -50,6 +50,7 @@ NOT_IN_A_FILE = {
     "A3": "what a spelling means",
     "A8": "what writers do; readers bear with it",
     "A9": "what writers do; readers bear with it",
+    "A13": "what writers do; readers bear with it",
     "U1": "what is not there, whatever a bit says",
     "U4": "what writers do",
     "U5": "what writers do",

@@ -8,6 +8,7 @@ from functools import partial
 from ... import log
 from ...constants import MAGIC
 from ...exceptions import UsageError
+from ...serializers import user_metadata
 from .. import file_jobs
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import add_files, add_npy_option
@@ -153,6 +154,8 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
         nbytes = _decompress_npy(args, in_file, out_file)
     else:
         nbytes, metadata, like = _decompress_plain(args, in_file, out_file)
+        if args.metadata_to is None and _is_npy(out_file, args):
+            metadata = user_metadata(metadata)  # the .npy file has the rest
         _keep_metadata(metadata, args, like)
     clock.log(nbytes)
     remove_input(in_file, before, args)
