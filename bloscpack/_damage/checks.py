@@ -66,7 +66,7 @@ class _Checker:
         number = 0
         damaged, nreported = inspection.damaged, 0
         for placed, stop in zip(numbering.placed, self._lost_before(), strict=True):
-            first, chain = placed.number, placed.piece.chain
+            first, chain = placed.number, placed.chain
             begin = nreported
             while nreported < len(damaged) and damaged[nreported].start < chain.start:
                 nreported += 1
@@ -308,7 +308,7 @@ class _Checker:
             guessed = inspection.proof.first_guessed
             if guessed is not None:
                 place = self._place_of(guessed.number, guessed.number + 1)
-                place["offset"] = guessed.piece.chain.start
+                place["offset"] = guessed.chain.start
             elif chains:
                 place["offset"] = chains[-1].stop
             self.findings.note("chunks", "guess", message, **place)

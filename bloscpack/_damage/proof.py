@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from .evidence import Evidence
     from .inspection import Inspection
-    from .numbering import Numbering, Placed
+    from .nested import Piece
+    from .numbering import Numbering
 
-    Group = Sequence[Placed]
+    Group = Sequence[Piece]
 
 
 class Proof(ImmutableObject):
@@ -32,7 +33,7 @@ class Proof(ImmutableObject):
         evidence, numbering = inspection.evidence, inspection.numbering
         groups = _groups(numbering.placed)
         guesses = _unproven(groups, evidence, numbering)
-        self.first_guessed: Placed | None = next(guesses, None)
+        self.first_guessed: Piece | None = next(guesses, None)
         header = inspection.sections.header
         doubts = [*_doubts_of_count(groups, evidence, numbering)]
         if header is not None and header.nchunks not in (-1, numbering.nchunks):
@@ -46,15 +47,15 @@ class Proof(ImmutableObject):
         self.others = tuple(_other_doubts(inspection))
 
 
-def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
+def _groups(placed: Sequence[Piece]) -> Sequence[Group]:
     """Return runs of pieces that touch each other and have consecutive numbers."""
-    groups: list[list[Placed]] = []
+    groups: list[list[Piece]] = []
     for piece in placed:
         before = groups[-1][-1] if groups else None
         if (
             before is not None
             and before.stop == piece.number
-            and before.piece.chain.stop == piece.piece.chain.start
+            and before.chain.stop == piece.chain.start
         ):
             groups[-1].append(piece)
         else:
@@ -64,17 +65,17 @@ def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
 
 def _is_front(group: Group, evidence: Evidence) -> bool:
     """Return whether a group begins with the file's first chunk, at its offset."""
-    return group[0].number == 0 and group[0].piece.chain.start == evidence.first
+    return group[0].number == 0 and group[0].chain.start == evidence.first
 
 
 def _is_back(group: Group, evidence: Evidence, nchunks: int) -> bool:
     """Return whether a group ends with the file, and with its last chunk."""
-    return group[-1].stop == nchunks and group[-1].piece.chain.stop == evidence.size
+    return group[-1].stop == nchunks and group[-1].chain.stop == evidence.size
 
 
 def _unproven(
     groups: Sequence[Group], evidence: Evidence, numbering: Numbering
-) -> Iterator[Placed]:
+) -> Iterator[Piece]:
     """Yield the pieces whose numbers are not proven.
 
     A number is proven if the table has the extents of the chunks once. It is also
@@ -103,10 +104,10 @@ def _is_cut_exactly(
     """
     number, end = 0, evidence.base if evidence.first is None else evidence.first
     for group in groups:
-        nlost, start = group[0].number - number, group[0].piece.chain.start
+        nlost, start = group[0].number - number, group[0].chain.start
         if nlost and not _leave_bytes(number, nlost, end, start, evidence):
             return True
-        number, end = group[-1].stop, group[-1].piece.chain.stop
+        number, end = group[-1].stop, group[-1].chain.stop
     nlost = numbering.nchunks - number
     return nlost > 0 and not _leave_bytes(number, nlost, end, evidence.size, evidence)
 
@@ -115,17 +116,17 @@ def _leave_bytes(
     number: int, nlost: int, start: int, stop: int, evidence: Evidence
 ) -> bool:
     """Return whether `nlost` chunks left all their bytes, or a part of a single one."""
-    entries = evidence.table.entries
+    entries = evidence.entries
     if nlost < 2 or number + nlost >= len(entries):
         return nlost == 1 and start < stop
     begin, end = entries[number], entries[number + nlost]
     return FREE not in (begin, end) and end - begin == stop - start
 
 
-def _agrees(placed: Placed, evidence: Evidence) -> bool:
+def _agrees(placed: Piece, evidence: Evidence) -> bool:
     """Return whether the table has the extents of a piece, if there is a table."""
-    chain, number, last = placed.piece.chain, placed.number, len(evidence.table) - 1
-    stated = evidence.table.entries[number : number + len(chain)]
+    chain, number, last = placed.chain, placed.number, len(evidence.entries) - 1
+    stated = evidence.entries[number : number + len(chain)]
     # Where all offsets agree, only the end of the last chunk is left to compare.
     begin = len(chain) - 1 if [*stated] == [*chain.offsets] else 0
     return all(
@@ -134,9 +135,9 @@ def _agrees(placed: Placed, evidence: Evidence) -> bool:
     )
 
 
-def _is_unique(placed: Placed, evidence: Evidence) -> bool:
+def _is_unique(placed: Piece, evidence: Evidence) -> bool:
     """Return whether a confirmed table has each extent of a piece only once."""
-    chain = placed.piece.chain
+    chain = placed.chain
     return evidence.count_confirmed and all(
         evidence.is_unique(chain, k, placed.number + k) for k in range(len(chain))
     )
@@ -165,10 +166,7 @@ def _are_linked(
     """Return whether intact headers of damaged chunks lead from end to end."""
     number = 0
     for group in groups:
-        if (
-            evidence.first is None
-            or group[0].piece.ndamaged != group[0].number - number
-        ):
+        if evidence.first is None or group[0].ndamaged != group[0].number - number:
             return False
         number = group[-1].stop
     return _is_back(groups[-1], evidence, numbering.nchunks)
@@ -239,11 +237,7 @@ def _has_strays(inspection: Inspection) -> bool:
     evidence, numbering = inspection.evidence, inspection.numbering
     number, end = 0, evidence.first
     for placed in numbering.placed:
-        if (
-            end is not None
-            and placed.number == number
-            and placed.piece.chain.start > end
-        ):
+        if end is not None and placed.number == number and placed.chain.start > end:
             return True
-        number, end = placed.stop, placed.piece.chain.stop
+        number, end = placed.stop, placed.chain.stop
     return False

@@ -120,7 +120,7 @@ class Recovery:
         self.doubts = [*proof.numbers, *proof.others]
         self.certain = not self.doubts
         self.decided: list[tuple[int, int, str]] = [
-            (placed.number, placed.stop, placed.rule.text)
+            (placed.number, placed.stop, placed.rule)
             for placed in inspection.numbering.in_order
         ]
 
@@ -226,7 +226,7 @@ def _all_parts(inspection: Inspection) -> Iterator[Part]:
     for placed in inspection.numbering.in_order:
         if placed.number > number:
             yield Part(None, number, placed.number)
-        yield Part(placed.piece.chain, placed.number, placed.stop)
+        yield Part(placed.chain, placed.number, placed.stop)
         number = placed.stop
     if number < inspection.numbering.nchunks:
         yield Part(None, number, inspection.numbering.nchunks)
