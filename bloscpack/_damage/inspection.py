@@ -21,7 +21,7 @@ from .geometry import measure
 from .lenient_sections import find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
-from .proof import Proof
+from .proof import Proof, prove
 from .scan_choice import scan_file
 from .table_search import relocate_table
 
@@ -73,7 +73,7 @@ class Inspection:
     @cached_property
     def proof(self) -> Proof:
         """The doubts about all of this."""
-        return Proof(self)
+        return prove(self)
 
     def first_typesize(self) -> int:
         """Return the type size in the header of the first intact chunk."""
