@@ -219,14 +219,16 @@ def by_unique_extents(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> C
             yield i, number
 
 
-def by_marked_end(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
-    """Claim the last number for a marked chunk, if the count is confirmed.
+def by_end(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the last number for a marked chunk that ends the file.
 
-    A single chunk found needs no confirmation.
+    Two statements must agree on the number of chunks, unless one chunk is left.
     """
-    known = evidence.count_confirmed or len(pieces) == pieces[-1].nchunks == 1
-    if known and evidence.is_marked(pieces[-1].chain.sizes[-1]):
-        yield from by_end(evidence, pieces, numbers)
+    chain, nchunks = pieces[-1].chain, evidence.nchunks
+    known = evidence.count_confirmed or len(pieces) == len(chain) == 1
+    marked = evidence.is_marked(chain.sizes[-1]) and chain.stop == evidence.size
+    if known and marked and nchunks is not None:
+        yield len(pieces) - 1, nchunks - len(chain)
 
 
 def by_table(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
@@ -234,14 +236,6 @@ def by_table(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
     for i, piece in enumerate(pieces):
         if piece.hint is not None:
             yield i, piece.hint
-
-
-def by_end(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
-    """Claim the last number for a chunk of the last one's size that ends the file."""
-    chain = pieces[-1].chain
-    fits = evidence.last_chunk in (None, chain.sizes[-1])
-    if evidence.nchunks is not None and fits and chain.stop == evidence.size:
-        yield len(pieces) - 1, evidence.nchunks - len(chain)
 
 
 def by_links(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
@@ -286,10 +280,9 @@ class Rule(NamedTuple):
 
 RULES = (
     Rule(by_unique_extents, "an extent that the offset table has once", True),
-    Rule(by_marked_end, "the end of the file"),
+    Rule(by_end, "the end of the file"),
     Rule(by_links, "the headers of the chunks in front"),
     Rule(by_table, "the offset table"),
-    Rule(by_end, "the number of chunks in the header"),
     Rule(by_gaps, "the number of bytes between chunks"),
 )
 
@@ -356,18 +349,15 @@ class _Resolver:
         room = evidence.nchunks if known and evidence.entries else None
         starts = [0, *(stop for _, stop in self._taken)]
         stops = [*(start for start, _ in self._taken), 2**63]
-        free = ((i, j) for i, j in zip(starts, stops, strict=True) if i < j)
+        free = zip(starts, stops, strict=True)
         begin = stop = 0
         for piece, number in zip(self._pieces, self._numbers, strict=True):
-            if number is not None:
-                yield piece
-            i = 0 if number is None else piece.nchunks
-            while i < piece.nchunks:
-                if begin == stop:
+            if number is None:
+                while stop - begin < piece.nchunks:
                     begin, stop = next(free)
-                j = min(i + stop - begin, piece.nchunks)
-                if room is None or begin < room or piece.hint is not None:
-                    part = piece.chain.part(i, j)
-                    yield Piece(part, None, None, begin, RULES[-1].text)
-                    begin += j - i
-                i = j
+                if room is not None and begin >= room and piece.hint is None:
+                    continue
+                yield piece._replace(number=begin, rule=RULES[-1].text)
+                begin += piece.nchunks
+            else:
+                yield piece
