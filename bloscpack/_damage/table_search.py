@@ -50,7 +50,9 @@ def relocate_table(
     data = storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES))
     region = _Region(data, largest)
     start: int | None = table.start
-    if not table.start or region.entry(table.start) != sections.first:
+    value = region.entry(table.start)
+    near = abs(value - len(data)) < BLOSC_HEADER_LENGTH
+    if not table.start or (value != sections.first and not near):
         extents = {c.extent_of(i) for c in chains for i in range(len(c))}
         only = header is None or header.offsets
         begin = table.start or BLOSCPACK_HEADER_LENGTH
@@ -71,8 +73,9 @@ def relocate_table(
     if header is not None and first == sections.first:
         room = len(data) // OFFSET_LENGTH
         entries += [FREE] * (min(room, header.nchunks) - len(entries))
-    if first is not None and chains[0].start != sections.first:
-        first += moved
+    if first is not None:
+        is_there = chains[0].start == sections.first
+        first = min(first + moved, chains[0].start) if not is_there else sections.first
     known = array("q", entries)
     return sections._replace(table=OffsetTable(known, start, nfree, known), first=first)
 
