@@ -9,6 +9,7 @@ chunk begins.
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,9 +108,14 @@ def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
 class _NestingRules:
     def __init__(self, chains: Sequence[Chain], evidence: Evidence) -> None:
         self._evidence = evidence
-        self._starts = {start for chain in chains for start in chain.offsets}
+        self._chains = chains
         fitting = [chain for chain in chains if evidence.fits_sizes(chain)]
         self._last = fitting[-1] if fitting else None
+
+    @cached_property
+    def _starts(self) -> set[int]:
+        """The offsets of all chunks; a sound file needs none."""
+        return {start for chain in self._chains for start in chain.offsets}
 
     def replaces_overlapped(self, chain: Chain, stop: int) -> bool:
         """Return whether a chain is right, and the chunk that overlaps it is wrong.

@@ -224,11 +224,17 @@ def by_end(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
 
     Two statements must agree on the number of chunks, unless one chunk is left.
     """
-    chain, nchunks = pieces[-1].chain, evidence.nchunks
-    known = evidence.count_confirmed or len(pieces) == len(chain) == 1
-    marked = evidence.is_marked(chain.sizes[-1]) and chain.stop == evidence.size
-    if known and marked and nchunks is not None:
-        yield len(pieces) - 1, nchunks - len(chain)
+    known = evidence.count_confirmed or len(pieces) == pieces[-1].nchunks == 1
+    if known and evidence.is_marked(pieces[-1].chain.sizes[-1]):
+        yield from by_count(evidence, pieces, numbers)
+
+
+def by_count(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the last number for a chunk of the last one's size that ends the file."""
+    chain = pieces[-1].chain
+    fits = evidence.last_chunk in (None, chain.sizes[-1])
+    if evidence.nchunks is not None and fits and chain.stop == evidence.size:
+        yield len(pieces) - 1, evidence.nchunks - len(chain)
 
 
 def by_table(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
@@ -283,6 +289,7 @@ RULES = (
     Rule(by_end, "the end of the file"),
     Rule(by_links, "the headers of the chunks in front"),
     Rule(by_table, "the offset table"),
+    Rule(by_count, "the number of chunks in the header"),
     Rule(by_gaps, "the number of bytes between chunks"),
 )
 

@@ -98,8 +98,12 @@ def test_headers_of_damaged_chunks():
 
 
 def test_end_of_the_file():
-    numbers, _, rules = numbered([piece(0, 3), piece(7, 10)], confirmed=True)
-    assert ([0, 7], "the end of the file") == (numbers, rules[1])
+    for confirmed, rule in enumerate(
+        ("the number of chunks in the header", "the end of the file")
+    ):
+        pieces = [piece(0, 3), piece(7, 10)]
+        numbers, _, rules = numbered(pieces, confirmed=bool(confirmed))
+        assert ([0, 7], rule) == (numbers, rules[1])
 
 
 def test_bytes_between():

@@ -45,7 +45,6 @@ PLAINS = pytest.mark.parametrize("plain", [text(960), noise(960), text(1000)])
         lambda data: inserted(flipped(data, 12, 3), 50, b"\r"),
         lambda data: deleted(flipped(data, 12, 5), 33),
         lambda data: inserted(flipped(data, 16, 5), 40, b"\r"),
-        lambda data: inserted(flipped(data, 16, 5), 33, b"\r"),
     ],
     ids=[
         "chunk_size +",
