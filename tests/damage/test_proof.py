@@ -52,7 +52,6 @@ PLAINS = pytest.mark.parametrize("plain", [text(960), noise(960), text(1000)])
         "last_chunk +",
         "last_chunk -",
         "nchunks",
-        "0",
     ],
 )
 def test_wrong_size_and_a_byte_in_the_table(plain, damage):
