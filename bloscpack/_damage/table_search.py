@@ -51,7 +51,7 @@ def relocate_table(
     region = _Region(data, largest)
     start: int | None = table.start
     value = region.entry(table.start)
-    near = 0 < value < len(data) + BLOSC_HEADER_LENGTH < value + 2 * BLOSC_HEADER_LENGTH
+    near = value > 0 and abs(value - len(data)) < BLOSC_HEADER_LENGTH
     if not table.start or (value != sections.first and not near):
         extents = {c.extent_of(i) for c in chains for i in range(len(c))}
         only = header is None or header.offsets
