@@ -98,9 +98,9 @@ def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
         return [chain]
     fits = [False]
     for i, (start, size) in enumerate(zip(chain.offsets, chain.sizes, strict=True)):
-        stated = size == evidence.last_chunk or start in evidence.numbers
-        behind = fits[-1] and (stated or chain.stop_of(i) == evidence.size)
-        fits.append(size == evidence.chunk_size or behind)
+        is_last, at_end = size == evidence.last_chunk, chain.stop_of(i) == evidence.size
+        behind = fits[-1] and (is_last or at_end or start in evidence.numbers)
+        fits.append(size == evidence.chunk_size or behind or (is_last and at_end))
     changes = [i for i, (a, b) in enumerate(pairwise(fits[1:]), 1) if a != b]
     return [chain.part(i, j) for i, j in pairwise([0, *changes, len(chain)])]
 

@@ -347,24 +347,16 @@ class _Resolver:
             insort(self._taken, (number, stop))
 
     def _finish(self) -> Iterator[Piece]:
-        """Place what is left at any free numbers; yield all pieces.
-
-        Chunks that an intact table lacks are dropped if the file has no room for them.
-        """
-        evidence = self._evidence
-        known = evidence.count_confirmed and evidence.is_whole
-        room = evidence.nchunks if known and evidence.entries else None
+        """Place what is left at any free numbers; yield all pieces."""
         starts = [0, *(stop for _, stop in self._taken)]
         stops = [*(start for start, _ in self._taken), 2**63]
         free = zip(starts, stops, strict=True)
         begin = stop = 0
         for piece, number in zip(self._pieces, self._numbers, strict=True):
-            if number is None:
-                while stop - begin < piece.nchunks:
-                    begin, stop = next(free)
-                if room is not None and begin >= room and piece.hint is None:
-                    continue
-                yield piece._replace(number=begin, rule=RULES[-1].text)
-                begin += piece.nchunks
-            else:
+            if number is not None:
                 yield piece
+                continue
+            while stop - begin < piece.nchunks:
+                begin, stop = next(free)
+            yield piece._replace(number=begin, rule=RULES[-1].text)
+            begin += piece.nchunks
