@@ -39,8 +39,7 @@ class Numbering:
     """The numbered pieces, in the order of the file.
 
     ``nchunks`` is the number of chunks that the file should have. ``dropped`` says that
-    there are intact chunks that are copies of others, or for which the file has no
-    number.
+    there are intact chunks that are copies of others or leftovers.
     """
 
     placed: Pieces
