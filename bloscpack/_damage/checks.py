@@ -114,7 +114,7 @@ class _Checker:
             known = self.chains and numbering.numbers[0] == 0
             end = self.chains[0].start if known else inspection.sections.base
         for placed in numbering.placed:
-            chain, first = placed.piece.chain, placed.number
+            chain, first = placed.chain, placed.number
             in_gap = []
             while damaged and damaged[0].start < chain.start:
                 in_gap.append(damaged.popleft())
@@ -271,7 +271,7 @@ class _Checker:
             )
             offset, where, guessed = None, {}, proof.first_guessed
             if guessed is not None:
-                offset = guessed.piece.chain.start
+                offset = guessed.chain.start
                 where = self.geometry.place(guessed.number, guessed.number + 1)
             elif self.chains:
                 offset = self.chains[-1].stop

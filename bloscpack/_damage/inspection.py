@@ -16,12 +16,12 @@ from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
 from .evidence import gather
-from .findings import ERROR, Findings
+from .findings import Findings
 from .geometry import measure
 from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
-from .proof import Proof
+from .proof import Proof, prove
 from .scan_choice import scan_file
 from .table_search import relocate_table
 
@@ -73,7 +73,7 @@ class Inspection:
     @cached_property
     def proof(self) -> Proof:
         """The doubts about all of this."""
-        return Proof(self)
+        return prove(self)
 
     def first_typesize(self) -> int:
         """Return the type size in the header of the first intact chunk."""
@@ -119,10 +119,7 @@ def inspect(
         sections = find_metadata(storage, sections, findings)
     sections = relocate_table(storage, sections, scan.chains)
     array = _describe_array(sections, findings)
-    header_is_wrong = any(
-        f.section == "header" and f.severity == ERROR for f in findings.kept
-    )
-    evidence = gather(storage, sections, scan, array, header_is_wrong)
+    evidence = gather(storage, sections, scan, array)
     chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
 
     def key_of(start: int, stop: int) -> bytes:

@@ -100,14 +100,15 @@ class Sections(NamedTuple):
     def stated_last_chunk(self) -> int | None:
         """The plain size of the last chunk by the header, None if it states none.
 
-        A header of layout 2 may state a last chunk larger than the others, which no
-        writer made.
+        A damaged header may state a last chunk that no writer made: one larger than the
+        others, or an empty one.
         """
         header = self.header
         if header is None or header.last_chunk == -1:
             return None
         wrong = -1 < header.chunk_size < header.last_chunk and header.nchunks != 1
-        return None if wrong else header.last_chunk
+        empty = header.last_chunk == 0 and header.nchunks > 1
+        return None if wrong or empty else header.last_chunk
 
 
 def read_sections(storage: Storage, findings: Findings) -> Sections:

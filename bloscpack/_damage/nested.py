@@ -3,21 +3,18 @@
 A packed file may contain packed files. If a chunk of the outer file is damaged, the
 scan finds the chunks inside it. The opposite also happens: a chunk seems to lie inside
 a damaged one, because that one's header states a wrong size or bytes of it are missing.
-`drop_nested_chunks` decides which is the case: by the plain sizes of the chunks, and by
-the damaged chunk, which ends where an intact chunk begins. It reads the file only
-through the function that it is given.
+The plain sizes of the chunks decide, and the damaged chunk, which ends where an intact
+chunk begins.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..abstract_objects import ImmutableObject
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .evidence import Evidence
     from .scan import Chain, DamagedChunk
@@ -25,129 +22,94 @@ if TYPE_CHECKING:
     ListDamaged = Callable[[int, int], list[DamagedChunk]]
 
 
-class Piece(ImmutableObject):
-    """Adjacent chunks whose numbers follow one another.
+class Piece(NamedTuple):
+    """Adjacent intact chunks whose numbers follow one another.
 
     ``ndamaged`` is the number of damaged chunks between the piece before and this one,
-    None if their headers do not lead here or state wrong sizes. ``number`` is the
-    number of the first chunk by the offset table, None if the table has none.
+    None if their headers do not lead here or state wrong sizes. ``hint`` is the number
+    of the first chunk by the offset table, None if the table has none. ``number`` is
+    the number that ``rule`` decided on.
     """
 
-    __slots__ = ("chain", "ndamaged", "number")
+    chain: Chain
+    ndamaged: int | None = None
+    hint: int | None = None
+    number: int = -1
+    rule: str = ""
 
-    def __init__(
-        self, chain: Chain, ndamaged: int | None = None, number: int | None = None
-    ) -> None:
-        self.chain = chain
-        self.ndamaged = ndamaged
-        self.number = number
-
-    def __len__(self) -> int:
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks."""
         return len(self.chain)
 
-    def part(self, i: int, j: int) -> Piece:
-        """Return the piece of the chunks in [i, j)."""
-        if (i, j) == (0, len(self)):
-            return self
-        return Piece(self.chain.part(i, j), None if i else self.ndamaged)
+    @property
+    def stop(self) -> int:
+        """The number behind the last chunk."""
+        return self.number + len(self.chain)
 
 
 def drop_nested_chunks(
-    chains: list[Chain], evidence: Evidence, list_damaged: ListDamaged
+    chains: Sequence[Chain], evidence: Evidence, list_damaged: ListDamaged
 ) -> tuple[list[Piece], bool]:
     """Return the chains of the file itself, and whether it is doubtful.
 
-    It is if a chain was dropped that has the right sizes.
-
-    ``list_damaged(start, stop)`` returns the damaged chunks from `start` on; see
-    `ChunkScan`.
+    It is if a chain was dropped that has the right sizes. ``list_damaged(start, stop)``
+    returns the damaged chunks from `start` on; see `ChunkScan`.
     """
     chains = [part for chain in chains for part in _split(chain, evidence)]
     rules = _NestingRules(chains, evidence)
     kept: list[Piece] = []
     doubtful = False
-    end = evidence.base if evidence.first is None else evidence.first
-    run: _DamagedRun | None = None
+    end = position = evidence.base if evidence.first is None else evidence.first
+    ndamaged: int | None = 0
     for chain in chains:
         overlaps = bool(kept) and chain.start < kept[-1].chain.stop
         if overlaps:
             # Without digests, an incomplete chunk includes the start of the next one.
             if not rules.replaces_overlapped(chain, kept[-1].chain.stop):
                 continue
-            end = kept.pop().chain.start
-        if run is None or run.start != end:
-            run = _DamagedRun(end, chain.start, list_damaged)
-        nbefore, around = run.chunks_before(chain.start)
+            end = position = kept.pop().chain.start
+            ndamaged = 0
+        around = None
+        for damaged in list_damaged(position, chain.start):
+            if damaged.stop is None or damaged.stop > chain.start:
+                around = damaged.stop
+                break
+            position = damaged.stop
+            right = evidence.chunk_size in (None, damaged.nbytes)
+            ndamaged = ndamaged + 1 if right and ndamaged is not None else None
         if not overlaps and rules.is_nested(chain, around, end):
             doubtful = doubtful or (around is None and evidence.fits_sizes(chain))
             continue
-        before = run.damaged[:nbefore]
-        leads = chain.start == (before[-1].stop if before else end)
-        right = all(evidence.chunk_size in (None, found.nbytes) for found in before)
-        kept.append(Piece(chain, len(before) if leads and right else None))
-        end = chain.stop
+        kept.append(Piece(chain, ndamaged if position == chain.start else None))
+        end, position, ndamaged = chain.stop, chain.stop, 0
     return kept, doubtful
 
 
 def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
     """Split a chain into runs of chunks with the sizes of the file, and other runs.
 
-    Nested chunks in a damaged chunk may touch an intact chunk before or behind it.
+    Nested chunks in a damaged chunk may touch an intact chunk before or behind it. A
+    chunk of another size is one of the file if it follows one, and if the header or the
+    offset table states it or it ends the file: an append may have changed its size.
     """
-    usual, last = evidence.chunk_size, evidence.last_chunk
     whole = chain.start == evidence.first and chain.stop == evidence.size
-    if usual is None or whole or chain.sizes.count(usual) == len(chain):
+    if evidence.chunk_size is None or whole:
         return [chain]
-    fits = [size == usual for size in chain.sizes]
-    at_end, behind_usual = chain.stop == evidence.size, any(fits[-2:-1])
-    if chain.sizes[-1] == last:
-        # Inside the file this size is weak proof, and without digests the only one.
-        fits[-1] = fits[-1] or at_end or behind_usual or not evidence.digests
-    elif at_end and behind_usual:
-        fits[-1] = True  # an append may have changed the size of the last chunk
-    for i in range(1, len(fits)):
-        if not fits[i] and fits[i - 1]:
-            named = evidence.table.number_at(chain.offsets[i]) is not None
-            fits[i] = named or chain.sizes[i] == last
-    begins = [0, *(i for i in range(1, len(fits)) if fits[i] != fits[i - 1])]
-    stops = [*begins[1:], len(fits)]
-    return [chain.part(i, j) for i, j in zip(begins, stops, strict=True)]
-
-
-def _stop(damaged: DamagedChunk) -> int:
-    """Return the end of a damaged chunk, for sorting; unknown ends come last."""
-    return 2**63 if damaged.stop is None else damaged.stop
-
-
-class _DamagedRun:
-    """The damaged chunks from `start` on, each beginning where the one before ends.
-
-    Each is read once, however many chains lie inside them.
-    """
-
-    def __init__(self, start: int, stop: int, list_damaged: ListDamaged) -> None:
-        self.start = start
-        self.damaged = list_damaged(start, stop)
-        self._list_damaged = list_damaged
-
-    def chunks_before(self, offset: int) -> tuple[int, DamagedChunk | None]:
-        """Return the number of chunks that end before `offset`, and the one around."""
-        # An empty list means that an intact chunk begins at `start`.
-        if self.damaged and _stop(self.damaged[-1]) < offset:
-            self.damaged += self._list_damaged(_stop(self.damaged[-1]), offset)
-        nbefore = bisect_right(self.damaged, offset, key=_stop)
-        around = self.damaged[nbefore] if nbefore < len(self.damaged) else None
-        if around is None or around.stop is None or around.start >= offset:
-            return nbefore, None
-        return nbefore, around
+    fits = [False]
+    for i, (start, size) in enumerate(zip(chain.offsets, chain.sizes, strict=True)):
+        is_last, at_end = size == evidence.last_chunk, chain.stop_of(i) == evidence.size
+        behind = fits[-1] and (is_last or at_end or start in evidence.numbers)
+        fits.append(size == evidence.chunk_size or behind or (is_last and at_end))
+    changes = [i for i, (a, b) in enumerate(pairwise(fits[1:]), 1) if a != b]
+    return [chain.part(i, j) for i, j in pairwise([0, *changes, len(chain)])]
 
 
 class _NestingRules:
-    def __init__(self, chains: list[Chain], evidence: Evidence) -> None:
+    def __init__(self, chains: Sequence[Chain], evidence: Evidence) -> None:
         self._evidence = evidence
         self._chains = chains
         fitting = [chain for chain in chains if evidence.fits_sizes(chain)]
-        self._none_fits = not fitting
         self._last = fitting[-1] if fitting else None
 
     @cached_property
@@ -164,25 +126,24 @@ class _NestingRules:
         right = chain.stop > stop or stop not in self._starts
         return right and self._has_right_size(chain)
 
-    def is_nested(self, chain: Chain, around: DamagedChunk | None, end: int) -> bool:
+    def is_nested(self, chain: Chain, around: int | None, end: int) -> bool:
         """Return whether a chain lies inside a damaged chunk behind `end`.
 
-        `around` is the damaged chunk whose header states an extent around the chain.
+        `around` is the end of the damaged chunk whose header states an extent around
+        the chain.
         """
         evidence = self._evidence
-        if chain.start == end and evidence.fits_sizes(chain):
-            return False
-        number = evidence.table.number_at(chain.start)
+        fits, at_end = evidence.fits_sizes(chain), chain.stop == evidence.size
+        number = evidence.numbers.get(chain.start)
         if chain.start == end or number is not None:
             # A damaged header may state a wrong size for the last chunk.
-            is_last = number == len(evidence.table) - 1 and chain.stop == evidence.size
-            return not (evidence.fits_sizes(chain) or is_last or self._none_fits)
-        if chain.stop == evidence.size and evidence.digests:
+            is_last = number == len(evidence.entries) - 1 and at_end
+            return not (fits or is_last or self._last is None)
+        if at_end and evidence.digests:
             return False  # the digest of the damaged chunk would follow
         if not self._has_right_size(chain):
             return True
-        stop = None if around is None else around.stop
-        return stop is not None and chain.stop < stop and stop in self._starts
+        return around is not None and chain.stop < around and around in self._starts
 
     def _has_right_size(self, chain: Chain) -> bool:
         """Return whether a chain has the sizes of the file.

@@ -6,126 +6,125 @@ chunks; then the sizes, the digests and all bytes of the file must agree with th
 
 from __future__ import annotations
 
-from .._format.offsets import FREE
-from ..abstract_objects import ImmutableObject
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+from .._format.offsets import FREE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .evidence import Evidence
     from .inspection import Inspection
-    from .numbering import Numbering, Placed
+    from .nested import Piece
+    from .numbering import Numbering
 
-    Group = Sequence[Placed]
 
-
-class Proof(ImmutableObject):
+class Proof(NamedTuple):
     """The doubts about the numbers, and about the rest; each is a sentence.
 
     ``first_guessed`` is the first piece whose number is not proven, None if all are.
     """
 
-    __slots__ = ("first_guessed", "numbers", "others")
-
-    def __init__(self, inspection: Inspection) -> None:
-        evidence, numbering = inspection.evidence, inspection.numbering
-        groups = _groups(numbering.placed)
-        guesses = _unproven(groups, evidence, numbering)
-        self.first_guessed: Placed | None = next(guesses, None)
-        header = inspection.sections.header
-        doubts = [*_doubts_of_count(groups, evidence, numbering)]
-        if header is not None and header.nchunks not in (-1, numbering.nchunks):
-            doubts.append("the header states another number of chunks")
-        array, nbytes = inspection.geometry.array, inspection.geometry.nbytes
-        if evidence.nchunks is None and array is not None and array.nbytes != nbytes:
-            doubts.append("the array of the metadata may need more chunks")
-        if self.first_guessed is not None:
-            doubts.append("the number of a chunk follows from a single source")
-        self.numbers = tuple(doubts)
-        self.others = tuple(_other_doubts(inspection))
+    numbers: Sequence[str]
+    others: Sequence[str]
+    first_guessed: Piece | None
 
 
-def _groups(placed: Sequence[Placed]) -> Sequence[Group]:
+class _Gap(NamedTuple):
+    """The bytes [start, stop) where `nlost` chunks from `number` on are lost."""
+
+    number: int
+    nlost: int
+    start: int
+    stop: int
+
+
+def prove(inspection: Inspection) -> Proof:
+    """Return the doubts about the results of an inspection."""
+    groups = _groups(inspection.numbering.placed)
+    gaps = [*_gaps(groups, inspection)]
+    guessed = next(_unproven(groups, gaps, inspection), None)
+    doubts = [*_doubts_of_count(groups, gaps, inspection)]
+    if guessed is not None:
+        doubts.append("the number of a chunk follows from a single source")
+    return Proof(doubts, [*_other_doubts(gaps, inspection)], guessed)
+
+
+def _groups(placed: Sequence[Piece]) -> Sequence[Sequence[Piece]]:
     """Return runs of pieces that touch each other and have consecutive numbers."""
-    groups: list[list[Placed]] = []
+    groups: list[list[Piece]] = []
+    end = None
     for piece in placed:
-        before = groups[-1][-1] if groups else None
-        if (
-            before is not None
-            and before.stop == piece.number
-            and before.piece.chain.stop == piece.piece.chain.start
-        ):
+        if end == (piece.number, piece.chain.start):
             groups[-1].append(piece)
         else:
             groups.append([piece])
+        end = piece.stop, piece.chain.stop
     return groups
 
 
-def _is_front(group: Group, evidence: Evidence) -> bool:
-    """Return whether a group begins with the file's first chunk, at its offset."""
-    return group[0].number == 0 and group[0].piece.chain.start == evidence.first
+def _gaps(groups: Sequence[Sequence[Piece]], inspection: Inspection) -> Iterator[_Gap]:
+    """Yield the gap in front of each group, and the one behind all."""
+    evidence = inspection.evidence
+    number, end = 0, evidence.base if evidence.first is None else evidence.first
+    for group in groups:
+        start = group[0].chain.start
+        yield _Gap(number, group[0].number - number, end, start)
+        number, end = group[-1].stop, group[-1].chain.stop
+    yield _Gap(number, inspection.numbering.nchunks - number, end, evidence.size)
 
 
-def _is_back(group: Group, evidence: Evidence, nchunks: int) -> bool:
-    """Return whether a group ends with the file, and with its last chunk."""
-    return group[-1].stop == nchunks and group[-1].piece.chain.stop == evidence.size
+# The numbers of the chunks
 
 
 def _unproven(
-    groups: Sequence[Group], evidence: Evidence, numbering: Numbering
-) -> Iterator[Placed]:
+    groups: Sequence[Sequence[Piece]], gaps: Sequence[_Gap], inspection: Inspection
+) -> Iterator[Piece]:
     """Yield the pieces whose numbers are not proven.
 
     A number is proven if the table has the extents of the chunks once. It is also
     proven if the chunks touch each other up to the first chunk or to the last one of
     the file, the table agrees, and no chunk is lost without leaving a byte.
     """
-    exact = _is_cut_exactly(groups, evidence, numbering)
+    evidence, numbering = inspection.evidence, inspection.numbering
+    exact = any(gap.nlost and not _leaves_bytes(gap, evidence) for gap in gaps)
     # The table lacks the extent of the last chunk: it must be found or be marked.
     marked = evidence.last_chunk not in (None, evidence.chunk_size)
     known = marked or numbering.last_size is not None
-    is_unique = _is_unique if known else lambda placed, evidence: False
     for group in groups:
-        front = _is_front(group, evidence)
-        touches = front or _is_back(group, evidence, numbering.nchunks)
-        proven = _agrees if touches and not exact else is_unique
-        yield from (placed for placed in group if not proven(placed, evidence))
+        front = (group[0].number, group[0].chain.start) == (0, evidence.first)
+        touches = front or _is_back(group[-1], evidence, numbering)
+        for piece in group:
+            if touches and not exact:
+                proven = _agrees(piece, evidence)
+            else:
+                proven = known and _is_unique(piece, evidence)
+            if not proven:
+                yield piece
 
 
-def _is_cut_exactly(
-    groups: Sequence[Group], evidence: Evidence, numbering: Numbering
-) -> bool:
-    """Return whether chunks are out of order, or may be lost with all of their bytes.
+def _is_back(piece: Piece, evidence: Evidence, numbering: Numbering) -> bool:
+    """Return whether a piece ends with the file, and with its last chunk."""
+    return (piece.stop, piece.chain.stop) == (numbering.nchunks, evidence.size)
 
-    A lost chunk is in its place if it leaves bytes there. Of several, the offset table
-    must say that all of their bytes are there.
+
+def _leaves_bytes(gap: _Gap, evidence: Evidence) -> bool:
+    """Return whether lost chunks left all their bytes, or a part of a single one.
+
+    Of several chunks, the offset table must say that all of their bytes are there.
     """
-    number, end = 0, evidence.base if evidence.first is None else evidence.first
-    for group in groups:
-        nlost, start = group[0].number - number, group[0].piece.chain.start
-        if nlost and not _leave_bytes(number, nlost, end, start, evidence):
-            return True
-        number, end = group[-1].stop, group[-1].piece.chain.stop
-    nlost = numbering.nchunks - number
-    return nlost > 0 and not _leave_bytes(number, nlost, end, evidence.size, evidence)
+    ends = evidence.entries[gap.number : gap.number + gap.nlost + 1]
+    if gap.nlost < 2 or len(ends) <= gap.nlost:
+        return gap.nlost == 1 and gap.start < gap.stop
+    return (
+        FREE not in (ends[0], ends[-1]) and ends[-1] - ends[0] == gap.stop - gap.start
+    )
 
 
-def _leave_bytes(
-    number: int, nlost: int, start: int, stop: int, evidence: Evidence
-) -> bool:
-    """Return whether `nlost` chunks left all their bytes, or a part of a single one."""
-    entries = evidence.table.entries
-    if nlost < 2 or number + nlost >= len(entries):
-        return nlost == 1 and start < stop
-    begin, end = entries[number], entries[number + nlost]
-    return FREE not in (begin, end) and end - begin == stop - start
-
-
-def _agrees(placed: Placed, evidence: Evidence) -> bool:
+def _agrees(piece: Piece, evidence: Evidence) -> bool:
     """Return whether the table has the extents of a piece, if there is a table."""
-    chain, number, last = placed.piece.chain, placed.number, len(evidence.table) - 1
-    stated = evidence.table.entries[number : number + len(chain)]
+    chain, number, last = piece.chain, piece.number, len(evidence.entries) - 1
+    stated = evidence.entries[number : piece.stop]
     # Where all offsets agree, only the end of the last chunk is left to compare.
     begin = len(chain) - 1 if [*stated] == [*chain.offsets] else 0
     return all(
@@ -134,47 +133,49 @@ def _agrees(placed: Placed, evidence: Evidence) -> bool:
     )
 
 
-def _is_unique(placed: Placed, evidence: Evidence) -> bool:
+def _is_unique(piece: Piece, evidence: Evidence) -> bool:
     """Return whether a confirmed table has each extent of a piece only once."""
-    chain = placed.piece.chain
     return evidence.count_confirmed and all(
-        evidence.is_unique(chain, k, placed.number + k) for k in range(len(chain))
+        evidence.is_unique(piece.chain, k, piece.number + k)
+        for k in range(piece.nchunks)
     )
 
 
 def _doubts_of_count(
-    groups: Sequence[Group], evidence: Evidence, numbering: Numbering
+    groups: Sequence[Sequence[Piece]], gaps: Sequence[_Gap], inspection: Inspection
 ) -> Iterator[str]:
     """Yield the doubts about the number of chunks."""
-    nchunks = evidence.nchunks
+    evidence, numbering = inspection.evidence, inspection.numbering
+    header, geometry = inspection.sections.header, inspection.geometry
+    # Intact headers of damaged chunks may lead from end to end.
+    linked = (
+        bool(groups)
+        and evidence.first is not None
+        and all(
+            g[0].ndamaged == gap.nlost for g, gap in zip(groups, gaps, strict=False)
+        )
+        and _is_back(groups[-1][-1], evidence, numbering)
+    )
     if numbering.dropped:
         yield "there are intact chunks without a number of their own"
-    if not groups:
-        if nchunks is None and evidence.first != evidence.size:
-            yield "the number of chunks is not known"
-        return
+    if not groups and evidence.nchunks is None and evidence.first != evidence.size:
+        yield "the number of chunks is not known"
     if numbering.last_size not in (None, evidence.last_chunk or numbering.last_size):
         yield "the last chunk has not the size in the header: an append may be lost"
-    if not (evidence.count_confirmed or _are_linked(groups, evidence, numbering)):
+    if groups and not (evidence.count_confirmed or linked):
         yield "only one statement gives the number of chunks"
+    if header is not None and header.nchunks not in (-1, numbering.nchunks):
+        yield "the header states another number of chunks"
+    array = geometry.array
+    known = evidence.nchunks is not None or array is None
+    if not known and array is not None and array.nbytes != geometry.nbytes:
+        yield "the array of the metadata may need more chunks"
 
 
-def _are_linked(
-    groups: Sequence[Group], evidence: Evidence, numbering: Numbering
-) -> bool:
-    """Return whether intact headers of damaged chunks lead from end to end."""
-    number = 0
-    for group in groups:
-        if (
-            evidence.first is None
-            or group[0].piece.ndamaged != group[0].number - number
-        ):
-            return False
-        number = group[-1].stop
-    return _is_back(groups[-1], evidence, numbering.nchunks)
+# Sizes, digests and bytes
 
 
-def _other_doubts(inspection: Inspection) -> Iterator[str]:
+def _other_doubts(gaps: Sequence[_Gap], inspection: Inspection) -> Iterator[str]:
     """Yield the doubts about sizes, digests and bytes that belong to no chunk."""
     header, evidence = inspection.sections.header, inspection.evidence
     numbering, geometry = inspection.numbering, inspection.geometry
@@ -189,25 +190,24 @@ def _other_doubts(inspection: Inspection) -> Iterator[str]:
         yield "the sections in front of the chunks do not end where the header says"
     if any(f.section == "metadata" and f.kind == "digest" for f in inspection.findings):
         yield "the digest of the metadata does not match"
-    if not _sizes_agree(inspection):
+    if header.format_version >= 2 and not _sizes_agree(inspection):
         yield "the plain sizes of the chunks are not those in the header"
     if not _lost_sizes_known(inspection):
         yield "only the header states the plain sizes of lost chunks"
-    array = geometry.array
-    if array is not None and geometry.nbytes != array.nbytes:
+    if geometry.array is not None and geometry.nbytes != geometry.array.nbytes:
         yield "the chunks do not hold the array of the metadata"
-    if _has_strays(inspection):
+    known = evidence.first is not None
+    if any(not g.nlost and g.stop > g.start and (known or g.number) for g in gaps[:-1]):
         yield "there are bytes that belong to no chunk"
 
 
 def _sizes_agree(inspection: Inspection) -> bool:
     """Return whether all chunks have the plain sizes that the header states."""
     header, numbering = inspection.sections.header, inspection.numbering
-    if header is None or header.format_version < 2:
-        return True
-    for chain, first in zip(numbering.chains, numbering.numbers, strict=True):
-        sizes = chain.sizes
-        if first + len(chain) == numbering.nchunks:
+    assert header is not None
+    for piece in numbering.placed:
+        sizes = piece.chain.sizes
+        if piece.stop == numbering.nchunks:
             if header.last_chunk not in (-1, sizes[-1]):
                 return False
             sizes = sizes[:-1]
@@ -223,27 +223,11 @@ def _lost_sizes_known(inspection: Inspection) -> bool:
     array = geometry.array
     if not nlost or (array is not None and array.nbytes == geometry.nbytes):
         return True
-    found_last = numbering.last_size is not None
-    if not found_last:
-        damaged = inspection.damaged[-1:]
-        if not damaged or damaged[0].nbytes != geometry.last_chunk:
-            return False
-        end = damaged[0].stop
-        if end is None or end > inspection.storage.size:
-            return False
-    return numbering.nfound > found_last or nlost == (not found_last)
-
-
-def _has_strays(inspection: Inspection) -> bool:
-    """Return whether bytes lie where no chunk is lost, in front of the last chunk."""
-    evidence, numbering = inspection.evidence, inspection.numbering
-    number, end = 0, evidence.first
-    for placed in numbering.placed:
-        if (
-            end is not None
-            and placed.number == number
-            and placed.piece.chain.start > end
-        ):
-            return True
-        number, end = placed.stop, placed.piece.chain.stop
-    return False
+    if numbering.last_size is not None:
+        return numbering.nfound > 1
+    damaged = inspection.damaged[-1:]
+    if not damaged or damaged[0].nbytes != geometry.last_chunk:
+        return False
+    end = damaged[0].stop
+    intact = end is not None and end <= inspection.storage.size
+    return intact and (numbering.nfound > 0 or nlost == 1)

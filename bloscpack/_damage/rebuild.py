@@ -182,7 +182,7 @@ def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:
     recovery = Recovery(
         report,
         doubts,
-        decided=[(p.number, p.stop, p.rule.text) for p in numbering.in_order],
+        decided=[(p.number, p.stop, p.rule) for p in numbering.in_order],
         certain=not doubts,
         nsaved=numbering.nfound,
         nlost=sum(part.stop - part.first for part in lost),
@@ -208,7 +208,7 @@ def _all_parts(inspection: Inspection) -> Iterator[Part]:
     for placed in inspection.numbering.in_order:
         if placed.number > number:
             yield Part(number, placed.number)
-        yield Part(placed.number, placed.stop, placed.piece.chain)
+        yield Part(placed.number, placed.stop, placed.chain)
         number = placed.stop
     if number < inspection.numbering.nchunks:
         yield Part(number, inspection.numbering.nchunks)

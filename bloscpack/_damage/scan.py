@@ -75,6 +75,10 @@ class Chain:
         """Return the end of the digest of chunk `i` of the chain."""
         return self.offsets[i + 1] if i + 1 < len(self.offsets) else self.stop
 
+    def extent_of(self, i: int) -> int:
+        """Return the number of bytes of chunk `i` of the chain and its digest."""
+        return self.stop_of(i) - self.offsets[i]
+
     def append(self, candidate: Candidate) -> None:
         """Append the next chunk."""
         start, stop, header = candidate

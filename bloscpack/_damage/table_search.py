@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct
 from array import array
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.offsets import FREE
-from ..abstract_objects import ImmutableObject
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .evidence import LARGEST_OVERHEAD, is_plausible
 from .lenient_sections import OffsetTable
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,20 +26,18 @@ if TYPE_CHECKING:
 # Maximum number of bytes before the chunks that are searched for an offset table: room
 # for eight million entries.
 MAX_TABLE_SEARCH_NBYTES = 2**26
-# Maximum number of bytes searched for the first entries of a table without a header.
+# Maximum number of bytes searched for the first entries of a table.
 MAX_START_SEARCH_NBYTES = 2**14
-# Maximum number of entries that are believed to be cut out in front of all others.
-MAX_CUT = 1000
 ENTRY = struct.Struct("<q")
 # Distances from a damaged entry to the next one, the most likely distance first.
 STEPS = sorted(range(1, 2 * OFFSET_LENGTH), key=lambda n: abs(n - OFFSET_LENGTH))
 
 
 def relocate_table(
-    storage: Storage, sections: Sections, chains: list[Chain]
+    storage: Storage, sections: Sections, chains: Sequence[Chain]
 ) -> Sections:
     """Return the sections, with the offset table that fits the chunks best."""
-    stated, header = sections.table, sections.header
+    table, header = sections.table, sections.header
     if not chains or (header is not None and header.format_version < 2):
         return sections
     sizes = [max(chain.sizes) for chain in chains]
@@ -48,19 +45,39 @@ def relocate_table(
         # A single chunk may be the last one, which is smaller.
         sizes += header.chunk_size, header.last_chunk
     largest = max(sizes) + LARGEST_OVERHEAD
-    if sections.table_fits and is_plausible(stated.entries, largest):
+    if sections.table_fits and is_plausible(table.entries, largest):
         return sections
-    region = _Region(
-        storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES)), largest
-    )
-    return _searched(region, sections, chains) or sections._replace(
-        table=OffsetTable(
-            stated.entries,
-            stated.start,
-            stated.nfree,
-            _rising(stated.entries, storage.size),
+    data = storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES))
+    region = _Region(data, largest)
+    start: int | None = table.start
+    value = region.entry(table.start)
+    near = value > 0 and abs(value - len(data)) < BLOSC_HEADER_LENGTH
+    if not table.start or (value != sections.first and not near):
+        extents = {c.extent_of(i) for c in chains for i in range(len(c))}
+        only = header is None or header.offsets
+        begin = table.start or BLOSCPACK_HEADER_LENGTH
+        start = region.first_entry(begin, extents, only)
+    # An entry far behind the first chunk found is not the first entry.
+    is_first = start is None or region.entry(start) < len(data) + BLOSC_HEADER_LENGTH
+    if start is None or (header is None and not is_first):
+        return sections._replace(
+            table=table._replace(known=_rising(table.entries, storage.size))
         )
-    )
+    entries, stop = region.walk(start)
+    if table.start and not is_first:
+        entries[:0] = [FREE] * round((start - table.start) / OFFSET_LENGTH)
+        start = table.start
+    nfree = max(0, (len(data) - stop) // OFFSET_LENGTH)
+    moved = stop - start - OFFSET_LENGTH * len(entries)
+    first = sections.first if entries[0] == FREE else entries[0]
+    if header is not None and first == sections.first:
+        room = len(data) // OFFSET_LENGTH
+        entries += [FREE] * (min(room, header.nchunks) - len(entries))
+    if first is not None:
+        is_there = chains[0].start == sections.first
+        first = min(first + moved, chains[0].start) if not is_there else sections.first
+    known = array("q", entries)
+    return sections._replace(table=OffsetTable(known, start, nfree, known), first=first)
 
 
 def _rising(entries: Sequence[int], size: int) -> Sequence[int]:
@@ -72,63 +89,11 @@ def _rising(entries: Sequence[int], size: int) -> Sequence[int]:
     return known if len(known) - known.count(FREE) > 1 else ()
 
 
-def _searched(
-    region: _Region, sections: Sections, chains: list[Chain]
-) -> Sections | None:
-    """Return the sections with the table found in a region, None if there is none."""
-    header, announced = sections.header, sections.first
-    stated = sections.table.start if header is not None else 0
-    extents = {
-        chain.stop_of(i) - chain.offsets[i]
-        for chain in chains
-        for i in range(len(chain))
-    }
-    if stated and region.entry(stated) == announced:
-        start: int | None = stated
-    else:
-        only = header is None or header.offsets
-        begin = stated or BLOSCPACK_HEADER_LENGTH
-        start = region.first_entry(begin, extents, only)
-    if start is None:
-        return None
-    value = region.entry(start)
-    entries, stop = region.walk(start)
-    ends = region.ends_at(stop, value)
-    if header is None and not ends:
-        return None
-    if stated and value != announced and not ends:
-        # The entries in front of the first plausible one are damaged.
-        before = round((start - stated) / OFFSET_LENGTH)
-        missing = 0 if header is None else header.nchunks - len(entries)
-        entries[:0] = [FREE] * max(0, before, min(missing, before + MAX_CUT))
-    else:
-        stated = start
-    while entries and entries[-1] == FREE:
-        entries.pop()
-    moved = stop - stated - OFFSET_LENGTH * len(entries)
-    if header is not None and entries[0] == announced:
-        room = len(region.data) // OFFSET_LENGTH
-        entries += [FREE] * (min(room, header.nchunks) - len(entries))
-    # If the first chunk is where the header says, its entry is damaged.
-    is_there = chains[0].start == announced
-    first = announced if is_there or entries[0] == FREE else entries[0]
-    moved = 0 if is_there else moved
-    nfree = max(0, (len(region.data) - stop) // OFFSET_LENGTH)
-    known = array("q", entries)
-    return sections._replace(
-        table=OffsetTable(known, stated, nfree, known),
-        first=None if first is None else first + moved,
-    )
-
-
-class _Region(ImmutableObject):
+class _Region(NamedTuple):
     """The bytes in front of the first chunk found, and the largest possible extent."""
 
-    __slots__ = ("data", "largest")
-
-    def __init__(self, data: bytes, largest: int) -> None:
-        self.data = data
-        self.largest = largest
+    data: bytes
+    largest: int
 
     def entry(self, at: int) -> int:
         """Return the entry at byte `at`, FREE behind the region."""
@@ -145,12 +110,6 @@ class _Region(ImmutableObject):
         """Return whether the entries at byte `at` and behind it are plausible."""
         value = self.entry(at)
         return least < value and self.rises(self.entry(at + OFFSET_LENGTH) - value)
-
-    def ends_at(self, stop: int, first: int) -> bool:
-        """Return whether hardly anything but free entries lies up to `first`."""
-        free = self.data[stop:first]
-        inside = stop <= first <= len(self.data)
-        return inside and 4 * free.count(b"\xff") >= 3 * len(free)
 
     def first_entry(self, begin: int, extents: set[int], only: bool) -> int | None:
         """Return the offset of the first plausible entry, None if there is none.
@@ -185,4 +144,6 @@ class _Region(ImmutableObject):
                 last, stop = self.entry(at), at + OFFSET_LENGTH
                 entries.append(last)
             at += OFFSET_LENGTH
+        while entries[-1] == FREE:
+            entries.pop()
         return entries, stop

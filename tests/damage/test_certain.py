@@ -75,6 +75,15 @@ def test_last_chunk_of_another_size_than_the_header_says(plain, offsets):
         assert expected == found
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+def test_last_chunk_that_is_empty_by_the_header(offsets):
+    data = packed(text(400), offsets=offsets)
+    damaged = with_field(flipped(data, 3), "last_chunk", 0)
+    found, recovery = recovered(damaged)
+    assert [((3, 4), None)] == [(loss.chunks, loss.span) for loss in recovery.losses]
+    assert (text(300) + bytes(100), False) == (b"".join(found), recovery.certain)
+
+
 # Chunks that are cut out
 
 

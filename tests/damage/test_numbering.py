@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack._damage.evidence import Evidence, Table
+from bloscpack._damage.evidence import Evidence
 from bloscpack._damage.nested import Piece
 from bloscpack._damage.numbering import number_chunks
 from bloscpack._damage.scan import Chain
@@ -44,14 +44,14 @@ def numbered(pieces, table=(), nchunks=10, size=SIZE, last=20, confirmed=None):
         size=size,
         base=100,
         first=100,
-        table=Table(table),
+        entries=table,
         nchunks=nchunks,
         chunk_size=50,
         last_chunk=last,
         count_confirmed=nchunks == len(table) if confirmed is None else confirmed,
     )
     numbering = number_chunks(pieces, evidence, lambda start, stop: b"%d" % start)
-    rules = [placed.rule.text for placed in numbering.placed]
+    rules = [placed.rule for placed in numbering.placed]
     return [*numbering.numbers], numbering.nchunks, rules
 
 
@@ -92,14 +92,18 @@ def test_damaged_entries():
 
 
 def test_headers_of_damaged_chunks():
-    pieces = [piece(0, 3), piece(5, 8, ndamaged=2)]
+    pieces = [piece(0, 3, ndamaged=0), piece(5, 8, ndamaged=2)]
     numbers, _, rules = numbered(pieces)
-    assert ([0, 5], "the headers of damaged chunks") == (numbers, rules[1])
+    assert ([0, 5], "the headers of the chunks in front") == (numbers, rules[1])
 
 
 def test_end_of_the_file():
-    numbers, _, rules = numbered([piece(0, 3), piece(7, 10)])
-    assert ([0, 7], "the number of chunks in the header") == (numbers, rules[1])
+    for confirmed, rule in enumerate(
+        ("the number of chunks in the header", "the end of the file")
+    ):
+        pieces = [piece(0, 3), piece(7, 10)]
+        numbers, _, rules = numbered(pieces, confirmed=bool(confirmed))
+        assert ([0, 7], rule) == (numbers, rules[1])
 
 
 def test_bytes_between():
@@ -109,7 +113,7 @@ def test_bytes_between():
 
 
 def test_count_of_the_header_that_is_too_high():
-    assert 10 == numbered([piece(0, 10)], nchunks=12)[1]
+    assert 10 == numbered([piece(0, 10, ndamaged=0)], nchunks=12)[1]
 
 
 def test_leftovers_behind_the_last_chunk():
