@@ -488,4 +488,5 @@ def test_sphinx_builds_without_warnings(tmp_path):
         encoding="utf-8",
     )
     assert 0 == done.returncode, done.stdout
-    assert (tmp_path / "html" / "format.html").exists()
+    format_ = (tmp_path / "html" / "format.html").read_text("utf-8")
+    assert "ERROR:" not in format_, "the theme shows an error in the page"
