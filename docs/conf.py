@@ -33,6 +33,8 @@ autodoc_member_order = "bysource"
 # Types are shown as the source writes them: most are imported by type checkers only.
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
+# Longer signatures have one line for each parameter.
+maximum_signature_line_length = 70
 # The base classes and types of the standard library are not linked to.
 nitpick_ignore_regex = [
     ("py:class", r"(abc|collections\.abc|typing)\..*"),
