@@ -61,8 +61,6 @@ An output that is named like a .npy file is one, unless its bytes are asked for.
   > assert (np.load("table.npy") == bp.unpack_ndarray_from_file("table.blp")).all()
   > EOF
   $ blpk d table.blp table.npy
-  blpk: Metadata:
-  blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [220, 3]}
   $ python3 same.py
   $ blpk -f d --raw table.blp table.npy > metadata
   $ wc -c < table.npy

@@ -751,7 +751,7 @@ WITHOUT_OUTPUT = [
     ("-v metadata --update a=2 meta.blp", [], [(1, b""), (1, FULL), (0, b"")]),
     # The input stays where the metadata go nowhere.
     (
-        "d --rm --metadata-to - meta.blp out",
+        "d --rm --metadata-to - --output out meta.blp",
         ["out"],
         [(1, b""), (1, FULL), (1, CLOSED)],
     ),
