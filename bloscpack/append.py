@@ -47,6 +47,7 @@ from .defaults import (
     DEFAULT_TYPESIZE,
 )
 from .exceptions import (
+    AnotherFileFollows,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -241,11 +242,11 @@ def _checked_size(new_size: int) -> int:
 def _trailing_nbytes(fp: BinaryFile, end: int) -> int:
     """Return the number of bytes behind the last chunk, which ends at `end`.
 
-    Raises `NotEnoughSpace` if another bloscpack file starts there.
+    Raises `AnotherFileFollows` if another bloscpack file starts there.
     """
     fp.seek(end)
     if read_up_to(fp, len(MAGIC)) == MAGIC:
-        raise NotEnoughSpace(
+        raise AnotherFileFollows(
             "not enough space: expected the end of the file at byte '%d', found "
             "another bloscpack file, which appending would destroy" % end
         )

@@ -3,9 +3,11 @@
 There are three families: `FormatError` means that the bytes of a file are wrong,
 `UsageError` that a call is wrong, `StorageError` that a file, pipe or disk failed.
 Each class of release 0.16 keeps its name, and keeps its base class as a second base.
-An ``except`` clause of an old program must catch no more than it did, so the first two
-families have no built-in base, and a class has the base that 0.16 raised in the same
-situation (docs/compatibility.rst, Errors).
+An ``except ValueError`` of an old program must catch no more than it did, so the first
+two families have no built-in base, and a class has the base that 0.16 raised in the
+same situation. All damage is a ``RuntimeError``, the base that 0.16 raised for wrong
+digests, where 0.16 also raised errors of zlib and struct (docs/compatibility.rst,
+Errors).
 """
 
 from __future__ import annotations
@@ -262,8 +264,14 @@ class NonUniformTypesize(UsageError, RuntimeError):
 class NotEnoughSpace(UsageError, RuntimeError):
     """Raised by append if the offset table has too few free entries.
 
-    Also if another Bloscpack file follows the last chunk. It is a ``RuntimeError``, its
-    base in 0.16.
+    It is a ``RuntimeError``, its base in 0.16.
+    """
+
+
+class AnotherFileFollows(NotEnoughSpace):
+    """Raised if a change would destroy another Bloscpack file behind the last chunk.
+
+    It is a `NotEnoughSpace`, as in 0.16.
     """
 
 

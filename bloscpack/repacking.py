@@ -47,7 +47,7 @@ from .defaults import (
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
-from .exceptions import FormatError, NotEnoughSpace
+from .exceptions import AnotherFileFollows, FormatError
 from .file_io import CompressedFPSink, CompressedFPSource
 from .headers import BloscpackHeader
 from .pretty import double_pretty_size
@@ -221,7 +221,7 @@ class Survey:
     None without metadata.
 
     Raises `FormatError` if the sections, a chunk header or the offset table is wrong,
-    and `NotEnoughSpace` if another file follows.
+    and `AnotherFileFollows` if another file follows.
     """
 
     def __init__(self, fp: BinaryFile) -> None:
@@ -256,7 +256,7 @@ class Survey:
     def _check_end(self, fp: BinaryFile, end: int) -> None:
         fp.seek(end)
         if read_up_to(fp, len(MAGIC)) == MAGIC:
-            raise NotEnoughSpace(
+            raise AnotherFileFollows(
                 "expected the end of the file at byte '%d', found another bloscpack "
                 "file, which would be lost" % end
             )

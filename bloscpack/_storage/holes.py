@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BLOCK = 4096
 # Minimum number of zero blocks for a hole between data: a smaller hole saves less time
 # than its system calls take.
-HOLE_BLOCKS = 4
+HOLE_BLOCKS = 16
 # Number of bytes of disk space that are reserved at a time.
 WINDOW = 8 * 2**20
 # Number of zero bytes that end a stream, and are written so that it has its length.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+from functools import cache
 
 from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .disk import disk
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 
 # The mode of `fallocate` that frees an extent and keeps the length of the file.
 PUNCH_HOLE = 0x02 | 0x01
+
+
+@cache
+def _find_fallocate() -> Any:
+    """Return the function of the C library that allocates extents, None without it."""
+    import ctypes
+
+    fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
+    if fallocate is not None:
+        fallocate.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2
+    return fallocate
 
 
 class open_file:
@@ -111,11 +123,8 @@ class FileRange:
         self._fallocate(PUNCH_HOLE, offset, size)
 
     def _fallocate(self, mode: int, offset: int, size: int) -> None:
-        import ctypes
-
-        fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
+        fallocate = _find_fallocate()
         if fallocate is not None:
-            fallocate.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2
             fallocate(self._fd, mode, offset, size)
 
     def size(self) -> int:

@@ -60,6 +60,7 @@ CLASSES = [
     ("NoMetadataFound", UsageError, (RuntimeError,)),
     ("NonUniformTypesize", UsageError, (RuntimeError,)),
     ("NotEnoughSpace", UsageError, (RuntimeError,)),
+    ("AnotherFileFollows", UsageError, (RuntimeError,)),
     ("ObjectNumpyArrayRejection", UsageError, (RuntimeError,)),
     ("OffsetsRequired", UsageError, (RuntimeError,)),
     ("FileNotFound", StorageError, (OSError,)),

@@ -73,6 +73,7 @@ def run(args: Namespace) -> None:
 def _tell_how_to_grow(error: BloscpackError) -> None:
     """Add to the message of an error about missing room how to get room."""
     from ...exceptions import (
+        AnotherFileFollows,
         MetadataSectionTooSmall,
         NoMetadataFound,
         NotEnoughSpace,
@@ -80,6 +81,8 @@ def _tell_how_to_grow(error: BloscpackError) -> None:
     )
 
     room = ""
+    if isinstance(error, AnotherFileFollows):
+        return
     if isinstance(error, (OffsetsRequired, NotEnoughSpace)):
         room = "'blpk repack --max-app-chunks N' makes room for N chunks, and "
     elif not isinstance(error, (NoMetadataFound, MetadataSectionTooSmall)):
