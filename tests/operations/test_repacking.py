@@ -447,3 +447,84 @@ def test_append_grow_keeps_the_file_if_the_input_ends_early(path):
         append_from(path, io.BytesIO(b"x" * 4000), 5000, grow=True)
     assert before == path.read_bytes()
     assert [path.name] == os.listdir(path.parent)
+
+
+class Once:
+    """A progress function that calls another function, the first time only."""
+
+    def __init__(self, action):
+        self._action = action
+
+    def __call__(self, nbytes):
+        if self._action is not None:
+            self._action()
+            self._action = None
+
+
+def grow(path, progress):
+    append(path, path.parent.parent / "new", grow=True, progress=progress)
+
+
+def recompress(path, progress):
+    repack(path, cname="zlib", progress=progress)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with one file, and a file to append beside the folder."""
+    (tmp_path / "new").write_bytes(text(50000))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file.blp").write_bytes(packed(PLAIN, free_entries=0))
+    return folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file can't be renamed")
+@pytest.mark.parametrize("rewrite", [recompress, grow])
+@pytest.mark.parametrize("action", ["replace", "link", "remove", "move and link"])
+def test_other_programs_change_the_names_meanwhile(folder, rewrite, action):
+    """The rename overwrites no file, breaks no link and brings no file back."""
+    path = folder / "file.blp"
+    other = folder.parent / "other"
+    before = path.read_bytes()
+
+    def act():
+        if action == "replace":
+            other.write_bytes(b"theirs")
+            other.rename(path)
+        elif action == "link":
+            os.link(path, other)
+        elif action == "remove":
+            path.unlink()
+        else:
+            path.rename(other)
+            path.symlink_to(other)
+
+    with pytest.raises(StorageError, match="meanwhile"):
+        rewrite(path, Once(act))
+    if action == "remove":
+        assert [] == os.listdir(folder)
+        return
+    assert ["file.blp"] == os.listdir(folder)
+    assert (b"theirs" if action == "replace" else before) == path.read_bytes()
+    if action == "link":
+        assert path.samefile(other)
+
+
+@pytest.mark.parametrize("rewrite", [recompress, grow])
+def test_relative_path_and_another_folder(folder, monkeypatch, rewrite):
+    """The file is rewritten where it is, though the process changes its folder."""
+    monkeypatch.chdir(folder)
+    before = (folder / "file.blp").read_bytes()
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    path = folder / "file.blp"
+    change_folder = Once(lambda: os.chdir(elsewhere))
+    if rewrite is grow:
+        append("file.blp", "../new", grow=True, progress=change_folder)
+    else:
+        repack("file.blp", cname="zlib", progress=change_folder)
+    assert [] == os.listdir(elsewhere)
+    assert ["file.blp"] == os.listdir(folder)
+    assert before != path.read_bytes()
+    assert verify(path).ok
