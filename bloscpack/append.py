@@ -47,6 +47,7 @@ from .defaults import (
     DEFAULT_TYPESIZE,
 )
 from .exceptions import (
+    DamageError,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -179,7 +180,7 @@ def _append(
     size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
     # The new beginning and an unchanged extent tell to which file a journal belongs.
-    new_beginning = new_header + (plan.section or b"")
+    new_beginning = _join(new_header, plan.section or b"")
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     _log_dropped_bytes(target, trailing)
     # Journal: entering the block saves the old bytes.
@@ -444,6 +445,17 @@ def _rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> N
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
 
+def _join(header: bytes, section: bytes) -> bytes:
+    """Return the bytes before the offset table; the section may have 4 GiB."""
+    try:
+        return header + section
+    except MemoryError as error:
+        raise DamageError(
+            "there is no memory for the metadata section of '%d' bytes" % len(section),
+            section="metadata",
+        ) from error
+
+
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
     beginning, first_chunk = _read_beginning(target)
     section = plan_metadata(beginning, beginning.header, 0, metadata)
@@ -451,7 +463,7 @@ def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
     unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
-    new_beginning = beginning.header.encode() + section
+    new_beginning = _join(beginning.header.encode(), section)
     with target.change([(0, section_end)], new_beginning, unchanged) as change:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 

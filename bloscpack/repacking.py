@@ -16,10 +16,10 @@ from . import log
 from ._crashsafe.locking import open_locked
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
-from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.chunks import check_digest, decompress
+from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
@@ -38,8 +38,14 @@ from .args import (
     MetadataArgs,
     calculate_nchunks,
 )
-from .checksums import check_valid_checksum
-from .constants import BLOSCPACK_HEADER_LENGTH, CNAME_MAPPING, FORMAT_VERSION, MAGIC
+from .checksums import CHECKSUMS_LOOKUP, check_valid_checksum
+from .constants import (
+    BLOSCPACK_HEADER_LENGTH,
+    CNAME_MAPPING,
+    FORMAT_VERSION,
+    MAGIC,
+    METADATA_HEADER_LENGTH,
+)
 from .defaults import (
     DEFAULT_CLEVEL,
     DEFAULT_CNAME,
@@ -217,8 +223,8 @@ class Survey:
 
     ``cut`` are the number of chunks, the chunk size and the size of the last chunk;
     ``regular`` says whether all chunks have these sizes. ``first`` is the header of the
-    first chunk, None without chunks. ``section`` is the metadata section as stored,
-    None without metadata.
+    first chunk, None without chunks. ``section`` is the metadata section with the text
+    as stored, None without metadata.
 
     Raises `FormatError` if the sections, a chunk header or the offset table is wrong,
     and `NotEnoughSpace` if another file follows.
@@ -267,12 +273,16 @@ class Survey:
                 % trailing
             )
 
-    def _read_section(self, fp: BinaryFile) -> bytes | None:
+    def _read_section(self, fp: BinaryFile) -> Section | None:
         header = self.beginning.metadata_header
         if header is None:
             return None
         fp.seek(BLOSCPACK_HEADER_LENGTH)
-        return read_up_to(fp, metadata_section.section_size(header))
+        front = read_up_to(fp, METADATA_HEADER_LENGTH + header.meta_comp_size)
+        room = header.max_meta_size - header.meta_comp_size
+        fp.seek(room, os.SEEK_CUR)
+        digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+        return Section(front, room, read_up_to(fp, digest_size))
 
 
 # The new file
@@ -362,7 +372,7 @@ class Plan:
             return old.max_app_chunks
         return -(-old.max_app_chunks * before // max(after, 1))
 
-    def _encode_section(self, settings: Settings) -> bytes | None:
+    def _encode_section(self, settings: Settings) -> Section | None:
         """Return the new metadata section."""
         old = self._old.beginning
         new = settings.get("metadata", UNCHANGED)
@@ -383,20 +393,19 @@ class Plan:
 
             # Raises if it does not describe the array.
             new = appended_metadata(old.metadata, self._old.nbytes, 0, new)
-        return metadata_section.encode(new, args)
+        return encode_section(new, args)
 
 
 class _Sink(CompressedFPSink):
     """A sink that writes an encoded metadata section."""
 
-    def __init__(self, out_fp: Writable, section: bytes | None) -> None:
+    def __init__(self, out_fp: Writable, section: Section | None) -> None:
         super().__init__(out_fp, new=True)
         self._section = section
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         assert self._section is not None
-        self.meta_total = len(self._section)
-        self._write(self._section)
+        self.write_section(self._section.blocks())
 
 
 # Copying chunks

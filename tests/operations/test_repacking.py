@@ -7,6 +7,9 @@ import itertools
 import os
 import random
 import stat
+import subprocess
+import sys
+import tracemalloc
 
 import blosc
 import numpy as np
@@ -17,6 +20,7 @@ import bloscpack
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, append_from, change_metadata, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.constants import METADATA_HEADER_LENGTH
 from bloscpack.exceptions import (
     ChecksumMismatch,
     DoesNotFit,
@@ -528,3 +532,55 @@ def test_relative_path_and_another_folder(folder, monkeypatch, rewrite):
     assert ["file.blp"] == os.listdir(folder)
     assert before != path.read_bytes()
     assert verify(path).ok
+
+
+@pytest.mark.parametrize("settings", [{}, {"cname": "zlib"}])
+def test_room_for_metadata_costs_no_memory(tmp_path, settings):
+    """The header of a file may claim a room of 4 GiB, which a sparse file has."""
+    path = tmp_path / "file.blp"
+    room = 2**27 + 1
+    write_with_room(path, room)
+    tracemalloc.start()
+    try:
+        repack(path, **settings)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+    assert room < path.stat().st_size
+    assert ({"a": 1}, room) == (
+        source_of(path).metadata,
+        source_of(path).metadata_header.max_meta_size,
+    )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a memory limit")
+def test_too_little_memory_for_the_room(tmp_path):
+    """A change of the metadata in place needs the room in memory, or is refused."""
+    path = tmp_path / "file.blp"
+    write_with_room(path, 2**32 - 1)
+    code = """if True:
+        import resource, sys
+        import bloscpack
+        from bloscpack.append import rewrite_metadata
+        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+        try:
+            rewrite_metadata(sys.argv[1], {"b": 2}, grow=True)
+        except bloscpack.FormatError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", code, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "there is no memory for the room" in done.stdout
+    assert ["file.blp"] == os.listdir(tmp_path)
+
+
+def write_with_room(path, room):
+    """Write a sparse file with this room for metadata."""
+    content = packed(PLAIN, metadata={"a": 1}, metadata_room=100, offsets=False)
+    at = content.index((100).to_bytes(4, "little"), 32)
+    rest = 32 + METADATA_HEADER_LENGTH + 100
+    with path.open("wb") as fp:
+        fp.write(content[:at] + room.to_bytes(4, "little") + content[at + 4 : rest])
+        fp.seek(room - 100, os.SEEK_CUR)
+        fp.write(content[rest:])
