@@ -50,12 +50,13 @@ from .defaults import (
     DEFAULT_CLEVEL,
     DEFAULT_CNAME,
     DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
-from .exceptions import FormatError, NotEnoughSpace
+from .exceptions import FormatError, MetadataSectionTooSmall, NotEnoughSpace
 from .file_io import CompressedFPSink, CompressedFPSource
-from .headers import BloscpackHeader
+from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size
 from .serializers import is_array
 
@@ -129,7 +130,8 @@ def repack(
     metadata
         The new metadata; None removes the metadata. The file may have none so far.
     meta_checksum, meta_codec, max_meta_size
-        As in `bloscpack.MetadataArgs`.
+        As in `bloscpack.MetadataArgs`, by default as in the file. By default the space
+        for metadata grows only if new metadata need more.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
     sync
@@ -376,12 +378,11 @@ class Plan:
         """Return the new metadata section."""
         old = self._old.beginning
         new = settings.get("metadata", UNCHANGED)
-        args = MetadataArgs()
-        if old.metadata_header is not None:
-            args.meta_checksum = old.metadata_header.meta_checksum
-        given = [name for name in META_SETTINGS if settings.get(name) is not None]
-        for name in given:
-            args[name] = settings.get(name)
+        given = {
+            name: value
+            for name, value in settings.items()
+            if name in META_SETTINGS and value is not None
+        }
         if new is None:
             return None
         if new is UNCHANGED:
@@ -393,7 +394,32 @@ class Plan:
 
             # Raises if it does not describe the array.
             new = appended_metadata(old.metadata, self._old.nbytes, 0, new)
-        return encode_section(new, args)
+        return _encode_like(old.metadata_header, new, given)
+
+
+def _encode_like(
+    old: MetadataHeader | None, metadata: object, given: dict[str, object]
+) -> Section:
+    """Return a section with the settings of the old one, except those that are given.
+
+    The room grows only if the metadata need more.
+    """
+    kept: dict[str, object] = {}
+    if old is not None:
+        kept["meta_checksum"] = old.meta_checksum
+        kept["meta_codec"] = old.meta_codec
+        if old.meta_codec != "None":
+            kept["meta_level"] = old.meta_level
+        kept["max_meta_size"] = old.max_meta_size
+    args = MetadataArgs()
+    args.update({**kept, **given})
+    try:
+        return encode_section(metadata, args)
+    except MetadataSectionTooSmall:
+        if old is None or "max_meta_size" in given:
+            raise
+    args.max_meta_size = DEFAULT_MAX_META_SIZE
+    return encode_section(metadata, args)
 
 
 class _Sink(CompressedFPSink):

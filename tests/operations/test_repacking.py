@@ -213,6 +213,46 @@ def test_metadata(path):
     assert source.metadata_header.meta_checksum == "md5"
 
 
+@pytest.mark.parametrize("codec", ["zlib", "None"])
+def test_settings_of_metadata_stay(path, codec):
+    old, long = {"a": "x" * 99}, {"b": "y" * 500}
+    how = MetadataArgs(
+        meta_checksum="sha256", meta_codec=codec, meta_level=1, max_meta_size=700
+    )
+    content = bloscpack.pack_bytes_to_bytes(PLAIN, metadata=old, metadata_args=how)
+
+    def found():
+        header = source_of(path).metadata_header
+        stored = header.meta_checksum, header.meta_codec, header.max_meta_size
+        return *stored, header.meta_level
+
+    for change in (
+        lambda: repack(path, metadata=long),
+        lambda: repack(path, metadata={**old, **long}, cname="zstd"),
+    ):
+        path.write_bytes(content)
+        level = source_of(path).metadata_header.meta_level
+        change()
+        kept = ("sha256", codec, 700)
+        assert kept == found()[:3]
+        assert codec == "None" or level == found()[3]
+    # Each setting that is given changes itself alone.
+    path.write_bytes(content)
+    repack(path, max_meta_size=900)
+    assert ("sha256", codec, 900) == found()[:3]
+    repack(path, meta_checksum="md5")
+    assert ("md5", codec, 900) == found()[:3]
+    repack(path, meta_codec="None")
+    assert ("md5", "None", 900) == found()[:3]
+    # The room grows if the metadata need more.
+    large = {"b": random.Random(1).randbytes(900).hex()}
+    repack(path, metadata=large)
+    assert ("md5", "None", True) == (*found()[:2], found()[2] > 1800)
+    with pytest.raises(MetadataSectionTooSmall):
+        repack(path, metadata=large, max_meta_size=900)
+    assert_holds(path, metadata=large)
+
+
 def test_metadata_for_a_file_without(path):
     path.write_bytes(packed(PLAIN))
     with pytest.raises(NoMetadataFound):
@@ -534,7 +574,7 @@ def test_relative_path_and_another_folder(folder, monkeypatch, rewrite):
     assert verify(path).ok
 
 
-@pytest.mark.parametrize("settings", [{}, {"cname": "zlib"}])
+@pytest.mark.parametrize("settings", [{}, {"cname": "zlib"}, {"meta_checksum": "None"}])
 def test_room_for_metadata_costs_no_memory(tmp_path, settings):
     """The header of a file may claim a room of 4 GiB, which a sparse file has."""
     path = tmp_path / "file.blp"
