@@ -384,9 +384,22 @@ def rewrite_metadata(
     """Replace the metadata of a file.
 
     Whatever interrupts it, the file has either the old metadata or the new metadata
-    (docs/durability.rst). With `grow` the file is rewritten if it has no metadata
-    section, or too small a one. The arguments and errors are those of
-    `rewrite_metadata_fp` and, for `sync`, of `append`.
+    (docs/durability.rst).
+
+    Parameters
+    ----------
+    path
+        The compressed file.
+    metadata
+        The new metadata, as in `rewrite_metadata_fp`, whose errors are also raised.
+        With `grow`, None adds no section to a file without one, and removes a section
+        that has too little room for it.
+    sync
+        As in `append`.
+    grow
+        Whether to rewrite the whole file, as `bloscpack.repack` does, if it has no
+        metadata section or too little room for the new metadata. Otherwise the section
+        is changed in place. Without `grow` these two cases are errors.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
         _rewrite_or_grow(locked_file, metadata, grow)

@@ -30,6 +30,7 @@ from .abstract_io import (
     effective_nthreads,
     pack,
 )
+from .abstract_objects import plain_number
 from .args import (
     BLOSC_ARGS,
     BLOSCPACK_ARGS,
@@ -37,6 +38,7 @@ from .args import (
     BloscpackArgs,
     MetadataArgs,
     calculate_nchunks,
+    refuse_all_but,
 )
 from .checksums import CHECKSUMS_LOOKUP, check_valid_checksum
 from .constants import (
@@ -95,8 +97,8 @@ if TYPE_CHECKING:
 
 __all__ = ["UNCHANGED", "repack", "repack_fp"]
 
-SETTINGS = frozenset((*BLOSC_ARGS, *BLOSCPACK_ARGS, "chunk_size", "metadata"))
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
+SETTINGS = (*BLOSC_ARGS, "chunk_size", *BLOSCPACK_ARGS, "metadata", *META_SETTINGS)
 SHUFFLES = {"none": 0, "shuffle": 1, "bitshuffle": 2}
 
 
@@ -128,7 +130,10 @@ def repack(
         ``offsets`` is False. By default there stays room to append as many bytes as
         before.
     metadata
-        The new metadata; None removes the metadata. The file may have none so far.
+        The new metadata; the file may have none so far. None removes the metadata
+        section, unlike in functions that pack: without this argument, or with
+        ``UNCHANGED``, the metadata stay. If the metadata describe an array, its dtype
+        and shape are lost with them, and only the plain bytes stay.
     meta_checksum, meta_codec, max_meta_size
         As in `bloscpack.MetadataArgs`, by default as in the file. By default the space
         for metadata grows only if new metadata need more.
@@ -142,8 +147,8 @@ def repack(
     FormatError
         The file is damaged.
     UsageError
-        A setting is invalid, the new metadata do not describe the array that the file
-        holds, another file follows, or the file has hard links.
+        A setting is unknown or invalid, the new metadata do not describe the array that
+        the file holds, another file follows, or the file has hard links.
     StorageError
         Another writer is changing the file.
 
@@ -189,11 +194,9 @@ def repack_fp(
     settings, nthreads, progress
         As in `repack`, and so are the errors.
     """
-    unknown = sorted(settings.keys() - SETTINGS - {*META_SETTINGS})
-    if unknown:
-        raise TypeError("repack() has no setting '%s'" % unknown[0])
+    refuse_all_but(SETTINGS, settings)
     old = Survey(in_fp)
-    plan = Plan(old, settings)
+    plan = Plan(old, _with_plain_numbers(settings))
     count = effective_nthreads(nthreads, None)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
@@ -215,6 +218,15 @@ def repack_fp(
         nthreads=count,
         progress=progress,
     )
+
+
+def _with_plain_numbers(settings: Settings) -> Settings:
+    """Return settings without NumPy scalars; the metadata stay as they are."""
+    plain = {
+        name: value if name == "metadata" else plain_number(value)
+        for name, value in settings.items()
+    }
+    return plain  # type: ignore[return-value]
 
 
 # The old file
@@ -312,10 +324,12 @@ class Plan:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
-        checksum = settings.get("checksum") or old.header.checksum
+        checksum = settings.get("checksum")
+        checksum = old.header.checksum if checksum is None else checksum
         check_valid_checksum(checksum)
+        offsets = settings.get("offsets")
         args = BloscpackArgs(
-            settings.get("offsets") is not False, checksum, self._room(settings)
+            offsets is None or bool(offsets), checksum, self._room(settings)
         )
         self.header = BloscpackHeader(
             offsets=args.offsets,

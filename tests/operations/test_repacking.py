@@ -32,6 +32,7 @@ from bloscpack.exceptions import (
     NotEnoughSpace,
     StorageError,
     UsageError,
+    UsageTypeError,
 )
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.headers import (
@@ -183,10 +184,36 @@ def test_invalid_settings(path, name):
     errors = {"cname": NoSuchCodec, "checksum": NoSuchChecksum}
     with pytest.raises(errors.get(name, UsageError)):
         repack(path, **{name: "no" if name in errors else -1})
-    with pytest.raises(TypeError, match="no setting 'level'"):
+    with pytest.raises(UsageTypeError, match="unexpected keyword 'level'"):
         repack(path, level=3)
+    with pytest.raises(NoSuchChecksum):
+        repack(path, checksum="")
     assert before == path.read_bytes()
     assert [path.name] == os.listdir(path.parent)
+
+
+@pytest.mark.parametrize("value", [False, 0, np.False_])
+def test_offsets_may_be_any_false_value(path, value):
+    repack(path, offsets=value)
+    assert not header_of(path).offsets
+    assert_holds(path, metadata={"a": 1})
+
+
+def test_numpy_numbers(path):
+    given = {
+        "typesize": 4,
+        "clevel": 3,
+        "shuffle": 2,
+        "chunk_size": 3000,
+        "max_app_chunks": 5,
+        "offsets": True,
+        "max_meta_size": 77,
+    }
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    repack(other, **given)
+    repack(path, **{name: np.array(value)[()] for name, value in given.items()})
+    assert other.read_bytes() == path.read_bytes()
 
 
 # Metadata
