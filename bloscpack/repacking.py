@@ -21,6 +21,7 @@ from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.chunks import check_digest, decompress
 from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
+from ._format.tuning import FILTERS
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from .abstract_io import (
@@ -99,7 +100,7 @@ __all__ = ["UNCHANGED", "repack", "repack_fp"]
 
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
 SETTINGS = (*BLOSC_ARGS, "chunk_size", *BLOSCPACK_ARGS, "metadata", *META_SETTINGS)
-SHUFFLES = {"none": 0, "shuffle": 1, "bitshuffle": 2}
+SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
 def repack(
