@@ -48,6 +48,7 @@ from .defaults import (
 )
 from .exceptions import (
     AnotherFileFollows,
+    DamageError,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -180,7 +181,7 @@ def _append(
     size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
     # The new beginning and an unchanged extent tell to which file a journal belongs.
-    new_beginning = new_header + (plan.section or b"")
+    new_beginning = _join(new_header, plan.section or b"")
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     _log_dropped_bytes(target, trailing)
     # Journal: entering the block saves the old bytes.
@@ -384,9 +385,22 @@ def rewrite_metadata(
     """Replace the metadata of a file.
 
     Whatever interrupts it, the file has either the old metadata or the new metadata
-    (docs/durability.rst). With `grow` the file is rewritten if it has no metadata
-    section, or too small a one. The arguments and errors are those of
-    `rewrite_metadata_fp` and, for `sync`, of `append`.
+    (docs/durability.rst).
+
+    Parameters
+    ----------
+    path
+        The compressed file.
+    metadata
+        The new metadata, as in `rewrite_metadata_fp`, whose errors are also raised.
+        With `grow`, None adds no section to a file without one, and removes a section
+        that has too little room for it.
+    sync
+        As in `append`.
+    grow
+        Whether to rewrite the whole file, as `bloscpack.repack` does, if it has no
+        metadata section or too little room for the new metadata. Otherwise the section
+        is changed in place. Without `grow` these two cases are errors.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
         _rewrite_or_grow(locked_file, metadata, grow)
@@ -445,6 +459,17 @@ def _rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> N
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
 
+def _join(header: bytes, section: bytes) -> bytes:
+    """Return the bytes before the offset table; the section may have 4 GiB."""
+    try:
+        return header + section
+    except MemoryError as error:
+        raise DamageError(
+            "there is no memory for the metadata section of '%d' bytes" % len(section),
+            section="metadata",
+        ) from error
+
+
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
     beginning, first_chunk = _read_beginning(target)
     section = plan_metadata(beginning, beginning.header, 0, metadata)
@@ -452,7 +477,7 @@ def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -
         return
     section_end = BLOSCPACK_HEADER_LENGTH + len(section)
     unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
-    new_beginning = beginning.header.encode() + section
+    new_beginning = _join(beginning.header.encode(), section)
     with target.change([(0, section_end)], new_beginning, unchanged) as change:
         change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
 

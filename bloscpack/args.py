@@ -528,7 +528,11 @@ def _with_plain_numbers(settings: Settings) -> Settings:
 
 def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:
     """Raise `UsageTypeError` if a keyword is no field of the classes `kinds`."""
-    fields = [name for kind in kinds for name in kind._attributes]
+    refuse_all_but([name for kind in kinds for name in kind._attributes], keywords)
+
+
+def refuse_all_but(fields: Iterable[str], keywords: Iterable[str]) -> None:
+    """Raise `UsageTypeError` if a keyword is none of the settings `fields`."""
     for key in keywords:
         if key not in fields:
             raise UsageTypeError(

@@ -51,7 +51,7 @@ from .pretty import double_pretty_size, pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
     from typing_extensions import Unpack
@@ -215,12 +215,15 @@ class CompressedFPSink(CompressedSink):
         self._write(encoded)
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        self.write_section(metadata_section.encode(metadata, metadata_args))
+        section = metadata_section.encode_section(metadata, metadata_args)
+        self.write_section(section.blocks())
 
-    def write_section(self, section: bytes) -> None:
-        """Write an encoded metadata section."""
-        self.meta_total = len(section)
-        self._write(section)
+    def write_section(self, blocks: Iterable[bytes]) -> None:
+        """Write an encoded metadata section, which is given in blocks."""
+        start = self._position
+        for block in blocks:
+            self._write(block)
+        self.meta_total = self._position - start
 
     def init_offsets(self) -> None:
         total = self.bloscpack_header.total_prospective_chunks

@@ -99,7 +99,7 @@ def _write(
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
     if plan.section:
-        sink.write_section(plan.section)
+        sink.write_section([plan.section])
     sink.init_offsets()
     filler_of = cache(partial(_filler, fill, blosc_args))
 

@@ -16,11 +16,12 @@ from . import log
 from ._crashsafe.locking import open_locked
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
-from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._format.chunks import check_digest, decompress
+from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
+from ._format.tuning import FILTERS
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from .abstract_io import (
@@ -30,6 +31,7 @@ from .abstract_io import (
     effective_nthreads,
     pack,
 )
+from .abstract_objects import plain_number
 from .args import (
     BLOSC_ARGS,
     BLOSCPACK_ARGS,
@@ -37,19 +39,31 @@ from .args import (
     BloscpackArgs,
     MetadataArgs,
     calculate_nchunks,
+    refuse_all_but,
 )
-from .checksums import check_valid_checksum
-from .constants import BLOSCPACK_HEADER_LENGTH, CNAME_MAPPING, FORMAT_VERSION, MAGIC
+from .checksums import CHECKSUMS_LOOKUP, check_valid_checksum
+from .constants import (
+    BLOSCPACK_HEADER_LENGTH,
+    CNAME_MAPPING,
+    FORMAT_VERSION,
+    MAGIC,
+    METADATA_HEADER_LENGTH,
+)
 from .defaults import (
     DEFAULT_CLEVEL,
     DEFAULT_CNAME,
     DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
     DEFAULT_SHUFFLE,
     DEFAULT_TYPESIZE,
 )
-from .exceptions import AnotherFileFollows, FormatError
+from .exceptions import (
+    AnotherFileFollows,
+    FormatError,
+    MetadataSectionTooSmall,
+)
 from .file_io import CompressedFPSink, CompressedFPSource
-from .headers import BloscpackHeader
+from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size
 from .serializers import is_array
 
@@ -88,9 +102,9 @@ if TYPE_CHECKING:
 
 __all__ = ["UNCHANGED", "repack", "repack_fp"]
 
-SETTINGS = frozenset((*BLOSC_ARGS, *BLOSCPACK_ARGS, "chunk_size", "metadata"))
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
-SHUFFLES = {"none": 0, "shuffle": 1, "bitshuffle": 2}
+SETTINGS = (*BLOSC_ARGS, "chunk_size", *BLOSCPACK_ARGS, "metadata", *META_SETTINGS)
+SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
 def repack(
@@ -121,9 +135,13 @@ def repack(
         ``offsets`` is False. By default there stays room to append as many bytes as
         before.
     metadata
-        The new metadata; None removes the metadata. The file may have none so far.
+        The new metadata; the file may have none so far. None removes the metadata
+        section, unlike in functions that pack: without this argument, or with
+        ``UNCHANGED``, the metadata stay. If the metadata describe an array, its dtype
+        and shape are lost with them, and only the plain bytes stay.
     meta_checksum, meta_codec, max_meta_size
-        As in `bloscpack.MetadataArgs`.
+        As in `bloscpack.MetadataArgs`, by default as in the file. By default the space
+        for metadata grows only if new metadata need more.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
     sync
@@ -134,8 +152,8 @@ def repack(
     FormatError
         The file is damaged.
     UsageError
-        A setting is invalid, the new metadata do not describe the array that the file
-        holds, another file follows, or the file has hard links.
+        A setting is unknown or invalid, the new metadata do not describe the array that
+        the file holds, another file follows, or the file has hard links.
     StorageError
         Another writer is changing the file.
 
@@ -181,11 +199,9 @@ def repack_fp(
     settings, nthreads, progress
         As in `repack`, and so are the errors.
     """
-    unknown = sorted(settings.keys() - SETTINGS - {*META_SETTINGS})
-    if unknown:
-        raise TypeError("repack() has no setting '%s'" % unknown[0])
+    refuse_all_but(SETTINGS, settings)
     old = Survey(in_fp)
-    plan = Plan(old, settings)
+    plan = Plan(old, _with_plain_numbers(settings))
     count = effective_nthreads(nthreads, None)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
@@ -209,6 +225,15 @@ def repack_fp(
     )
 
 
+def _with_plain_numbers(settings: Settings) -> Settings:
+    """Return settings without NumPy scalars; the metadata stay as they are."""
+    plain = {
+        name: value if name == "metadata" else plain_number(value)
+        for name, value in settings.items()
+    }
+    return plain  # type: ignore[return-value]
+
+
 # The old file
 
 
@@ -217,8 +242,8 @@ class Survey:
 
     ``cut`` are the number of chunks, the chunk size and the size of the last chunk;
     ``regular`` says whether all chunks have these sizes. ``first`` is the header of the
-    first chunk, None without chunks. ``section`` is the metadata section as stored,
-    None without metadata.
+    first chunk, None without chunks. ``section`` is the metadata section with the text
+    as stored, None without metadata.
 
     Raises `FormatError` if the sections, a chunk header or the offset table is wrong,
     and `AnotherFileFollows` if another file follows.
@@ -267,12 +292,16 @@ class Survey:
                 % trailing
             )
 
-    def _read_section(self, fp: BinaryFile) -> bytes | None:
+    def _read_section(self, fp: BinaryFile) -> Section | None:
         header = self.beginning.metadata_header
         if header is None:
             return None
         fp.seek(BLOSCPACK_HEADER_LENGTH)
-        return read_up_to(fp, metadata_section.section_size(header))
+        front = read_up_to(fp, METADATA_HEADER_LENGTH + header.meta_comp_size)
+        room = header.max_meta_size - header.meta_comp_size
+        fp.seek(room, os.SEEK_CUR)
+        digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+        return Section(front, room, read_up_to(fp, digest_size))
 
 
 # The new file
@@ -300,10 +329,12 @@ class Plan:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
-        checksum = settings.get("checksum") or old.header.checksum
+        checksum = settings.get("checksum")
+        checksum = old.header.checksum if checksum is None else checksum
         check_valid_checksum(checksum)
+        offsets = settings.get("offsets")
         args = BloscpackArgs(
-            settings.get("offsets") is not False, checksum, self._room(settings)
+            offsets is None or bool(offsets), checksum, self._room(settings)
         )
         self.header = BloscpackHeader(
             offsets=args.offsets,
@@ -362,16 +393,15 @@ class Plan:
             return old.max_app_chunks
         return -(-old.max_app_chunks * before // max(after, 1))
 
-    def _encode_section(self, settings: Settings) -> bytes | None:
+    def _encode_section(self, settings: Settings) -> Section | None:
         """Return the new metadata section."""
         old = self._old.beginning
         new = settings.get("metadata", UNCHANGED)
-        args = MetadataArgs()
-        if old.metadata_header is not None:
-            args.meta_checksum = old.metadata_header.meta_checksum
-        given = [name for name in META_SETTINGS if settings.get(name) is not None]
-        for name in given:
-            args[name] = settings.get(name)
+        given = {
+            name: value
+            for name, value in settings.items()
+            if name in META_SETTINGS and value is not None
+        }
         if new is None:
             return None
         if new is UNCHANGED:
@@ -383,20 +413,44 @@ class Plan:
 
             # Raises if it does not describe the array.
             new = appended_metadata(old.metadata, self._old.nbytes, 0, new)
-        return metadata_section.encode(new, args)
+        return _encode_like(old.metadata_header, new, given)
+
+
+def _encode_like(
+    old: MetadataHeader | None, metadata: object, given: dict[str, object]
+) -> Section:
+    """Return a section with the settings of the old one, except those that are given.
+
+    The room grows only if the metadata need more.
+    """
+    kept: dict[str, object] = {}
+    if old is not None:
+        kept["meta_checksum"] = old.meta_checksum
+        kept["meta_codec"] = old.meta_codec
+        if old.meta_codec != "None":
+            kept["meta_level"] = old.meta_level
+        kept["max_meta_size"] = old.max_meta_size
+    args = MetadataArgs()
+    args.update({**kept, **given})
+    try:
+        return encode_section(metadata, args)
+    except MetadataSectionTooSmall:
+        if old is None or "max_meta_size" in given:
+            raise
+    args.max_meta_size = DEFAULT_MAX_META_SIZE
+    return encode_section(metadata, args)
 
 
 class _Sink(CompressedFPSink):
     """A sink that writes an encoded metadata section."""
 
-    def __init__(self, out_fp: Writable, section: bytes | None) -> None:
+    def __init__(self, out_fp: Writable, section: Section | None) -> None:
         super().__init__(out_fp, new=True)
         self._section = section
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         assert self._section is not None
-        self.meta_total = len(self._section)
-        self._write(self._section)
+        self.write_section(self._section.blocks())
 
 
 # Copying chunks

@@ -268,7 +268,7 @@ class CopiedChange(Change):
 def begin_copy(locked_file: LockedFile) -> TemporaryFile:
     """Create the temporary file that is going to replace a locked file."""
     try:
-        locked_file.temporary = TemporaryFile(_target(locked_file), 0o600)
+        locked_file.temporary = TemporaryFile(locked_file.target, 0o600)
     except OSError as error:
         error.filename = os.fsdecode(locked_file.path)
         raise
@@ -286,21 +286,19 @@ def commit_copy(locked_file: LockedFile) -> None:
     _check_owner(locked_file, old.status.st_uid)
     if locked_file.sync:
         disk.sync(raw)
-    locked_file.size = os.fstat(raw.fileno()).st_size
+    size = os.fstat(raw.fileno()).st_size
+    locked_file.check_before_rename()
     try:
-        temporary.rename(_target(locked_file))  # commit point
+        temporary.rename(locked_file.target)  # commit point
     except OSError as error:
         if error.filename is not None:
             error.filename = os.fsdecode(locked_file.path)
             error.filename2 = None
         raise
     locked_file.temporary = None
+    locked_file.size = size
     if locked_file.sync:
-        disk.sync_folder(_target(locked_file))
-
-
-def _target(locked_file: LockedFile) -> str:
-    return os.path.realpath(os.fsdecode(locked_file.path))
+        disk.sync_folder(locked_file.target)
 
 
 def _check_owner(locked_file: LockedFile, owner: int) -> None:

@@ -47,7 +47,9 @@ _WITHOUT_LOCKS: set[int] = set()
 class LockedFile:
     """A file that is open, locked, and may be changed.
 
-    ``size`` is the length of the file in bytes after the last commit. ``changing`` says
+    ``target`` is the absolute real path, which stays valid if the process changes its
+    folder. ``size`` is the length of the file in bytes after the last commit.
+    ``changing`` says
     whether this writer has a journal, and ``temporary`` is the copy that a
     `CopiedChange` writes to; they tell `open_locked` what to undo.
     """
@@ -58,7 +60,8 @@ class LockedFile:
         self.sync = sync
         self.changing = False
         self.temporary: TemporaryFile | None = None
-        self.journal_name = journal.name_for(os.fsdecode(path))
+        self.target = os.path.realpath(os.fsdecode(path))
+        self.journal_name = journal.name_for(self.target)
         self._raw: BinaryFile = getattr(fp, "raw", fp)
         status = os.fstat(fp.fileno())
         self.mtime = status.st_mtime_ns
@@ -123,9 +126,17 @@ class LockedFile:
 
         `message` is for a file with several hard links; it contains ``%d``.
         """
-        status = os.fstat(self.fp.fileno())
+        self._check_name()
+        if not disk.has_one_name(self.fp):
+            error = UsageError(message % os.fstat(self.fp.fileno()).st_nlink)
+            error.filename = os.fsdecode(self.path)
+            raise error
+
+    def _check_name(self) -> None:
+        """Raise `StorageError` if the name no longer refers to the file."""
         try:
-            is_there = os.path.samestat(os.stat(os.path.realpath(self.path)), status)
+            found = os.lstat(self.target)
+            is_there = os.path.samestat(found, os.fstat(self.fp.fileno()))
         except OSError:
             is_there = False
         if not is_there:
@@ -134,10 +145,21 @@ class LockedFile:
                 "the file was moved or replaced meanwhile",
                 os.fsdecode(self.path),
             )
+
+    def check_before_rename(self) -> None:
+        """Raise `StorageError` if other programs have changed the names of the file.
+
+        Writing a copy takes minutes for a large file. Renaming the copy must neither
+        overwrite a new file of another program nor break a new hard link.
+        """
+        self._check_name()
         if not disk.has_one_name(self.fp):
-            error = UsageError(message % status.st_nlink)
-            error.filename = os.fsdecode(self.path)
-            raise error
+            raise StorageError(
+                errno.EMLINK,
+                "another program has made a hard link to the file meanwhile: the "
+                "rewritten file would have this name alone",
+                os.fsdecode(self.path),
+            )
 
     def roll_back(self) -> bool:
         """Restore the old content from the journal; return whether there was one."""
@@ -188,7 +210,7 @@ def open_locked(
     """
     with _open_and_lock(path, mode) as fp:
         locked_file = LockedFile(path, fp, sync)
-        remove_leftovers(os.path.realpath(os.fsdecode(path)), fp.fileno())
+        remove_leftovers(locked_file.target, fp.fileno())
         if locked_file.roll_back():
             log.notice(
                 "'%s': a change was interrupted; the old content of the file has been "

@@ -30,7 +30,33 @@ from ..serializers import SERIALIZERS_LOOKUP, has_more_values
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..serializers import Json
+
+# Size in bytes of the pieces in which the room is written: it may have 4 GiB.
+ROOM_BLOCK = 2**20
+
+
+class Section:
+    """An encoded section, without its room in memory.
+
+    ``front`` is the header and the stored text, ``room`` the number of reserved bytes
+    behind them, and ``digest`` the digest of the text.
+    """
+
+    def __init__(self, front: bytes, room: int, digest: bytes) -> None:
+        self.front = front
+        self.room = room
+        self.digest = digest
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of the section; those of the room are zeros."""
+        yield self.front
+        zeros = bytes(min(self.room, ROOM_BLOCK))
+        for start in range(0, self.room, ROOM_BLOCK):
+            yield zeros[: self.room - start]
+        yield self.digest
 
 
 def section_size(header: MetadataHeader) -> int:
@@ -40,6 +66,14 @@ def section_size(header: MetadataHeader) -> int:
 
 
 def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes:
+    """Return the bytes of a section; see `encode_section`."""
+    section = encode_section(metadata, metadata_args)
+    return b"".join((section.front, bytes(section.room), section.digest))
+
+
+def encode_section(
+    metadata: object, metadata_args: MetadataArgs | None = None
+) -> Section:
     """Return the section that stores the value `metadata`.
 
     The text is stored uncompressed if the codec makes it longer. Raises `UsageError` if
@@ -74,11 +108,11 @@ def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes
     log.debug("raw_metadata_header: %r", encoded)
     log.debug("metadata has %d preallocated empty bytes", room)
     log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
-    section = b"".join((encoded, stored, bytes(room), digest))
     log.debug(
-        "metadata section occupies a total of %s" % double_pretty_size(len(section))
+        "metadata section occupies a total of %s"
+        % double_pretty_size(section_size(header))
     )
-    return section
+    return Section(encoded + stored, room, digest)
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:

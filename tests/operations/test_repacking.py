@@ -7,6 +7,9 @@ import itertools
 import os
 import random
 import stat
+import subprocess
+import sys
+import tracemalloc
 
 import blosc
 import numpy as np
@@ -17,6 +20,7 @@ import bloscpack
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack.append import append, append_from, change_metadata, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
+from bloscpack.constants import METADATA_HEADER_LENGTH
 from bloscpack.exceptions import (
     ChecksumMismatch,
     DoesNotFit,
@@ -28,6 +32,7 @@ from bloscpack.exceptions import (
     NotEnoughSpace,
     StorageError,
     UsageError,
+    UsageTypeError,
 )
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.headers import (
@@ -179,10 +184,36 @@ def test_invalid_settings(path, name):
     errors = {"cname": NoSuchCodec, "checksum": NoSuchChecksum}
     with pytest.raises(errors.get(name, UsageError)):
         repack(path, **{name: "no" if name in errors else -1})
-    with pytest.raises(TypeError, match="no setting 'level'"):
+    with pytest.raises(UsageTypeError, match="unexpected keyword 'level'"):
         repack(path, level=3)
+    with pytest.raises(NoSuchChecksum):
+        repack(path, checksum="")
     assert before == path.read_bytes()
     assert [path.name] == os.listdir(path.parent)
+
+
+@pytest.mark.parametrize("value", [False, 0, np.False_])
+def test_offsets_may_be_any_false_value(path, value):
+    repack(path, offsets=value)
+    assert not header_of(path).offsets
+    assert_holds(path, metadata={"a": 1})
+
+
+def test_numpy_numbers(path):
+    given = {
+        "typesize": 4,
+        "clevel": 3,
+        "shuffle": 2,
+        "chunk_size": 3000,
+        "max_app_chunks": 5,
+        "offsets": True,
+        "max_meta_size": 77,
+    }
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    repack(other, **given)
+    repack(path, **{name: np.array(value)[()] for name, value in given.items()})
+    assert other.read_bytes() == path.read_bytes()
 
 
 # Metadata
@@ -207,6 +238,46 @@ def test_metadata(path):
     source = source_of(path)
     assert source.metadata_header.max_meta_size == 99
     assert source.metadata_header.meta_checksum == "md5"
+
+
+@pytest.mark.parametrize("codec", ["zlib", "None"])
+def test_settings_of_metadata_stay(path, codec):
+    old, long = {"a": "x" * 99}, {"b": "y" * 500}
+    how = MetadataArgs(
+        meta_checksum="sha256", meta_codec=codec, meta_level=1, max_meta_size=700
+    )
+    content = bloscpack.pack_bytes_to_bytes(PLAIN, metadata=old, metadata_args=how)
+
+    def found():
+        header = source_of(path).metadata_header
+        stored = header.meta_checksum, header.meta_codec, header.max_meta_size
+        return *stored, header.meta_level
+
+    for change in (
+        lambda: repack(path, metadata=long),
+        lambda: repack(path, metadata={**old, **long}, cname="zstd"),
+    ):
+        path.write_bytes(content)
+        level = source_of(path).metadata_header.meta_level
+        change()
+        kept = ("sha256", codec, 700)
+        assert kept == found()[:3]
+        assert codec == "None" or level == found()[3]
+    # Each setting that is given changes itself alone.
+    path.write_bytes(content)
+    repack(path, max_meta_size=900)
+    assert ("sha256", codec, 900) == found()[:3]
+    repack(path, meta_checksum="md5")
+    assert ("md5", codec, 900) == found()[:3]
+    repack(path, meta_codec="None")
+    assert ("md5", "None", 900) == found()[:3]
+    # The room grows if the metadata need more.
+    large = {"b": random.Random(1).randbytes(900).hex()}
+    repack(path, metadata=large)
+    assert ("md5", "None", True) == (*found()[:2], found()[2] > 1800)
+    with pytest.raises(MetadataSectionTooSmall):
+        repack(path, metadata=large, max_meta_size=900)
+    assert_holds(path, metadata=large)
 
 
 def test_metadata_for_a_file_without(path):
@@ -447,3 +518,136 @@ def test_append_grow_keeps_the_file_if_the_input_ends_early(path):
         append_from(path, io.BytesIO(b"x" * 4000), 5000, grow=True)
     assert before == path.read_bytes()
     assert [path.name] == os.listdir(path.parent)
+
+
+class Once:
+    """A progress function that calls another function, the first time only."""
+
+    def __init__(self, action):
+        self._action = action
+
+    def __call__(self, nbytes):
+        if self._action is not None:
+            self._action()
+            self._action = None
+
+
+def grow(path, progress):
+    append(path, path.parent.parent / "new", grow=True, progress=progress)
+
+
+def recompress(path, progress):
+    repack(path, cname="zlib", progress=progress)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with one file, and a file to append beside the folder."""
+    (tmp_path / "new").write_bytes(text(50000))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file.blp").write_bytes(packed(PLAIN, free_entries=0))
+    return folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file can't be renamed")
+@pytest.mark.parametrize("rewrite", [recompress, grow])
+@pytest.mark.parametrize("action", ["replace", "link", "remove", "move and link"])
+def test_other_programs_change_the_names_meanwhile(folder, rewrite, action):
+    """The rename overwrites no file, breaks no link and brings no file back."""
+    path = folder / "file.blp"
+    other = folder.parent / "other"
+    before = path.read_bytes()
+
+    def act():
+        if action == "replace":
+            other.write_bytes(b"theirs")
+            other.rename(path)
+        elif action == "link":
+            os.link(path, other)
+        elif action == "remove":
+            path.unlink()
+        else:
+            path.rename(other)
+            path.symlink_to(other)
+
+    with pytest.raises(StorageError, match="meanwhile"):
+        rewrite(path, Once(act))
+    if action == "remove":
+        assert [] == os.listdir(folder)
+        return
+    assert ["file.blp"] == os.listdir(folder)
+    assert (b"theirs" if action == "replace" else before) == path.read_bytes()
+    if action == "link":
+        assert path.samefile(other)
+
+
+@pytest.mark.parametrize("rewrite", [recompress, grow])
+def test_relative_path_and_another_folder(folder, monkeypatch, rewrite):
+    """The file is rewritten where it is, though the process changes its folder."""
+    monkeypatch.chdir(folder)
+    before = (folder / "file.blp").read_bytes()
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    path = folder / "file.blp"
+    change_folder = Once(lambda: os.chdir(elsewhere))
+    if rewrite is grow:
+        append("file.blp", "../new", grow=True, progress=change_folder)
+    else:
+        repack("file.blp", cname="zlib", progress=change_folder)
+    assert [] == os.listdir(elsewhere)
+    assert ["file.blp"] == os.listdir(folder)
+    assert before != path.read_bytes()
+    assert verify(path).ok
+
+
+@pytest.mark.parametrize("settings", [{}, {"cname": "zlib"}, {"meta_checksum": "None"}])
+def test_room_for_metadata_costs_no_memory(tmp_path, settings):
+    """The header of a file may claim a room of 4 GiB, which a sparse file has."""
+    path = tmp_path / "file.blp"
+    room = 2**27 + 1
+    write_with_room(path, room)
+    tracemalloc.start()
+    try:
+        repack(path, **settings)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+    assert room < path.stat().st_size
+    assert ({"a": 1}, room) == (
+        source_of(path).metadata,
+        source_of(path).metadata_header.max_meta_size,
+    )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a memory limit")
+def test_too_little_memory_for_the_room(tmp_path):
+    """A change of the metadata in place needs the room in memory, or is refused."""
+    path = tmp_path / "file.blp"
+    write_with_room(path, 2**32 - 1)
+    code = """if True:
+        import resource, sys
+        import bloscpack
+        from bloscpack.append import rewrite_metadata
+        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+        try:
+            rewrite_metadata(sys.argv[1], {"b": 2}, grow=True)
+        except bloscpack.FormatError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", code, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "there is no memory for the room" in done.stdout
+    assert ["file.blp"] == os.listdir(tmp_path)
+
+
+def write_with_room(path, room):
+    """Write a sparse file with this room for metadata."""
+    content = packed(PLAIN, metadata={"a": 1}, metadata_room=100, offsets=False)
+    at = content.index((100).to_bytes(4, "little"), 32)
+    rest = 32 + METADATA_HEADER_LENGTH + 100
+    with path.open("wb") as fp:
+        fp.write(content[:at] + room.to_bytes(4, "little") + content[at + 4 : rest])
+        fp.seek(room - 100, os.SEEK_CUR)
+        fp.write(content[rest:])

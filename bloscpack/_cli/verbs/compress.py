@@ -108,15 +108,18 @@ def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         "--max-meta-size",
         metavar="<size>",
         type=_meta_size,
-        help="space to reserve for metadata (default: 10 x)",
+        help="space to reserve for metadata (default: %s)" % (KEPT if kept else "10 x"),
     )
+    shown = " (default: %s)" % KEPT if kept else ""
     group.add_argument(
-        "--meta-codec", metavar="<codec>", help="codec for metadata: zlib or None"
+        "--meta-codec",
+        metavar="<codec>",
+        help="codec for metadata: zlib or None" + shown,
     )
     group.add_argument(
         "--meta-checksum",
         metavar="<checksum>",
-        help="checksum for metadata, one of those above",
+        help="checksum for metadata, one of those above" + shown,
     )
 
 
