@@ -101,6 +101,12 @@ class Evidence:
 
     # Chunks by their plain sizes
 
+    @property
+    def largest_extent(self) -> int:
+        """The maximum number of bytes of a chunk and its digest."""
+        largest = max(self.chunk_size or self.size, self.last_chunk or 0)
+        return largest + LARGEST_OVERHEAD
+
     def is_marked(self, size: int) -> bool:
         """Return whether only the last chunk of the file has this plain size."""
         return size == self.last_chunk != self.chunk_size is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.offsets import FREE
+from ..constants import BLOSC_HEADER_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,6 +89,11 @@ def _unproven(
     """
     evidence, numbering = inspection.evidence, inspection.numbering
     exact = any(gap.nlost and not _leaves_bytes(gap, evidence) for gap in gaps)
+    # The headers of damaged chunks may count more or fewer than the gap has numbers.
+    exact = exact or any(
+        group[0].ndamaged not in (None, gap.nlost)
+        for group, gap in zip(groups, gaps, strict=False)
+    )
     # The table lacks the extent of the last chunk: it must be found or be marked.
     marked = evidence.last_chunk not in (None, evidence.chunk_size)
     known = marked or numbering.last_size is not None
@@ -111,13 +117,18 @@ def _is_back(piece: Piece, evidence: Evidence, numbering: Numbering) -> bool:
 def _leaves_bytes(gap: _Gap, evidence: Evidence) -> bool:
     """Return whether lost chunks left all their bytes, or a part of a single one.
 
-    Of several chunks, the offset table must say that all of their bytes are there.
+    Of several chunks, the offset table must say that all of their bytes are there. More
+    bytes than a single chunk has may be those of two.
     """
+    if gap.nlost == 1:
+        largest = evidence.extent(gap.number) or evidence.largest_extent
+        return 0 < gap.stop - gap.start < largest + BLOSC_HEADER_LENGTH
     ends = evidence.entries[gap.number : gap.number + gap.nlost + 1]
-    if gap.nlost < 2 or len(ends) <= gap.nlost:
-        return gap.nlost == 1 and gap.start < gap.stop
+    # A chunk of a higher number may lie in front: then `nlost` is negative.
     return (
-        FREE not in (ends[0], ends[-1]) and ends[-1] - ends[0] == gap.stop - gap.start
+        len(ends) > gap.nlost > 1
+        and FREE not in (ends[0], ends[-1])
+        and ends[-1] - ends[0] == gap.stop - gap.start
     )
 
 

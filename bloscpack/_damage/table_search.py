@@ -49,10 +49,11 @@ def relocate_table(
         return sections
     data = storage.read_at(0, min(chains[0].start, MAX_TABLE_SEARCH_NBYTES))
     region = _Region(data, largest)
+    in_place = bool(table.start) and chains[0].start == sections.first
     start: int | None = table.start
     value = region.entry(table.start)
     near = value > 0 and abs(value - len(data)) < BLOSC_HEADER_LENGTH
-    if not table.start or (value != sections.first and not near):
+    if not in_place and (not table.start or (value != sections.first and not near)):
         extents = {c.extent_of(i) for c in chains for i in range(len(c))}
         only = header is None or header.offsets
         begin = table.start or BLOSCPACK_HEADER_LENGTH
@@ -63,12 +64,22 @@ def relocate_table(
         return sections._replace(
             table=table._replace(known=_rising(table.entries, storage.size))
         )
+    if in_place and value != sections.first:
+        known = _rising(table.entries, storage.size)
+        return sections._replace(table=table._replace(known=known))
     entries, stop = region.walk(start)
     if table.start and not is_first:
         entries[:0] = [FREE] * round((start - table.start) / OFFSET_LENGTH)
         start = table.start
     nfree = max(0, (len(data) - stop) // OFFSET_LENGTH)
     moved = stop - start - OFFSET_LENGTH * len(entries)
+    if in_place and start == table.start and not moved:
+        # The entries are damaged, but none has moved.
+        count = len(table.entries)
+        known = array("q", (entries + [FREE] * count)[:count])
+        if count - known.count(FREE) < 2:
+            known = array("q")  # a single entry gives no extent
+        return sections._replace(table=table._replace(known=known))
     first = sections.first if entries[0] == FREE else entries[0]
     if header is not None and first == sections.first:
         room = len(data) // OFFSET_LENGTH

@@ -178,6 +178,38 @@ def test_equal_extents_beside_two_damaged_chunks_are_no_proof():
     assert not recovery.certain
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("damaged", [[0, 1], [3, 4], [4, 5]])
+def test_two_damaged_chunks_are_not_one(damaged, offsets):
+    """A copy of another chunk takes the number of the second one."""
+    data = packed(noise(700), chunk_size=100, offsets=offsets)
+    frames = frames_of(data)
+    start, stop, _ = frames[2 if damaged[0] else 5]
+    for whole in (True, False):
+        more = data
+        for i in damaged:
+            begin = frames[i][0]
+            more = more[:begin] + bytes(40) + more[begin + 40 :] if whole else more
+            more = more if whole else flipped(more, begin + 30)
+        more = inserted(more, stop, data[start:stop])
+        found, recovery = recovered(more, drop=True)
+        assert not recovery.certain
+        assert all(
+            plain in found for i, (_, _, plain) in enumerate(frames) if i not in damaged
+        )
+
+
+def test_lost_chunks_of_lower_numbers_lie_behind():
+    plain = b"".join(noise(200 + 10 * i) + bytes(400 - 10 * i) for i in range(4))
+    data = packed(plain + b"end", chunk_size=600)
+    frames = [data[start:stop] for start, stop, _ in frames_of(data)]
+    head = data[: frames_of(data)[0][0]]
+    damaged = head + frames[0] + frames[3] + bytes(70) + frames[1] + frames[4]
+    found, recovery = recovered(damaged)
+    assert plain[1200:1800] not in found
+    assert [(2, 3)] == [loss.chunks for loss in recovery.losses]
+
+
 def test_array_confirms_the_sizes():
     array = numpy.arange(1000, dtype="<i8") ** 3
     data = bp.pack_ndarray_to_bytes(array, chunk_size=2000)
