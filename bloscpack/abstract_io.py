@@ -397,7 +397,7 @@ def pack(
     if source.compress_func is not compress_chunk:
         nthreads = 1  # code written for 0.16 expects a single thread
     with own_settings:
-        own_settings.use_blocksize(blosc_args.blocksize)
+        own_settings.use_blocksize(plain_number(blosc_args.blocksize))
         nthreads = share_threads(nthreads, nchunks, chunk_size)
         _compress_all(source, sink, header, blosc_args, nthreads, progress)
     sink.finalize()

@@ -118,8 +118,11 @@ class BloscArgs(MutableMappingObject):
     The values are checked when they are used, see `check`.
 
     The attribute ``blocksize`` is no key: the size in bytes of the blocks into which
-    Blosc divides a chunk, 0 for the size that Blosc chooses. It is ignored if several
-    threads pack or unpack different files at the same time. `auto` sets it.
+    Blosc divides a chunk, 0 for the size that Blosc chooses. `auto` sets it. Settings
+    with different block sizes are not equal. A block is never longer than its chunk.
+    The block size holds for the functions that pack, unless several threads pack or
+    unpack different files at the same time. Append and repack ignore it: they use the
+    sizes that Blosc chooses.
 
     Examples
     --------
@@ -187,6 +190,12 @@ class BloscArgs(MutableMappingObject):
         settings.blocksize = blocksize_of(setting)
         return settings
 
+    def __eq__(self, other: object) -> bool:
+        equal = super().__eq__(other)
+        if equal is not True:
+            return equal
+        return bool(self.blocksize == getattr(other, "blocksize", 0))
+
     def check(self) -> None:
         """Check that Blosc accepts the values.
 
@@ -201,6 +210,7 @@ class BloscArgs(MutableMappingObject):
         """
         check_range("typesize", self.typesize, 1, MAX_TYPESIZE)
         check_range("clevel", self.clevel, MIN_CLEVEL, MAX_CLEVEL)
+        check_range("blocksize", self.blocksize, 0, MAX_BUFFERSIZE)
         if self.shuffle not in (0, 1, 2):
             raise UsageValueError(
                 "'shuffle' must be False, True or one of 0, 1, 2, not %r" % self.shuffle

@@ -13,7 +13,7 @@ from __future__ import annotations
 from .._engine.blosc_settings import own_settings
 from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CNAME
-from ..exceptions import UsageError, UsageTypeError
+from ..exceptions import UsageTypeError, UsageValueError
 from .chunks import compress
 from .tuning import (
     BITSHUFFLE,
@@ -117,10 +117,10 @@ def choose(
 
     ``read(start, size)`` returns a part of the data. `typesizes` are those to try, by
     default all. `fixed` has the fields of the setting that the user has chosen. Raises
-    `UsageError` if no goal has the name.
+    `UsageValueError` if no goal has the name.
     """
     if goal not in GOALS:
-        raise UsageError(
+        raise UsageValueError(
             "the goal must be one of %s, not '%s'" % (", ".join(GOALS), goal)
         )
     fixed = fixed or {}

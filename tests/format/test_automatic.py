@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from builders import prose as text
 
-from bloscpack import BloscArgs, pack_bytes_to_bytes, unpack_bytes_from_bytes
+from bloscpack import (
+    BloscArgs,
+    append_bytes_to_file,
+    pack_bytes_to_bytes,
+    pack_bytes_to_file,
+    repack,
+    unpack_bytes_from_bytes,
+)
 from bloscpack._format import automatic
 from bloscpack._format.automatic import BLOCK_SIZES, LEAST, SHARE, choose
 from bloscpack._format.blosc_header import decode_header
@@ -18,7 +25,8 @@ from bloscpack._format.tuning import (
     filters_to_try,
     piece_starts,
 )
-from bloscpack.exceptions import UsageError, UsageTypeError
+from bloscpack.constants import MAX_BUFFERSIZE
+from bloscpack.exceptions import UsageError, UsageTypeError, UsageValueError
 
 MIB = 2**20
 
@@ -198,8 +206,9 @@ def test_sample_of_something_else(sample):
 
 
 def test_unknown_goal():
-    with pytest.raises(UsageError, match="one of speed, balanced, ratio, not 'best'"):
+    with pytest.raises(UsageError, match="ratio, not 'best'") as caught:
         BloscArgs.auto(b"", "best")
+    assert isinstance(caught.value, ValueError)
 
 
 def test_empty_sample():
@@ -231,3 +240,58 @@ def test_long_blocks_do_not_depend_on_threads():
         for n in (1, 2, 3)
     }
     assert 1 == len(packed)
+
+
+# The block size
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [
+        ("x", UsageTypeError),
+        (1.5, UsageTypeError),
+        (None, UsageTypeError),
+        (-1, UsageValueError),
+        (2**31, UsageValueError),
+    ],
+)
+def test_invalid_block_size(size, error):
+    args = BloscArgs()
+    args.blocksize = size
+    for call in (args.check, lambda: pack_bytes_to_bytes(b"abc", blosc_args=args)):
+        with pytest.raises(error, match="'blocksize' must be"):
+            call()
+
+
+@pytest.mark.parametrize("size", [1, 2**16, np.int64(2**16), MAX_BUFFERSIZE])
+def test_valid_block_size(size):
+    args = BloscArgs(cname="zstd", shuffle=0)
+    args.blocksize = size
+    data = text(2**17)
+    packed = pack_bytes_to_bytes(data, blosc_args=args)
+    assert data == unpack_bytes_from_bytes(packed)[0]
+
+
+def test_block_size_is_compared():
+    args, other = BloscArgs(), BloscArgs()
+    other.blocksize = 2**16
+    assert args == BloscArgs() == dict(args)
+    assert args != other
+    assert other != dict(other)
+    assert other == other.copy()
+    assert args != 5
+
+
+def test_append_and_repack_ignore_the_block_size(tmp_path):
+    data = text(MIB)
+    args = BloscArgs(cname="zstd", shuffle=0)
+    other = args.copy()
+    other.blocksize = 2**12
+    contents = set()
+    for i, used in enumerate((args, other)):
+        path = tmp_path / str(i)
+        pack_bytes_to_file(data, path, blosc_args=args)
+        append_bytes_to_file(data, path, blosc_args=used)
+        repack(path, cname="zstd", clevel=3)
+        contents.add(path.read_bytes())
+    assert 1 == len(contents)
