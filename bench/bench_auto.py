@@ -211,8 +211,9 @@ def measure(path: Path, output: Path, args: argparse.Namespace) -> dict:
 
 def against_zstd(path: Path, output: Path, rounds: int) -> dict:
     """Return the figures of ``zstd -3`` and ``--auto``, both with one thread."""
+    to_output = "--output", str(output)  # replaces a file that is not Bloscpack's
     commands = {
-        "auto": [*BLPK, "-n", "1", "compress", "--auto", str(path), str(output)],
+        "auto": [*BLPK, "-n", "1", "compress", "--auto", str(path), *to_output],
         "zstd": ["zstd", "-3", "--single-thread", "-qf", str(path), "-o", str(output)],
     }
     found = compare(commands, output, rounds)

@@ -149,7 +149,8 @@ class BloscArgs(MutableMappingObject):
     def auto(cls, sample: Sample, goal: str = "balanced") -> BloscArgs:
         """Return settings that fit the data, by trials on a sample of them.
 
-        The same sample always gets the same settings. Up to 768 KiB of the sample are
+        The same sample always gets the same settings, except that the block size is 0
+        if other threads pack or unpack at the same time. Up to 2 MiB of the sample are
         compressed, with several settings, which takes some hundredths of a second; the
         goal ``'ratio'`` takes up to 2 seconds.
 
@@ -184,10 +185,8 @@ class BloscArgs(MutableMappingObject):
     @classmethod
     def of_setting(cls, setting: Setting) -> BloscArgs:
         """Return the settings for Blosc in a setting that was chosen."""
-        from ._format.automatic import blocksize_of
-
         settings = cls(setting.typesize, setting.clevel, setting.shuffle, setting.cname)
-        settings.blocksize = blocksize_of(setting)
+        settings.blocksize = setting.blocksize
         return settings
 
     def __eq__(self, other: object) -> bool:

@@ -3,8 +3,9 @@
 The same data always get the same settings: sizes are measured, but speeds are taken
 from a table, because measured speeds vary. The settings do not depend on the number of
 threads either. First the filters and type sizes are compared with a fast codec, on
-short pieces; then the codecs of the goal, with the best filters, on longer pieces. The
-size of the sample is bounded so that the choice takes a few hundredths of a second at
+short pieces; then the codecs of the goal, with the best filters, on longer pieces; at
+last, for zstd without a filter, long blocks with those that Blosc chooses. The size of
+the sample is bounded so that the choice takes a few hundredths of a second at
 most for the goals 'speed' and 'balanced', and 5 % of the time to compress large data.
 """
 
@@ -99,8 +100,13 @@ WHOLE = 2**20, 2**20
 # for the goal 'ratio' takes long.
 SHARE = 128
 LEAST = {"speed": 2**17, "balanced": 2**17, "ratio": 2**14}
-# Without a filter, zstd finds more in long blocks than in those that Blosc chooses.
-# This is the distance in bytes at which its level 3 finds repetitions.
+# Without a filter, zstd finds more in most data if blocks are longer than those that
+# Blosc chooses. This is the distance in bytes at which its level 3 finds repetitions.
+# But in blocks of more than 256 KiB it looks for longer repetitions, and finds fewer
+# in columns of numbers. A piece as one block shows which is better. From level 6 on,
+# Blosc itself chooses such blocks, so that a piece shows nothing.
+PIECE_FOR_BLOCKS = 2**19
+LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
 # Number of bytes at the beginning of a pipe that are its sample.
 HEAD = 4 * 2**20
@@ -145,16 +151,16 @@ def choose(
             pieces = _pieces(read, nbytes, sizes, LEAST[goal])
             settings = [_best(pieces, settings, GOALS[goal])]
     (best,) = settings
-    if "chunk_size" not in fixed and blocksize_of(best):
-        return best.but(chunk_size=BLOCK_SIZES[goal])
-    return best
-
-
-def blocksize_of(setting: Setting) -> int:
-    """Return the size in bytes of the blocks to ask Blosc for, 0 for its own choice."""
-    if setting.cname == "zstd" and setting.shuffle == NONE:
-        return min(setting.chunk_size, max(BLOCK_SIZES.values()))
-    return 0
+    if best.cname != "zstd" or best.shuffle != NONE:
+        return best
+    chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
+    block = min(chunk_size, max(BLOCK_SIZES.values()))
+    other = best.but(chunk_size=chunk_size, blocksize=block)
+    if best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
+        return other
+    size = min(PIECE_FOR_BLOCKS, chunk_size)
+    pieces = _pieces(read, nbytes, (size, 2 * size), size)
+    return other if _size(pieces, other) < _size(pieces, best) else best
 
 
 def _candidates(
@@ -211,6 +217,16 @@ def _ratio(pieces: Iterable[bytes], setting: Setting) -> float:
         nbytes += len(piece)
         cbytes += len(compress(piece, setting))
     return nbytes / cbytes
+
+
+def _size(pieces: Iterable[bytes], setting: Setting) -> int:
+    """Return the compressed size with the block size of the setting.
+
+    While another thread is inside `own_settings`, the blocks are those of Blosc.
+    """
+    with own_settings:
+        own_settings.use_blocksize(setting.blocksize)
+        return sum(len(compress(piece, setting)) for piece in pieces)
 
 
 def _ratios_of(pieces: list[bytes], filters: Iterable[Filter]) -> dict[Filter, float]:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Key = tuple[str, int, int, int, int]
+    Key = tuple[str, int, int, int, int, int]
     Filter = tuple[int, int]
 
 # Speed in bytes per second of the disk that a goal assumes.
@@ -43,16 +43,26 @@ def chunk_text(size: int) -> str:
 
 
 class Setting:
-    """Codec, level, filter, type size and chunk size."""
+    """Codec, level, filter, type size, chunk size and block size.
+
+    A block size of 0 means that Blosc chooses it.
+    """
 
     def __init__(
-        self, cname: str, clevel: int, shuffle: int, typesize: int, chunk_size: int
+        self,
+        cname: str,
+        clevel: int,
+        shuffle: int,
+        typesize: int,
+        chunk_size: int,
+        blocksize: int = 0,
     ) -> None:
         self.cname = cname
         self.clevel = clevel
         self.shuffle = shuffle
         self.typesize = typesize
         self.chunk_size = chunk_size
+        self.blocksize = blocksize
 
     def but(self, **changes: str | int) -> Setting:
         """Return a copy with some fields changed."""

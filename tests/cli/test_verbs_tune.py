@@ -12,6 +12,7 @@ import bloscpack
 from bloscpack import log
 from bloscpack._cli import trials
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli.sampling import FIELDS
 from bloscpack._cli.trials import (
     Sample,
     Search,
@@ -140,7 +141,7 @@ def test_the_search_narrows_down(capsys):
     ]
     assert first["ratio"] > 5
     assert len(made) < 80
-    keys = [tuple(trial[name] for name in vars(DEFAULT)) for trial in made]
+    keys = [tuple(trial[name] for name in FIELDS) for trial in made]
     assert len(keys) == len(set(keys))
 
 

@@ -12,6 +12,7 @@ from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..display import parse_size, say, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
+from ..sampling import FIELDS
 from ..trials import WORTH, Sample, Search, command, pareto
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -187,7 +188,7 @@ def as_dict(search: Search, goal: str) -> JsonObject:
     sample = search.sample
     trials = [
         {
-            **vars(trial.setting),
+            **{name: getattr(trial.setting, name) for name in FIELDS},
             "shuffle": FILTERS[trial.setting.shuffle],
             "ratio": trial.ratio,
             "pack_bytes_per_s": trial.pack,
