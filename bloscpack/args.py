@@ -149,6 +149,9 @@ class BloscArgs(MutableMappingObject):
     def auto(cls, sample: Sample, goal: str = "balanced") -> BloscArgs:
         """Return settings that fit the data, by trials on a sample of them.
 
+        A block size above 1 MiB needs chunks of that size: pack with ``chunk_size`` at
+        least ``blocksize``.
+
         The same sample always gets the same settings, except that the block size is 0
         if other threads pack or unpack at the same time. Up to 2 MiB of the sample are
         compressed, with several settings, which takes some hundredths of a second; the

@@ -23,7 +23,6 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator
-    from typing import NoReturn
 
     Job = tuple[str, str]
 
@@ -129,7 +128,10 @@ def _found(
             yield name, os.path.basename(name)
             continue
         for path in _walk(name, True, packed, args.suffix, left_out):
-            yield path, os.path.relpath(path, name)
+            if packed and os.path.isdir(path):
+                os.scandir(path).close()  # raises: no output can be planned for it
+            place = name if path == name else os.path.relpath(path, name)
+            yield path, place
 
 
 def packed_files(args: Namespace) -> list[str]:
@@ -155,9 +157,13 @@ def _walk(
 ) -> Iterator[str]:
     """Yield the files in a folder that end with the suffix, or that do not.
 
-    `packed` says which of them; `left_out` notes the others.
+    `packed` says which of them; `left_out` notes the others. Folders that can't be read
+    come last: as inputs they fail with the error of the system, after the others.
     """
-    for folder, folders, files in os.walk(name, onerror=_raise):
+    unreadable: list[str] = []
+    for folder, folders, files in os.walk(
+        name, onerror=lambda error: unreadable.append(str(error.filename))
+    ):
         folders.sort()
         for inner in folders:
             path = os.path.join(folder, inner)
@@ -174,6 +180,7 @@ def _walk(
                 yield path
             else:
                 left_out.add(reason, path)
+    yield from unreadable
 
 
 def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
@@ -211,10 +218,6 @@ class LeftOut:
             else:
                 more = len(paths) - 1
                 log.notice("skipped '%s' and %d more: %s" % (paths[0], more, reason))
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
 
 
 def _is_left_over(path: str) -> bool:

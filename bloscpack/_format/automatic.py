@@ -306,7 +306,11 @@ def choose_for(
 def _as_bytes(sample: Buffer | Array) -> tuple[memoryview, int]:
     """Return a sample as bytes, and the size of its items."""
     dtype = getattr(sample, "dtype", None)
-    if dtype is not None and not dtype.hasobject:
+    if dtype is not None and dtype.hasobject:
+        raise UsageTypeError(
+            "a sample must be bytes or an array of numbers or text, not of objects"
+        )
+    if dtype is not None:
         import numpy
 
         array = numpy.ascontiguousarray(sample).reshape(-1)

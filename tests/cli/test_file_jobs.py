@@ -1,6 +1,7 @@
 """Which files are read and written: planned from the names."""
 
 import argparse
+import errno
 import os
 
 import pytest
@@ -233,3 +234,19 @@ def test_sizes(tree):
         assert 0 == size_of("a")  # empty
         assert None is size_of("-")
         assert None is size_of(os.devnull)
+
+
+def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, monkeypatch):
+    (tmp_path / "a.blp").write_bytes(b"")
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.path.basename(path) == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
+    found = jobs.packed_files(args)
+    assert [str(tmp_path / "a.blp"), str(tmp_path / "locked")] == found

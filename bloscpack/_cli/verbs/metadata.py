@@ -181,7 +181,7 @@ def _parse_update(argument: str) -> tuple[str, Json]:
     key, equals, text = argument.partition("=")
     if not equals:
         raise Refusal("--update: expected KEY=JSON, found '%s'" % argument, EXIT_USAGE)
-    hint = "\ntext needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'" % (
+    hint = "; text needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'" % (
         key,
         text.strip("\"'"),
     )
