@@ -324,7 +324,8 @@ class _Resolver:
         """Accept the claims of a rule that fit; they are in the order of the file."""
         numbers = [*self._numbers]
         claims = dict(rule.claims(self._evidence, self._pieces, numbers))
-        highest = _highest_numbers(self._pieces, numbers, 2**63)
+        nchunks = self._evidence.nchunks if self._evidence.count_confirmed else None
+        highest = _highest_numbers(self._pieces, numbers, nchunks or 2**63)
         least = 0
         for i, piece in enumerate(self._pieces):
             number = claims.get(i)

@@ -66,6 +66,22 @@ def test_chunks_out_of_order():
     assert ([0, 8, 5], 10, [UNIQUE] * 3) == numbered(pieces, TABLE, size=3000)
 
 
+def test_two_chunks_changed_places():
+    """A piece without a number must not push the others past a right table."""
+    others = [166, 171, 166, 171, 166]
+    stated, found = [162, 162, 172, *others], [172, 162, 162, *others]
+    table = [1402 + sum(stated[:i]) for i in range(len(stated))]
+    made = Chain(1402)
+    for i, extent in enumerate(found):
+        made.offsets.append(1402 + sum(found[:i]))
+        made.sizes.append(50)
+        made.stop = made.offsets[-1] + extent
+    numbers, nchunks, _ = numbered(
+        [Piece(made)], table, len(stated), size=made.stop, last=50
+    )
+    assert ([2, 1, 0, 3], len(stated)) == (numbers, nchunks)
+
+
 def test_chunks_that_were_cut_out():
     made = piece(0, 3).chain
     made.extend(piece(5, 10, TABLE[3] - TABLE[5]).chain)
