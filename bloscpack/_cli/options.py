@@ -38,8 +38,11 @@ class StoreGiven(Action):
         self, parser: object, args: Namespace, values: object, option: object = None
     ) -> None:
         """Store the value of the option, or its constant if it has none."""
-        no_value = self.nargs == 0 and self.const is not None
-        setattr(args, self.dest, self.const if no_value else values)
+        self.store(args, self.const if self.nargs == 0 else values)
+
+    def store(self, args: Namespace, value: object) -> None:
+        """Store a value as one that the user has given."""
+        setattr(args, self.dest, value)
         args.given = [*getattr(args, "given", ()), self.dest]
 
 
@@ -66,7 +69,7 @@ class _Level(StoreGiven):
         self, parser: object, args: Namespace, values: object, option: object = None
     ) -> None:
         """Store the digit of the option."""
-        super().__call__(parser, args, int(str(option)[1:]))
+        self.store(args, int(str(option)[1:]))
 
 
 # The default that the help of `repack` shows: it keeps what the file has.
