@@ -3,10 +3,10 @@
 Importing all verbs takes longer than ``blpk info`` as a whole. The parser therefore
 imports the module of a verb only when it parses that verb or shows its help.
 
-The global options are options of every verb as well, hidden from its help, so that they
-may stand in any position. Without a verb, and with standard input not a terminal,
-``blpk`` is a filter: it compresses standard input to standard output, or decompresses
-it if ``-d`` is given.
+The global options are options of every verb as well, hidden from its help, so that
+they are accepted in any position. Without a verb, and with standard input not a
+terminal, ``blpk`` is a filter: it compresses standard input to standard output, or
+decompresses it if ``-d`` is given.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _VerbParser(_BaseParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments; those of the top-level parser are added."""
+        """Return the arguments of the verb, added to the global arguments."""
         if "-1" in self._option_string_actions:
             args = list(self._without_negative_values(args))
         return super().parse_known_args(args, namespace)

@@ -1,7 +1,7 @@
 """``--auto``: settings that are chosen from a sample of each input.
 
-The sample of a regular file are pieces from the whole of it; that of a pipe is its
-beginning, which is kept and compressed with the rest.
+A regular file is sampled in pieces from its whole length. The sample of a pipe is its
+beginning, which is kept, and compressed with the rest.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def chosen_at(
 ) -> Setting:
     """Return the setting for the next `size` bytes of a file that can seek.
 
-    The position remains unchanged. `typesizes` are those of the data, if known: they
-    win over that of the user.
+    The position remains unchanged. `typesizes` are the type sizes of the data, if they
+    are known: they take precedence over the type size of the user.
     """
     begin = fp.tell()
 

@@ -61,7 +61,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
-    """Add the options for chunks; with `kept` the default is that of the file."""
+    """Add the options for chunks; with `kept` the file keeps its own values."""
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 

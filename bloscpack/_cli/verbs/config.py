@@ -69,5 +69,5 @@ def run(args: Namespace) -> None:
 
 
 def _text(value: object) -> str:
-    """Return a value as it is written in the configuration file."""
+    """Return the spelling of a value in the configuration file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
