@@ -86,7 +86,7 @@ def number_chunks(
     if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
         placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
         return Numbering(placed, nfound, doubtful)
-    pieces = _without_leftovers(pieces, evidence)
+    pieces = _without_leftovers(pieces, evidence, key_of)
     pieces = _without_copies(pieces, evidence, key_of)
     pieces = [part for piece in pieces for part in _cut(piece, evidence)]
     placed = _Resolver(pieces, evidence).resolve()
@@ -130,13 +130,13 @@ def _count(placed: Pieces, evidence: Evidence) -> int:
 # Chunks that are not of the file, and pieces of chains
 
 
-def _without_leftovers(pieces: Pieces, evidence: Evidence) -> Pieces:
+def _without_leftovers(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces:
     """Return the chains up to the last chunk of the file.
 
     Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
     lies where header and table say. It is marked by its plain size, or all others lie
-    where the table says too. Then a chunk of its extent behind it may be one of the
-    file that a copy of another chunk moved.
+    where the table says too. But if a copy lies in the run of equal extents up to
+    there, it may have moved the last chunk behind it.
     """
     entries = evidence.entries if evidence.count_confirmed else ()
     for i, (chain, *_) in enumerate(pieces if len(entries) else ()):
@@ -144,22 +144,35 @@ def _without_leftovers(pieces: Pieces, evidence: Evidence) -> Pieces:
         if k < len(chain) and chain.offsets[k] == entries[-1]:
             complete = chain.offsets[: k + 1].tolist() == [*entries]
             complete = complete and evidence.last_chunk in (None, chain.sizes[k])
-            if k + 1 < len(chain):
-                complete = complete and chain.extent_of(k) != chain.extent_of(k + 1)
-            if complete or evidence.is_marked(chain.sizes[k]):
+            begin, kind = k, (chain.extent_of(k), chain.sizes[k])
+            while begin and kind == (
+                chain.extent_of(begin - 1),
+                chain.sizes[begin - 1],
+            ):
+                begin -= 1
+            moved = not _copies(pieces, evidence, key_of).isdisjoint(
+                chain.offsets[begin : k + 1]
+            )
+            if (complete or evidence.is_marked(chain.sizes[k])) and not moved:
                 return [*pieces[:i], pieces[i]._replace(chain=chain.part(0, k + 1))]
     return pieces
 
 
 def _without_copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces:
-    """Return the chains without copies of chunks.
+    """Return the chains without copies of chunks."""
+    copies = _copies(pieces, evidence, key_of)
+    return [part for piece in pieces for part in _without(piece, copies)]
+
+
+def _copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> set[int]:
+    """Return the offsets of the chunks that are copies of others.
 
     Chunks are copies only if there are more than the file had. Of equal chunks, those
     nearest to each other are copies.
     """
     surplus = sum(piece.nchunks for piece in pieces) - (evidence.nchunks or 0)
     if surplus <= 0 or not evidence.count_confirmed:
-        return pieces
+        return set()
     seen: dict[bytes, int] = {}
     equal: list[tuple[int, int]] = []
     chunks = [(piece.chain, k) for piece in pieces for k in range(piece.nchunks)]
@@ -169,9 +182,8 @@ def _without_copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces
             equal.append((position - seen[key], chain.offsets[k]))
         seen[key] = position
     if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
-        return pieces  # any of them may be a copy
-    copies = {start for _, start in sorted(equal)[:surplus]}
-    return [part for piece in pieces for part in _without(piece, copies)]
+        return set()  # any of them may be a copy
+    return {start for _, start in sorted(equal)[:surplus]}
 
 
 def _without(piece: Piece, dropped: set[int]) -> Iterator[Piece]:
