@@ -200,7 +200,8 @@ def _without(piece: Piece, dropped: set[int]) -> Iterator[Piece]:
 def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
     """Yield the pieces of a chain: cut it where its numbers can't go on.
 
-    They go on if the table does not contradict it, but not behind the last chunk.
+    They go on if the table does not contradict it, but not behind the last chunk. The
+    table lacks the extent of the last chunk, so that another one may lie in its place.
     """
     chain, ndamaged = piece.chain, piece.ndamaged
     begin, number = 0, evidence.place(chain, 0)
@@ -211,7 +212,10 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
         ):
             best = evidence.place(chain, i)
             following = expected if best is None else best
-        if following != expected or evidence.is_marked(chain.sizes[i - 1]):
+        is_last = following == len(evidence.entries) - 1
+        may_be_another = is_last and chain.extent_of(i) in evidence.numbers_of
+        ends = may_be_another or evidence.is_marked(chain.sizes[i - 1])
+        if following != expected or ends:
             yield Piece(chain.part(begin, i), ndamaged, number)
             begin, number, ndamaged = i, following, None
     yield Piece(chain.part(begin, len(chain)) if begin else chain, ndamaged, number)

@@ -543,6 +543,8 @@ COPIES = [random.Random(i).randbytes(300) for i in range(7)]
         ([*COPIES[:4], b"ab" * 150], [0, 1, 2, 3, 0, 4]),
         # A copy of the last chunk lies in front, another chunk behind.
         ([*COPIES, b"last"], [0, 1, 2, 7, 3, 4, 5, 7, 6]),
+        # The extents differ, and the first chunk lies where the last one should.
+        ([text(40) + bytes(260), text(60) + bytes(240), text(300)], [2, 1, 0]),
     ],
 )
 def test_chunks_that_were_repeated_or_changed_places(plains, order):
