@@ -553,6 +553,20 @@ def test_chunks_that_were_repeated_or_changed_places(plains, order):
     assert (plain, len(plains)) == (found, recovery.nchunks)
 
 
+@pytest.mark.parametrize("order", [[0, 1, 4, 2, 3], [0, 1, 2, 4, 3], [4, 2, 0, 1, 3]])
+@pytest.mark.parametrize("cut", [0, 5])
+def test_shorter_chunk_of_a_stream_at_another_place(order, cut):
+    """Only the chunks state the size of the last one."""
+    whole = packed(text(1320), offsets=False)
+    whole = whole[:12] + b"\xff" * 12 + whole[24:]
+    damaged = bytearray(rearranged(whole, order))
+    # Chunk 2 is damaged.
+    damaged[damaged.index(whole[slice(*frames_of(whole)[2][:2])]) + 40] ^= 1
+    dropped, _, recovery = recovered(bytes(damaged[: len(damaged) - cut]), drop=True)
+    assert text(1320)[1200:] in dropped
+    assert (4 - bool(cut), False) == (recovery.nsaved, recovery.certain)
+
+
 @pytest.mark.parametrize("changes", [[("out", 17, 1)], [("over", 16, 1)]])
 def test_chunks_behind_a_header_that_lies(changes):
     """Without a table nothing but the header tells how many chunks there were."""
