@@ -263,7 +263,7 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
             weights[nbytes] += nbytes * (NAMED_WEIGHT if is_named else 1)
     usual = max(weights, key=weights.__getitem__)
     others = [n for n, count in counts.items() if n < usual and count == 1]
-    if sections.stated_last_chunk is None and len(others) == 1:
+    if sections.stated_last_chunk is None and found == usual and len(others) == 1:
         last = others[0]
     if size is None:
         return usual, found if last is None else last
