@@ -86,8 +86,9 @@ def number_chunks(
     if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
         placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
         return Numbering(placed, nfound, doubtful)
-    pieces = _without_leftovers(pieces, evidence, key_of)
-    pieces = _without_copies(pieces, evidence, key_of)
+    copies = _copies(pieces, evidence, key_of)
+    dropped = _leftovers(pieces, evidence, copies) or copies
+    pieces = [part for piece in pieces for part in _without(piece, dropped)]
     pieces = [part for piece in pieces for part in _cut(piece, evidence)]
     placed = _Resolver(pieces, evidence).resolve()
     doubtful = doubtful or sum(piece.nchunks for piece in placed) < nfound
@@ -130,38 +131,30 @@ def _count(placed: Pieces, evidence: Evidence) -> int:
 # Chunks that are not of the file, and pieces of chains
 
 
-def _without_leftovers(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces:
-    """Return the chains up to the last chunk of the file.
+def _leftovers(pieces: Pieces, evidence: Evidence, copies: set[int]) -> set[int]:
+    """Return the offsets of the chunks behind the last chunk of the file.
 
     Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
     lies where header and table say. It is marked by its plain size, or all others lie
-    where the table says too. But if a copy lies in the run of equal extents up to
-    there, it may have moved the last chunk behind it.
+    where the table says too. But if one of `copies` lies in the run of equal extents up
+    to there, it may have moved the last chunk behind it.
     """
     entries = evidence.entries if evidence.count_confirmed else ()
-    for i, (chain, *_) in enumerate(pieces if len(entries) else ()):
-        k = bisect_left(chain.offsets, entries[-1])
-        if k < len(chain) and chain.offsets[k] == entries[-1]:
-            complete = chain.offsets[: k + 1].tolist() == [*entries]
-            complete = complete and evidence.last_chunk in (None, chain.sizes[k])
-            begin, kind = k, (chain.extent_of(k), chain.sizes[k])
-            while begin and kind == (
-                chain.extent_of(begin - 1),
-                chain.sizes[begin - 1],
-            ):
-                begin -= 1
-            moved = not _copies(pieces, evidence, key_of).isdisjoint(
-                chain.offsets[begin : k + 1]
-            )
-            if (complete or evidence.is_marked(chain.sizes[k])) and not moved:
-                return [*pieces[:i], pieces[i]._replace(chain=chain.part(0, k + 1))]
-    return pieces
-
-
-def _without_copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces:
-    """Return the chains without copies of chunks."""
-    copies = _copies(pieces, evidence, key_of)
-    return [part for piece in pieces for part in _without(piece, copies)]
+    for chain, *_ in pieces if len(entries) else ():
+        k = begin = bisect_left(chain.offsets, entries[-1])
+        if k == len(chain) or chain.offsets[k] != entries[-1]:
+            continue
+        marked = evidence.is_marked(chain.sizes[k])
+        if not marked and (
+            chain.offsets[: k + 1].tolist() != [*entries]
+            or evidence.last_chunk not in (None, chain.sizes[k])
+        ):
+            continue
+        while begin and not marked and chain.extent_of(begin - 1) == chain.extent_of(k):
+            begin -= 1
+        if copies.isdisjoint(chain.offsets[begin : k + 1]):
+            return {at for c, *_ in pieces for at in c.offsets if at > entries[-1]}
+    return set()
 
 
 def _copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> set[int]:
