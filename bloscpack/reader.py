@@ -166,7 +166,8 @@ class Reader:
         offsets = beginning.offsets or []
         last = self._last_chunk(offsets, cursor.position)
         if last is not None:
-            self._check_end(offsets[-1] + last.ctbytes)
+            self._end = offsets[-1] + last.ctbytes + self.header.checksum_impl.size
+            self._check_end()
             size = self.header.chunk_size
             self._offsets = offsets
             self._starts = [i * size for i in range(self.header.nchunks)]
@@ -176,6 +177,7 @@ class Reader:
             self._offsets = [frame.offset or 0 for frame in frames]
             self._starts = [frame.start for frame in frames]
             self.nbytes = sum(frame.header.nbytes for frame in frames)
+            self._end = cursor.position
 
     def _last_chunk(self, offsets: list[int], first: int) -> BloscHeader | None:
         """Return the header of the last chunk if the offset table can be trusted.
@@ -199,16 +201,17 @@ class Reader:
             return None
         return last if last.nbytes == self.header.last_chunk else None
 
-    def _check_end(self, end: int) -> None:
-        """Raise `FormatError` if a frame lies behind the last chunk.
-
-        `end` is where this chunk ends, without its digest.
-        """
-        end += self.header.checksum_impl.size
+    def _check_end(self) -> None:
+        """Raise `FormatError` if a frame lies behind the last chunk."""
+        end = self._end
         if end < self._storage.size and starts_with_frame(
             partial(self._storage.read_at, end), self.header
         ):
             raise frame_behind(self.header, end)
+
+    def _peek_behind(self, count: int) -> bytes:
+        """Return up to `count` bytes that lie behind the last chunk."""
+        return self._storage.read_at(self._end, count)
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`.
