@@ -73,13 +73,17 @@ class _BaseParser(argparse.ArgumentParser):
 
     # The names of the global options of a verb's parser.
     inherited: frozenset[str] = frozenset()
+    # A line behind the message of an error.
+    _hint = ""
 
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit.
 
         The message may contain arguments, with any characters.
         """
-        super().error(printable(message))
+        self.print_usage(sys.stderr)
+        message = "%s: error: %s\n" % (self.prog, printable(message))
+        self.exit(EXIT_USAGE, message + self._hint)
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
@@ -193,16 +197,33 @@ def module_of(verb: VerbRecord) -> ModuleType:
 
 
 class _Parser(_BaseParser):
-    """The parser of the whole command line; it suggests a verb for a misspelt one."""
+    """The parser of the whole command line; it suggests a verb for a wrong one."""
+
+    _words: tuple[str, ...] = ()
+    _wrong_verb: str | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments; keep the words for a message."""
+        self._words = tuple(args)
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.dest == "subcommand" and value not in (action.choices or ()):
+            self._wrong_verb = value
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit."""
-        if "invalid choice" in message:
-            # The list of verbs has no metavar, so argparse shows an empty name.
-            message = message.replace("argument : ", "argument subcommand: ", 1)
-            misspelt = message.partition("invalid choice: ")[2].split("'")[1]
-            for suggestion in verb_table.suggestions(misspelt):
-                message += ". Did you mean '%s'?" % suggestion
+        word = self._wrong_verb
+        if word is None:
+            super().error(message)
+        # The list of verbs has no metavar, so argparse shows an empty name.
+        message = message.replace("argument : ", "argument subcommand: ", 1)
+        before = self._words[: self._words.index(word)]
+        hints = verb_table.suggestions(word, plain="-d" in before)
+        if hints:
+            hint = " or ".join("'%s'" % hint for hint in hints)
+            self._hint = "Did you mean %s?\n" % printable(hint)
         super().error(message)
 
 
