@@ -35,11 +35,15 @@ SIGNAL_BASE = 128
 
 
 class Refusal(BloscpackError):
-    """The command refuses a request; `exit_code` says whether the usage was wrong."""
+    """The command refuses a request; `exit_code` says whether the usage was wrong.
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    A `hint` is shown on a line of its own.
+    """
+
+    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.hint = hint
 
 
 def exit_code(error: BaseException) -> int:
@@ -76,7 +80,9 @@ def printable_message_of(error: BaseException) -> str:
     """Return the message for an error, with escapes for newlines in names as well."""
     text = message_of(error)
     hint = HINT if text.endswith(HINT) else ""
-    return log.printable(text.removesuffix(HINT)) + hint
+    shown = log.printable(text.removesuffix(HINT)) + hint
+    more = error.hint if isinstance(error, Refusal) else ""
+    return shown + ("\n" + log.printable(more)) * bool(more)
 
 
 def report_failure(name: str, error: BaseException) -> None:

@@ -23,6 +23,7 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
+from . import verb_table
 from .exit_codes import EXIT_USAGE, Refusal
 from .file_jobs import is_classic
 from .stdio import (
@@ -121,10 +122,28 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
     else:
         return
     raise Refusal(
-        "of two names the second is the output, but %s: name an output with --output, "
-        "or take all names as inputs with --output-dir" % why,
+        "%s; if '%s' is the output: %s"
+        % (why, out_file, _example(args, "--output", out_file, args.in_file)),
         EXIT_USAGE,
+        "if both are inputs: %s"
+        % _example(
+            args,
+            *("--output-dir", os.path.dirname(args.in_file) or os.curdir),
+            *(args.in_file, out_file),
+        ),
     )
+
+
+def _example(args: Namespace, *words: str) -> str:
+    """Return a command line with the verb and the options that matter, and `words`."""
+    from shlex import join
+
+    verb = verb_table.find(args.subcommand)
+    options = ["-f"] * args.force + [verb.name if verb else ""] + ["--rm"] * args.rm
+    options += ["-e"] * getattr(args, "no_check_extension", False)
+    if args.suffix != EXTENSION:
+        options += ["--suffix", args.suffix]
+    return join(["blpk", *options, *words])
 
 
 def _is_same(in_file: str, out_file: str) -> bool:

@@ -188,9 +188,13 @@ def test_two_names_that_may_be_two_inputs(folder, capfd, arguments, why):
     error = capfd.readouterr().err
     assert 2 == raised.value.code
     assert why in error
-    assert "--output" in error
-    assert "--output-dir" in error
     assert before == content_of(folder)
+    output, inputs = (line.rpartition(": blpk ")[2] for line in error.splitlines())
+    assert "--output" in output
+    cli.main([*output.split(), "-f"])
+    removed = {output.split()[-1]} if "--rm" in arguments else set()
+    assert removed == before.keys() - content_of(folder).keys()
+    assert "--output-dir" in inputs
 
 
 @pytest.mark.parametrize(
