@@ -126,7 +126,10 @@ WRONG = [
     ("Did you mean 'blpk decompress a.bin'?", ["-d", "a.bin"]),
     ("Did you mean 'blpk compress a.bin'?", ["a.bin", "-d"]),
     ("Did you mean 'blpk compress ./a'?", ["-f", "./a"]),
-    ("""Did you mean 'blpk compress 'a file'"'"'s name.bin''?""", ["a file's name.bin"]),
+    (
+        """Did you mean 'blpk compress 'a file'"'"'s name.bin''?""",
+        ["a file's name.bin"],
+    ),
     ("unrecognized arguments: -X", ["-X"]),
     ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
     ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),

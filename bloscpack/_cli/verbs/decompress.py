@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ...serializers import Json
 
 EXAMPLES = """examples:
-  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp                  to data.bin
   %(prog)s data.bin.blp other.bin
-  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s --rm --output-dir . *.blp     each here; remove the inputs
   %(prog)s - - < folder.tar.blp | tar x
 """
 
