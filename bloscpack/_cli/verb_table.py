@@ -19,9 +19,10 @@ FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
 
-# The smallest likeness of two verbs to suggest for a word that resembles none more, 0
-# to 1: a word of one letter has this likeness to words of four letters with it.
+# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters: one
+# letter has this likeness to words of four letters with it.
 ALIKE = 0.4
+LETTERS = 2
 
 # Settings that a user can configure.
 ALL_SETTINGS = (
@@ -236,8 +237,9 @@ def suggestions(word: str, *, plain: bool) -> list[str]:
     from difflib import get_close_matches
 
     lower = word.lower()
-    near = get_close_matches(lower, names(), 1)
-    return near or get_close_matches(lower, names(), 2, ALIKE)
+    if len(word) <= LETTERS:
+        return get_close_matches(lower, names(), 2, ALIKE)
+    return get_close_matches(lower, names(), 1)
 
 
 def _is_file(word: str) -> bool:

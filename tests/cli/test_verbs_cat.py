@@ -326,6 +326,25 @@ def test_trailing_bytes_of_another_kind_are_not_reported():
     assert (0, PLAIN, b"") == (done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["cat", "empty"], "'empty'"),
+        (["info", "empty"], "'empty'"),
+        (["cat", "-"], "Standard input"),
+        (["decompress", "-", "-"], "Standard input"),
+        (["-d"], "Standard input"),
+        (["verify", "-"], "Standard input"),
+    ],
+)
+def test_empty_file(arguments, name):
+    open("empty", "wb").close()
+    done = blpk(*arguments)
+    assert (1, b"") == (done.returncode, done.stdout)
+    expected = "%s is empty; a Bloscpack file begins with a header of 32 bytes." % name
+    assert done.stderr.decode().splitlines()[-1].endswith(expected)
+
+
 def blpk(*arguments, input_=b""):
     """Run the command in a process of its own."""
     return subprocess.run(
