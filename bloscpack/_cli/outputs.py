@@ -279,9 +279,12 @@ class Clock:
         self._begin = perf_counter()
 
     def log(self, nbytes: int) -> None:
-        """Show the time, and the speed in plain bytes per second."""
+        """Show the time, and the speed in plain bytes per second unless they are 0."""
+        if not log.enabled(log.VERBOSE):
+            return
         seconds = perf_counter() - self._begin
-        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
-        if log.enabled(log.VERBOSE):
-            # Standard output is that of 0.16, word for word.
-            log.notice("took: %.2f s, %s/s" % (seconds, speed))
+        text = "took: %.2f s" % seconds
+        if nbytes:
+            text += ", %s/s" % pretty_size(round(nbytes / max(seconds, 1e-9)))
+        # Standard output is that of 0.16, word for word.
+        log.notice(text)
