@@ -19,8 +19,8 @@ FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
 
-# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters: one
-# letter has this likeness to words of four letters with it.
+# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
+# that of one letter to a word of four letters with it.
 ALIKE = 0.4
 LETTERS = 2
 
