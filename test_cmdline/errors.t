@@ -42,9 +42,11 @@ Errors and exit codes.
   $ mkdir folder
   $ blpk c folder
   blpk: error: 'folder': Is a directory
+  blpk: error: for files in the folder: blpk compress -r folder
   [1]
   $ blpk -f c numbers folder
   blpk: error: 'folder': Is a directory
+  blpk: error: for files in the folder: blpk -f compress --output-dir folder numbers
   [1]
   $ cp numbers text.blp
   $ blpk d text.blp

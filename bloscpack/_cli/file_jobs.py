@@ -78,6 +78,10 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     ]
     _check_apart(jobs)
     if args.output_dir is not None:
+        if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
+            raise Refusal(
+                "'%s' of --output-dir is not a folder" % args.output_dir, EXIT_COULD_NOT
+            )
         for name, out_file in jobs:
             if name != STREAM and not os.path.exists(name):
                 continue  # make no folder for a missing input

@@ -24,7 +24,7 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
 from . import verb_table
-from .exit_codes import EXIT_USAGE, Refusal
+from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .file_jobs import is_classic
 from .stdio import (
     OUTPUT_NAME,
@@ -76,6 +76,7 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     """Raise unless the input exists and the output may be written."""
     check_exists("input file", in_file)
+    _check_no_folder(in_file, "-r", args)
     if not out_file:
         raise UsageError(
             "the name '%s' without its suffix is empty: give the output a name"
@@ -84,12 +85,23 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.lexists(out_file):
+        _check_no_folder(out_file, "--output-dir", args, in_file)
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % in_file)
     log.verbose("output file is: '%s'" % out_file)
+
+
+def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> None:
+    """Raise `Refusal` if a name is that of a folder, which needs an option."""
+    if os.path.isdir(name):
+        raise Refusal(
+            "'%s': %s" % (name, os.strerror(errno.EISDIR)),
+            EXIT_COULD_NOT,
+            "for files in the folder: " + _example(args, option, name, *more),
+        )
 
 
 def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:

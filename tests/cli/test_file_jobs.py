@@ -286,3 +286,11 @@ def test_only_a_folder_that_cannot_be_read(locked, capfd):
         bloscpack.cli.main(["decompress", "-r", "locked"])
     assert EXIT_COULD_NOT == raised.value.code
     assert capfd.readouterr().err == "blpk: error: 'locked': Permission denied\n"
+
+
+def test_the_output_folder_is_a_file(locked, capfd):
+    with pytest.raises(SystemExit) as raised:
+        bloscpack.cli.main(["decompress", "a.blp", "--output-dir", "z.blp"])
+    assert EXIT_COULD_NOT == raised.value.code
+    message = "blpk: error: 'z.blp' of --output-dir is not a folder\n"
+    assert message == capfd.readouterr().err
