@@ -70,8 +70,9 @@ Errors and exit codes.
   blpk c: error: the following arguments are required: <in_file>
   $ blpk c --fast numbers 2> usage
   [2]
-  $ tail -n 1 usage
+  $ tail -n 2 usage
   blpk: error: unrecognized arguments: --fast
+  'blpk c --help' shows what it accepts.
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage

@@ -234,11 +234,11 @@ class _Parser(_BaseParser):
         verb: ArgumentParser = self
         if subcommand is not None and self._subparsers is not None:
             verb = self._subparsers._group_actions[0].choices[subcommand]  # type: ignore
-        known = [name for name in verb._option_string_actions if name[:2] == "--"]
-        long = (word.partition("=")[0] for word in unknown if word[:2] == "--")
-        near = [match for word in long for match in get_close_matches(word, known, 1)]
+        known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
+        wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
+        near = [match for word in wrong for match in get_close_matches(word, known, 1)]
         if near:
-            self._hint = "Did you mean '%s'?\n" % near[0]
+            self._hint = "Did you mean '--%s'?\n" % near[0]
         else:
             self._hint = "'%s --help' shows what it accepts.\n" % verb.prog
         self.error("unrecognized arguments: %s" % " ".join(unknown))

@@ -137,6 +137,7 @@ WRONG = [
     ("'blpk cat --help' shows what it accepts.", ["cat", "a", "b"]),
     ("'blpk i --help' shows what it accepts.", ["i", "-X", "b"]),
     ("Did you mean '--recursive'?", ["list", "--recursvie=yes", "a"]),
+    ("'blpk c --help' shows what it accepts.", ["c", "--fast", "b"]),
     ("Did you mean '--typesize'?", ["compress", "--tpyesize", "4", "a"]),
     ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
     ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),
