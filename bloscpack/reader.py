@@ -135,6 +135,10 @@ class Reader:
         self.user_metadata = user_metadata(self.metadata)
         self.nbytes = self._chunks.index.nbytes
 
+    def _peek_behind(self, count: int) -> bytes:
+        """Return up to `count` bytes that lie behind the last chunk."""
+        return self._chunks.storage.read_at(self._chunks.check_end(), count)
+
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`.
 

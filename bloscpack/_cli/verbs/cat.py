@@ -15,11 +15,13 @@ from ..._engine.blosc_settings import own_settings
 from ..._format.chunks import check_digest, decompress
 from ..._storage.base import write_all
 from ...abstract_io import effective_nthreads
+from ...constants import MAGIC
 from ...exceptions import FormatError
 from ...file_io import CompressedFPSource
 from ...reader import Reader, Selection
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
+from ..stdio import warn_of_second_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ def run(args: Namespace) -> None:
         check(reader.header)
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(selected, deliver, nthreads=args.nthreads)
+        if selected.stop == reader.nbytes:
+            warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
 
     read_snapshot(args.file_, read, attempts=1)
     log.flush()
@@ -122,6 +126,9 @@ class _StreamReader(Reader):
                 "contain its size" % what,
                 EXIT_USAGE,
             )
+
+    def _peek_behind(self, count: int) -> bytes:
+        return self._source.peek_behind(count)
 
     def deliver(
         self,

@@ -6,7 +6,6 @@ import os
 from functools import partial
 
 from ... import log
-from ...constants import MAGIC
 from ...exceptions import UsageError
 from ...serializers import user_metadata
 from .. import file_jobs
@@ -20,6 +19,7 @@ from ..stdio import (
     name_of_input,
     name_of_output,
     standard_input,
+    warn_of_second_file,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ...serializers import Json
 
 EXAMPLES = """examples:
-  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp                  to data.bin
   %(prog)s data.bin.blp other.bin
-  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s --rm --output-dir . *.blp     each here; remove the inputs
   %(prog)s - - < folder.tar.blp | tar x
 """
 
@@ -202,7 +202,7 @@ def _decompress_plain(
                 begin,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=partial(_warn_of_second_file, in_file),
+                behind=partial(warn_of_second_file, in_file),
                 make_sink=make_sink,
                 sparse=args.sparse,
             )
@@ -227,14 +227,6 @@ def _decompress_plain(
 def _is_npy(out_file: str, args: Namespace) -> bool:
     """Return whether an array is written as a .npy file, because of its name."""
     return out_file.endswith(".npy") and not args.raw
-
-
-def _warn_of_second_file(in_file: str, behind: bytes) -> None:
-    """Warn the user if another Bloscpack file follows the first."""
-    if behind == MAGIC:
-        log.notice(
-            "behind '%s' begins another packed file, which is not read" % in_file
-        )
 
 
 def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:

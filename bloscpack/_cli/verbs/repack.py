@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
-  %(prog)s -k sha256 data.blp           only new digests: the chunks are copied
+  %(prog)s -k sha256 data.blp           new digests, copied chunks
 """
 
 
