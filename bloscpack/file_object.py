@@ -111,16 +111,18 @@ class BloscpackFile(io.BufferedIOBase):
         self._closed = True  # until it is open
         if mode not in MODES:
             raise UsageValueError("invalid mode: %r" % (mode,))
-        self.mode = MODES[mode]
+        self._kind = MODES[mode][0]
         if compresslevel is not None:
             if "clevel" in settings:
                 raise UsageTypeError("'compresslevel' is another name of 'clevel'")
             check_range("compresslevel", compresslevel, 1, 9)
             settings["clevel"] = compresslevel
-        self._file = os.fsdecode(file) if _is_path(file) else file
+        # The name as the caller wrote it, None for a file object.
+        self._name = os.fspath(file) if _is_path(file) else None
+        self._file = file if self._name is None else os.fsdecode(self._name)
         self._lock = RLock()
         self._pid = os.getpid()
-        if self.mode == "rb":
+        if self._kind == "r":
             refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
             self._open_input(nthreads, limits, storage_options)
         else:
@@ -174,7 +176,7 @@ class BloscpackFile(io.BufferedIOBase):
     def _open_output(self, settings: Settings) -> None:
         from ._streams.outputs import output_to_object, output_to_path
 
-        file, kind = self._file, self.mode[0]
+        file, kind = self._file, self._kind
         if isinstance(file, str):
             self._output = output_to_path(file, kind, settings)
         elif hasattr(file, "write"):
@@ -190,10 +192,16 @@ class BloscpackFile(io.BufferedIOBase):
         return self._closed
 
     @property
-    def name(self) -> str:
+    def name(self) -> str | bytes:
         """The path or URL; of a file object, its own attribute ``name``."""
-        name: str = self._file if isinstance(self._file, str) else self._file.name
+        self._check_open()
+        name: str | bytes = self._file.name if self._name is None else self._name
         return name
+
+    @property
+    def mode(self) -> str:
+        """``'rb'`` for a file that is read, ``'wb'`` for one that is written."""
+        return "rb" if self._kind == "r" else "wb"
 
     @property
     def metadata(self) -> Json:
@@ -206,17 +214,17 @@ class BloscpackFile(io.BufferedIOBase):
     def readable(self) -> bool:
         """Return whether the file was opened for reading."""
         self._check_open()
-        return self.mode == "rb"
+        return self._kind == "r"
 
     def writable(self) -> bool:
         """Return whether the file was opened for writing."""
         self._check_open()
-        return self.mode != "rb"
+        return self._kind != "r"
 
     def seekable(self) -> bool:
         """Return whether `seek` works: in a file that is read and is no pipe."""
         self._check_open()
-        if self.mode != "rb":
+        if self._kind != "r":
             return False
         return self._buffer is None or self._buffer.seekable()
 
@@ -235,7 +243,7 @@ class BloscpackFile(io.BufferedIOBase):
     def _find_buffer(self) -> io.BufferedReader:
         """Return the buffer, or raise the error that explains why there is none."""
         self._check_open()
-        if self._failure is not None and self.mode == "rb":
+        if self._failure is not None and self._kind == "r":
             raise self._failure
         if self._buffer is None:
             raise io.UnsupportedOperation("the file is not open for reading")
@@ -310,7 +318,7 @@ class BloscpackFile(io.BufferedIOBase):
     def tell(self) -> int:
         """Return the position: the number of plain bytes before it."""
         self._check_open()
-        return self._written if self.mode != "rb" else self._find_buffer().tell()
+        return self._written if self._kind != "r" else self._find_buffer().tell()
 
     # Writing
 
@@ -330,7 +338,7 @@ class BloscpackFile(io.BufferedIOBase):
     def flush(self) -> None:
         """Store the complete chunks. The last bytes may stay in memory until `close`."""
         self._check_open()
-        if self.mode != "rb":
+        if self._kind != "r":
             with self._lock:
                 self._call_output("flush")
 
