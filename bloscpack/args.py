@@ -524,6 +524,21 @@ def settings_from(
     return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
 
 
+def effective_limits(limits: AnyLimits | None) -> Limits | None:
+    """Return checked limits; None for no limits.
+
+    Parameters
+    ----------
+    limits
+        The limits, or a dictionary of their fields.
+    """
+    if limits is None:
+        return None
+    checked = settings_from(Limits, "limits", limits, {})
+    checked.check()
+    return checked
+
+
 def _with_plain_numbers(settings: Settings) -> Settings:
     """Return settings, or a copy of them if a value is a NumPy scalar."""
     changed = {}

@@ -143,7 +143,7 @@ class BloscpackFile(io.BufferedIOBase):
         source = self._find_input()
         raw: PartsReader | PipeReader
         if isinstance(source, (str, Storage)):
-            from ._streams.parts import open_parts
+            from ._reading.opened import open_parts
 
             try:
                 self._parts = open_parts(
