@@ -18,6 +18,7 @@ Files and bytes
     pack_bytes_to_bytes, unpack_bytes_from_bytes        bytes and bytes
 Files that exist
     info(path)                             sizes, settings and metadata, as a FileInfo
+    open(file, mode="rb", ...)             file object, a BloscpackFile, like gzip's
     Reader(file_object)                    part of the plain bytes or rows
     append(path, new_path)                 append the bytes of a file
     append_bytes_to_file(bytes, path)      append bytes
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
     from .file_io import unpack_bytes_from_file as unpack_bytes_from_file
     from .file_io import unpack_file as unpack_file
     from .file_io import unpack_file_from_file as unpack_file_from_file
+    from .file_object import BloscpackFile as BloscpackFile
+    from .file_object import open as open
     from .npy_io import pack_npy_to_file as pack_npy_to_file
     from .npy_io import unpack_npy_from_file as unpack_npy_from_file
     from .numpy_io import pack_ndarray_file as pack_ndarray_file
@@ -90,6 +93,7 @@ _HOMES = {
     "file_io": "pack_bytes_file pack_bytes_to_bytes pack_bytes_to_file pack_file "
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
+    "file_object": "BloscpackFile open",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
     "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
@@ -115,6 +119,7 @@ _MODULES = (
     "describe",
     "exceptions",
     "file_io",
+    "file_object",
     "headers",
     "log",
     "memory_io",
@@ -137,7 +142,8 @@ def __getattr__(name: str) -> object:
         # screens. Without `__all__` it shows the text above, which lists these names.
         if sys._getframe(1).f_code.co_name == "docmodule":
             raise AttributeError(name)
-        return list(_PUBLIC)
+        # `open` would replace the function of Python in ``from bloscpack import *``.
+        return [name for name in _PUBLIC if name != "open"]
     from importlib import import_module
 
     if name in _HOME_OF:
