@@ -150,6 +150,32 @@ class LazyArray:
         index = ArrayIndex(key, self.shape)
         return index.finish(self._read_items(index.axes))
 
+    def read_outer(self, key: Sequence[Any]) -> Array:
+        """Return the items that each axis selects by itself, as `numpy.ix_` does.
+
+        Parameters
+        ----------
+        key
+            For each axis an integer, a slice, or a list or array of integers.
+
+        Raises
+        ------
+        IndexError
+            If the key has another length, or a number is outside of its axis.
+        FormatError
+            If a chunk that holds some of the items is damaged.
+        """
+        if len(key) != self.ndim:
+            raise IndexError(
+                "expected one entry for each of %d axes, found %d"
+                % (self.ndim, len(key))
+            )
+        indexes = [
+            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
+        ]
+        items = self._read_items([index.axes[0] for index in indexes])
+        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+
     def _full(self) -> list[Steps | Picks]:
         return [Steps(n, 0, 1, n) for n in self.shape]
 

@@ -108,6 +108,11 @@ class ArrayIndex:
         positions = array.reshape(-1).astype(numpy.intp)
         return numpy.where(positions < 0, positions + size, positions)
 
+    @property
+    def is_number(self) -> bool:
+        """Whether an integer selects on the first axis, which the result then lacks."""
+        return self._last[:1] == [0]
+
     def _refuse(self) -> NoReturn:
         """Raise the error of NumPy for this index."""
         item: Array = numpy.ndarray((), "V0", b"")
