@@ -341,6 +341,7 @@ def open_ndarray(
 
     Examples
     --------
+    >>> import bloscpack
     >>> array = numpy.arange(12).reshape(4, 3)
     >>> bloscpack.pack_ndarray_to_file(array, 'twelve.blp')
     >>> with open_ndarray('twelve.blp') as lazy:
