@@ -12,6 +12,7 @@ Arrays
     pack_ndarray_to_file, unpack_ndarray_from_file      array and file
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
+    open_ndarray                                        part of an array, as a LazyArray
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from .file_io import unpack_file_from_file as unpack_file_from_file
     from .file_object import BloscpackFile as BloscpackFile
     from .file_object import open as open
+    from .lazy_array import LazyArray as LazyArray
+    from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
     from .npy_io import unpack_npy_from_file as unpack_npy_from_file
     from .numpy_io import pack_ndarray_file as pack_ndarray_file
@@ -94,6 +97,7 @@ _HOMES = {
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
     "file_object": "BloscpackFile open",
+    "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
     "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
@@ -121,6 +125,7 @@ _MODULES = (
     "file_io",
     "file_object",
     "headers",
+    "lazy_array",
     "log",
     "memory_io",
     "metacodecs",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 import numpy
 
@@ -21,6 +20,7 @@ from ._reading.opened import CACHE_NBYTES, open_parts
 from ._storage.base import Storage, naming_errors
 from .exceptions import StorageError, UsageTypeError, UsageValueError
 
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
     from typing import Any
@@ -97,7 +97,7 @@ class LazyArray:
         return tuple(self._in_order(grid))
 
     def _in_order(self, axes: Sequence[Any]) -> Any:
-        """Return the axes from the slowest to the fastest, or such axes as they were."""
+        """Return the axes from the slowest to the fastest one, or the reverse."""
         return axes[::-1] if self.order == "F" else axes
 
     def __repr__(self) -> str:
@@ -221,7 +221,8 @@ class LazyArray:
             cell_axes, part = [*cell_axes, last], (0, cell)
         region = Region(cell_axes)
         span = self._parts.span
-        memory = memoryview(result.reshape(-1).view("u1"))
+        flat: Any = result.reshape(-1).view("u1")
+        memory = memoryview(flat)
         filling = Filling(region, memory, span, cell, part)
         numbers = needed_chunks(region, cell, span, self._parts.numbers)
         self._parts.load(numbers, filling.copy, room=filling.room)
@@ -267,9 +268,7 @@ class LazyArray:
         if not out.flags.writeable:
             raise UsageValueError("out: expected a writable array")
 
-    def __array__(
-        self, dtype: DType | None = None, copy: bool | None = None
-    ) -> Array:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         """Return all items as an array of `dtype`; NumPy calls this."""
         if copy is False:
             raise ValueError("an array in a file can't be used without a copy")
@@ -368,13 +367,14 @@ def open_ndarray(
 
     Examples
     --------
+    >>> import bloscpack
     >>> array = numpy.arange(12).reshape(4, 3)
     >>> bloscpack.pack_ndarray_to_file(array, 'twelve.blp')
     >>> with open_ndarray('twelve.blp') as lazy:
     ...     lazy.shape, lazy[::-2, 1].tolist()
     ((4, 3), [10, 4])
     """
-    options = {
+    options: dict[str, Any] = {
         "cache_nbytes": cache_nbytes,
         "nthreads": nthreads,
         "limits": limits,

@@ -8,8 +8,7 @@ same index for an array of the same shape whose items have no bytes.
 from __future__ import annotations
 
 import operator
-from math import prod
-from typing import NoReturn
+from math import lcm, prod
 
 import numpy
 
@@ -17,6 +16,8 @@ from .boxes import Picks, Steps
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from .._format.dtypes import Array
 
 
@@ -33,7 +34,7 @@ class ArrayIndex:
         self.axes: list[Steps | Picks] = []
         # The index that turns the selected items into the result, one entry for each
         # entry of the key.
-        self._last: list[object] = []
+        self._last: list[Any] = []
         # Entry and shape of the index array.
         self._array_at: int | None = None
         self._array_shape: tuple[int, ...] = ()
@@ -41,18 +42,16 @@ class ArrayIndex:
         # A loop: comparing an array with Ellipsis would compare its items.
         naxes = sum(entry is not None and entry is not Ellipsis for entry in entries)
         nellipses = sum(entry is Ellipsis for entry in entries)
+        if nellipses > 1 or naxes > len(shape):
+            self._refuse()
         for entry in entries:
             if entry is Ellipsis:
                 self._add_full(len(shape) - naxes)
                 self._last.append(Ellipsis)
             elif entry is None:
                 self._last.append(None)
-            elif len(self.axes) == len(shape):
-                self._refuse()
             else:
                 self._add(entry, shape[len(self.axes)])
-        if nellipses > 1 or naxes > len(shape):
-            self._refuse()
         self._add_full(len(shape) - len(self.axes))
 
     def _add_full(self, count: int) -> None:
@@ -116,7 +115,7 @@ class ArrayIndex:
     def _refuse(self) -> NoReturn:
         """Raise the error of NumPy for this index."""
         item: Array = numpy.ndarray((), "V0", b"")
-        numpy.broadcast_to(item, self._shape)[self._key]  # type: ignore[index]
+        numpy.broadcast_to(item, self._shape)[self._key]  # type: ignore[call-overload]
         raise IndexError(  # pragma: no cover - NumPy has refused it
             "the index %.200r is not supported" % (self._key,)
         )
@@ -126,7 +125,7 @@ class ArrayIndex:
 
         `items` are the selected items; they have all axes of the array.
         """
-        result = items[tuple(self._last)]  # type: ignore[index]
+        result = items[tuple(self._last)]
         if self._array_at is None:
             return result
         axis = sum(entry is None for entry in self._last[: self._array_at])
@@ -186,8 +185,6 @@ MAX_CHUNKS_IN_BLOCK = 8
 
 
 def _rows_of_block(row: int, chunk_size: int) -> int:
-    from math import lcm
-
     common = lcm(row, chunk_size)
     if common <= MAX_CHUNKS_IN_BLOCK * chunk_size:
         return common // row
