@@ -123,6 +123,11 @@ class LazyArray:
     def __exit__(self, *args: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # Without a warning: an array in a task of Dask can't be closed by its user.
+        if hasattr(self, "_closed"):
+            self.close()
+
     # Reading
 
     def __getitem__(self, key: Any) -> Any:

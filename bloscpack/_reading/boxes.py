@@ -148,8 +148,8 @@ class Region:
     Parameters
     ----------
     axes
-        For each axis of the array of cells, its selected positions. At most one of them
-        has `Picks`. Neighbouring axes are joined where this is possible.
+        For each axis of the array of cells, its selected positions. Neighbouring axes
+        are joined where this is possible.
     """
 
     def __init__(self, axes: Sequence[Steps | Picks]) -> None:
@@ -312,6 +312,19 @@ def _address(array: Array) -> int:
     return address
 
 
+def _independent(
+    index: tuple[slice | Array, ...], shape: tuple[int, ...]
+) -> tuple[slice | Array, ...]:
+    """Return an index whose arrays select on each axis by itself.
+
+    NumPy combines the items of several arrays instead.
+    """
+    if sum(not isinstance(entry, slice) for entry in index) < 2:
+        return index
+    positions = (numpy.arange(n)[entry] for entry, n in zip(index, shape, strict=True))
+    return numpy.ix_(*positions)
+
+
 class Filling:
     """The result of a read, while chunks are copied into it, in any order.
 
@@ -384,4 +397,5 @@ class Filling:
                 strides[j] = strides[j + 1] * shape[j + 1]
             offset = position * self._cell + self._offset
             box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
-            self._target[target] = box[source]
+            into = _independent(target, self._target.shape)
+            self._target[into] = box[_independent(source, shape)]

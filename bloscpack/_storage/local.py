@@ -145,6 +145,7 @@ class LocalStorage(Storage):
 
     def __init__(self, file_range: FileRange, fp: Seekable) -> None:
         self._range = file_range
+        self._fp = fp  # it would close its descriptor when it is deleted
         self._start = fp.tell()
         status = os.fstat(file_range._fd)
         self.size = max(0, status.st_size - self._start)

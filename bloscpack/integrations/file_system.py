@@ -1,0 +1,71 @@
+"""The file system ``blp`` of fsspec: an array file as a Zarr store.
+
+fsspec finds it through an entry point. Its files are those of a Zarr group with one
+array, and the content of a chunk is read from its place in the `.blp` file; see
+`bloscpack.references`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from fsspec.implementations.reference import ReferenceFileSystem
+
+from ..references import references
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
+    """A Zarr store over the chunks of an array file, which stay where they are.
+
+    ``fsspec.get_mapper("blp::URL")`` and ``fsspec.filesystem("blp", fo=PATH)`` make it.
+    It refers to the file as it was then.
+
+    Parameters
+    ----------
+    fo
+        Path or URL of the file.
+    target_protocol, target_options
+        Protocol and options of the file system of the file; by default, the path or URL
+        has the protocol.
+    zarr_format, name, dims, flat, unverified
+        As in `bloscpack.references`.
+    options
+        Other parameters of `ReferenceFileSystem`.
+
+    Raises
+    ------
+    UsageError
+        If Zarr can't read the chunks of the file in place; the message says why.
+    """
+
+    protocol = "blp"
+
+    def __init__(
+        self,
+        fo: str | os.PathLike[str],
+        target_protocol: str | None = None,
+        target_options: dict[str, Any] | None = None,
+        *,
+        zarr_format: int = 2,
+        name: str | None = None,
+        dims: list[str] | None = None,
+        flat: bool = False,
+        unverified: bool = False,
+        **options: Any,
+    ) -> None:
+        found = references(
+            fo,
+            zarr_format=zarr_format,
+            name=name,
+            dims=dims,
+            flat=flat,
+            unverified=unverified,
+            storage_options=target_options,
+        )
+        options.setdefault("remote_protocol", target_protocol)
+        options.setdefault("remote_options", target_options)
+        super().__init__(found, **options)

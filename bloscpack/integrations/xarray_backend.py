@@ -1,0 +1,265 @@
+"""A backend of xarray: ``xarray.open_dataset("x.blp")`` reads only the needed chunks.
+
+xarray finds the backend through an entry point, and imports this module when it looks
+for a backend. The dataset has one variable: the array of the file. `metadata_of` returns
+metadata with the labels of a `DataArray`, to be stored with its items.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import numpy
+from xarray import DataArray, Dataset, Variable, conventions, decode_cf
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from .._format.labels import Labels, default_dims
+from .._reading.opened import CACHE_NBYTES
+from ..constants import EXTENSION, MAGIC
+from ..exceptions import UsageValueError
+from ..lazy_array import LazyArray, open_ndarray
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from .._format.dtypes import Array
+    from ..args import AnyLimits
+    from ..serializers import JsonObject
+
+# Name of the variable if neither the metadata nor the file have a name.
+DEFAULT_NAME = "data"
+# Kinds of dtypes that the values of a coordinate may have.
+COORDINATE_KINDS = "biufU"
+
+
+class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
+    """The backend ``"bloscpack"`` of xarray, for array files."""
+
+    description = "Open .blp array files with Bloscpack"
+    # xarray shows these to its users, and passes the options for decoding on.
+    open_dataset_parameters = (
+        *("filename_or_obj", "drop_variables", "mask_and_scale", "decode_times"),
+        *("concat_characters", "decode_coords", "use_cftime", "decode_timedelta"),
+        *("name", "dims", "cache_nbytes", "nthreads", "limits", "whole"),
+        "storage_options",
+    )
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Return whether a file has the extension or the first bytes of Bloscpack."""
+        if isinstance(filename_or_obj, (str, os.PathLike)):
+            name = os.fspath(filename_or_obj)
+            if name.endswith(EXTENSION):
+                return True
+            try:
+                with open(name, "rb") as file:
+                    return file.read(len(MAGIC)) == MAGIC
+            except OSError:
+                return False
+        if isinstance(filename_or_obj, (bytes, bytearray, memoryview)):
+            return bytes(filename_or_obj[: len(MAGIC)]) == MAGIC
+        return _first_bytes(filename_or_obj) == MAGIC
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        name: str | None = None,
+        dims: Sequence[str] | None = None,
+        cache_nbytes: int = CACHE_NBYTES,
+        nthreads: int | None = None,
+        limits: AnyLimits | None = None,
+        whole: bool = False,
+        storage_options: dict[str, Any] | None = None,
+    ) -> Dataset:
+        """Return a dataset with the array of a file; it reads only the chunks it needs.
+
+        Parameters
+        ----------
+        filename_or_obj
+            A path, a URL, a binary file object that can seek, or a buffer.
+        name
+            Name of the variable. By default the name in the metadata, or the name of
+            the file without folder and extension.
+        dims
+            Names of the axes. By default those in the metadata, or ``dim_0`` and so on.
+        cache_nbytes, nthreads, limits, whole, storage_options
+            As in `open_ndarray`.
+
+        The other parameters are those of `xarray.decode_cf`.
+        """
+        lazy = open_ndarray(
+            filename_or_obj,
+            cache_nbytes=cache_nbytes,
+            nthreads=nthreads,
+            limits=limits,
+            whole=whole,
+            storage_options=storage_options,
+        )
+        try:
+            labels = Labels(lazy.metadata, lazy.ndim)
+            labels.name = name or labels.name or _stem(filename_or_obj)
+            labels.dims = [*dims] if dims is not None else labels.dims
+            decoded: Dataset = decode_cf(
+                _dataset(lazy, labels, _names(drop_variables)),
+                mask_and_scale=mask_and_scale,
+                decode_times=decode_times,
+                concat_characters=concat_characters,
+                decode_coords=decode_coords,
+                use_cftime=use_cftime,
+                decode_timedelta=decode_timedelta,
+            )
+        except BaseException:
+            lazy.close()
+            raise
+        decoded.set_close(lazy.close)
+        return decoded
+
+
+def _first_bytes(file: Any) -> bytes | None:
+    """Return the first bytes of a file object, whose position stays; None if none."""
+    try:
+        position = file.tell()
+        file.seek(0)
+        try:
+            found: bytes = file.read(len(MAGIC))
+        finally:
+            file.seek(position)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return found
+
+
+def _stem(file: Any) -> str:
+    """Return the name of a file without folder and extension."""
+    if not isinstance(file, (str, os.PathLike)):
+        file = getattr(file, "name", "")
+    if not isinstance(file, (str, os.PathLike)):
+        return DEFAULT_NAME
+    base = os.fsdecode(file).partition("::")[0].rstrip("/").replace("\\", "/")
+    base = base.rsplit("/", 1)[-1].partition("?")[0]
+    for ending in (EXTENSION, ".npy"):
+        base = base.removesuffix(ending)
+    return base or DEFAULT_NAME
+
+
+def _names(names: str | Iterable[str] | None) -> set[str]:
+    return {names} if isinstance(names, str) else {*(names or ())}
+
+
+def _dataset(lazy: LazyArray, labels: Labels, dropped: set[str]) -> Dataset:
+    """Return a dataset with the array and the coordinates in its metadata."""
+    dims = default_dims(lazy.ndim) if labels.dims is None else labels.dims
+    if len(dims) != lazy.ndim:
+        raise UsageValueError(
+            "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
+        )
+    data = indexing.LazilyIndexedArray(_LazyBackendArray(lazy))
+    array = Variable(dims, data, labels.attrs, fastpath=True)
+    array.encoding = {
+        "preferred_chunks": dict(zip(dims, lazy.chunks, strict=True)),
+        "chunksizes": lazy.chunks,
+    }
+    sizes = dict(zip(dims, lazy.shape, strict=True))
+    variables = {
+        name: _coordinate(name, entry, sizes)
+        for name, entry in labels.coords.items()
+        if name not in dropped
+    }
+    coords = [name for name in variables if name != labels.name]
+    variables[labels.name] = array
+    kept = {name: v for name, v in variables.items() if name not in dropped}
+    return Dataset(kept).set_coords(coords)
+
+
+def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable:
+    """Return a coordinate from the metadata."""
+    dims = entry["dims"]
+    expected = tuple(sizes[dim] for dim in dims)
+    values = None
+    with suppress(TypeError, ValueError):  # uneven lists, a dtype that does not exist
+        values = numpy.array(entry["data"])
+        dtype = numpy.dtype(entry.get("dtype", values.dtype))
+        if dtype.kind in COORDINATE_KINDS:
+            values = values.astype(dtype)
+    if values is None or values.shape != expected:
+        raise UsageValueError(
+            "the coordinate '%s' in the metadata does not fit its axes, which have %s "
+            "items; drop_variables=['%s'] opens the file without it"
+            % (name, expected, name)
+        )
+    attrs = entry.get("attrs")
+    return Variable(dims, values, attrs if isinstance(attrs, dict) else None)
+
+
+class _LazyBackendArray(BackendArray):  # type: ignore[misc]
+    """What xarray needs of an array: indexing of each axis by itself."""
+
+    def __init__(self, lazy: LazyArray) -> None:
+        self._lazy = lazy
+        self.shape = lazy.shape
+        self.dtype = lazy.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, self._read
+        )
+
+    def _read(self, key: tuple[Any, ...]) -> Array:
+        """Read the items that an outer index selects."""
+        return self._lazy.read_outer(key)
+
+
+def metadata_of(array: DataArray) -> JsonObject:
+    """Return the labels of an array as metadata, to be packed with its items.
+
+    `open_dataset` makes dimensions, coordinates, attributes and name of the array from
+    them. Dates become numbers with units, as in files of netCDF.
+
+    Examples
+    --------
+    >>> import bloscpack, numpy, xarray
+    >>> array = xarray.DataArray([1.5, 2.5], {"x": [10, 20]}, ["x"], "speed")
+    >>> bloscpack.pack_ndarray_to_file(
+    ...     array.values, "speed.blp", metadata=metadata_of(array))
+    >>> xarray.open_dataset("speed.blp")["speed"].sel(x=20).item()
+    2.5
+    """
+    found: JsonObject = {"dims": [str(dim) for dim in array.dims]}
+    if array.name is not None:
+        found["name"] = str(array.name)
+    if array.attrs:
+        found["attrs"] = _plain(array.attrs)
+    coords: JsonObject = {}
+    for name, coordinate in array.coords.items():
+        encoded = conventions.encode_cf_variable(coordinate.variable, name=name)
+        coords[str(name)] = entry = {
+            "dims": [str(dim) for dim in encoded.dims],
+            "data": encoded.values.tolist(),
+        }
+        if encoded.dtype.kind in COORDINATE_KINDS:
+            entry["dtype"] = encoded.dtype.str
+        if encoded.attrs:
+            entry["attrs"] = _plain(encoded.attrs)
+    if coords:
+        found["coords"] = coords
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with lists and numbers of Python instead of those of NumPy."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
