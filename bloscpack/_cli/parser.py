@@ -28,7 +28,7 @@ from .global_options import (
     global_options,
 )
 from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .options import LEVEL_OPTIONS
+from .options import LEVEL_OPTIONS, check_goal
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -125,6 +125,8 @@ class _VerbParser(_BaseParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
+        if "--auto" in self._option_string_actions:
+            check_goal(self, args)
         if "-1" in self._option_string_actions:
             args = list(self._without_negative_values(args))
         return super().parse_known_args(args, namespace)
@@ -333,6 +335,7 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
         given[name] = given[name].as_argument()
     # The attributes that the user has set, by options or otherwise.
     args.given = sorted({*made, *given.get("given", ())})
+    args.configured = made
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
