@@ -203,6 +203,19 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
             )
 
 
+def check_type_size(args: Namespace) -> None:
+    """Raise `Refusal` if options give a type size for an array, which has its own.
+
+    Called before the settings of the user are applied: a type size among those is for
+    other files.
+    """
+    is_array = args.subcommand in ("compress", "c") and args.npy
+    if is_array and "typesize" in getattr(args, "given", ()):
+        raise Refusal(
+            "--npy takes the type size from the array; -t can't be given", EXIT_USAGE
+        )
+
+
 def blosc_args(args: Namespace) -> BloscArgs:
     """Return the settings for Blosc."""
     from ..args import BloscArgs

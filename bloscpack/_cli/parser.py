@@ -28,7 +28,7 @@ from .global_options import (
     global_options,
 )
 from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .options import LEVEL_OPTIONS, check_goal
+from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -326,6 +326,7 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _apply_user_defaults(args: argparse.Namespace) -> None:
     """Replace defaults by the settings of the user."""
     given = vars(args)
+    check_type_size(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
     if isinstance(args.nthreads, DefaultNumber):
@@ -335,7 +336,6 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
         given[name] = given[name].as_argument()
     # The attributes that the user has set, by options or otherwise.
     args.given = sorted({*made, *given.get("given", ())})
-    args.configured = made
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:

@@ -165,10 +165,6 @@ def direct_messages(args: Namespace) -> None:
 def run(args: Namespace) -> int:
     """Compress the files."""
     log.verbose("getting ready for compression")
-    if args.npy and "typesize" in args.given and "typesize" not in args.configured:
-        raise Refusal(
-            "--npy takes the type size from the array; -t can't be given", EXIT_USAGE
-        )
     if file_jobs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)
         todo = [(in_file, out_file)]
