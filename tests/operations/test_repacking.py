@@ -302,14 +302,61 @@ def test_arrays(path):
     repack(path, chunk_size="1001B", cname="lz4")
     assert header_of(path).chunk_size == 1000
     assert (array == bloscpack.unpack_ndarray_from_file(path)).all()
-    with pytest.raises(DoesNotFit):
-        repack(path, metadata={"a": 1})
     old = bloscpack.unpack_bytes_from_file(path)[1]
     repack(path, metadata={**old, "shape": [3000], "unit": "m"})
     assert (3000,) == bloscpack.unpack_ndarray_from_file(path).shape
+    with pytest.raises(DoesNotFit):
+        repack(path, metadata={**old, "shape": [2999]})
     bloscpack.pack_bytes_to_file(bytes(16), path)
     repack(path, metadata={**old, "shape": [2]})
     assert [0.0, 0.0] == bloscpack.unpack_ndarray_from_file(path).tolist()
+
+
+@pytest.mark.parametrize("metadata", [{"unit": "m"}, [], 0, "", {"container": "other"}])
+@pytest.mark.parametrize("before", [None, {"unit": "s", "n": 1}])
+def test_metadata_of_an_array_file_are_those_of_the_user(path, before, metadata):
+    array = np.asfortranarray(np.arange(3000.0).reshape(300, 10))
+    bloscpack.pack_ndarray_to_file(array, path, metadata=before)
+    repack(path, metadata=metadata, cname="lz4")
+    found, user = bloscpack.unpack_ndarray_from_file(path, return_metadata=True)
+    assert metadata == user
+    assert (array == found).all()
+    assert found.flags.f_contiguous
+    assert {"dtype", "shape", "order", "container", "metadata"} == set(
+        bloscpack.info(path).metadata
+    )
+
+
+@pytest.mark.parametrize("before", [None, {"unit": "s"}])
+def test_an_array_stays_one_without_metadata_of_the_user(path, before):
+    bloscpack.pack_ndarray_to_file(np.arange(30.0), path)
+    expected = bloscpack.info(path).metadata
+    bloscpack.pack_ndarray_to_file(np.arange(30.0), path, metadata=before)
+    repack(path, metadata=None)
+    assert expected == bloscpack.info(path).metadata
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"unit": "s"}),
+        ({"metadata": {"unit": "m"}}, {"unit": "m"}),
+        ({"metadata": None}, None),
+    ],
+)
+def test_an_array_becomes_bytes(path, settings, expected):
+    array = np.arange(3000.0)
+    bloscpack.pack_ndarray_to_file(array, path, metadata={"unit": "s"})
+    repack(path, keep_array=False, **settings)
+    assert_holds(path, array.tobytes(), expected)
+    repack(path, keep_array=False, cname="zlib")  # there is none
+    assert_holds(path, array.tobytes(), expected)
+
+
+def test_bytes_of_an_array_without_metadata_of_the_user(path):
+    bloscpack.pack_ndarray_to_file(np.arange(3), path)
+    repack(path, keep_array=False, chunk_size=5)
+    assert_holds(path, np.arange(3).tobytes())
 
 
 # Files of other layouts, and lengths
