@@ -20,7 +20,7 @@ from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
 from ._format.blosc_header import decode_header
 from ._format.chunks import decompress_into
-from .abstract_io import PlainSink, PlainSource, pack, unpack
+from .abstract_io import PlainSink, PlainSource, pack_with, unpack
 from .args import calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
@@ -239,22 +239,19 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. The other parameters
     are those of `pack_ndarray`.
     """
-    blosc_args, bloscpack_args, metadata_args = pack_settings(
-        blosc_args, bloscpack_args, metadata_args, settings
-    )
-    blosc_args = blosc_args.copy()
-    blosc_args.typesize = typesize_of(array.dtype)
+    found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
+    if found[0] is blosc_args:  # the object of the caller stays unchanged
+        found = found[0].copy(), *found[1:]
+    found[0].typesize = typesize_of(array.dtype)
     size = whole_items(chunk_size, array.itemsize, array.nbytes)
-    pack(
+    pack_with(
         source,
         sink,
-        *calculate_nchunks(array.nbytes, size),
-        metadata=describe(array, metadata),
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-        nthreads=nthreads,
-        progress=progress,
+        calculate_nchunks(array.nbytes, size),
+        describe(array, metadata),
+        found,
+        nthreads,
+        progress,
     )
 
 
