@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         grow: bool
 
 
+PATH_TYPES = (str, bytes, os.PathLike)
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
 WORTH_THREADS = 64 * 2**10
@@ -631,7 +632,13 @@ def append_bytes_to_file(
     >>> bloscpack.unpack_bytes_from_file('letters.blp')
     (b'abcdef', None)
     """
-    content, size = _reader_of(bytes_)
+    usage = "append_bytes_to_file(bytes_, out_file)"
+    try:
+        content, size = _reader_of(bytes_)
+    except TypeError as error:  # it is no buffer
+        raise _wrong_type("bytes_", "bytes or another buffer", bytes_, usage) from error
+    if not isinstance(out_file, PATH_TYPES):
+        raise _wrong_type("out_file", "a path", out_file, usage)
     append_from(out_file, content, size, blosc_args, **settings)
 
 
@@ -676,6 +683,11 @@ def append_ndarray_to_file(
     from ._format.dtypes import encode_dtype
     from .numpy_io import storable
 
+    usage = "append_ndarray_to_file(ndarray, filename)"
+    if isinstance(ndarray, PATH_TYPES):
+        raise _wrong_type("ndarray", "a NumPy array", ndarray, usage)
+    if not isinstance(filename, PATH_TYPES):
+        raise _wrong_type("filename", "a path", filename, usage)
     rows = storable(ndarray, order="C")
     encode_dtype(rows.dtype)  # rejects dtypes that can't be stored, such as objects
     plain = rows.reshape(-1).view("u1").data if rows.nbytes else b""
@@ -687,6 +699,13 @@ def append_ndarray_to_file(
         blosc_args,
         accept=lambda metadata: check_rows(metadata, rows),
         **settings,
+    )
+
+
+def _wrong_type(name: str, wanted: str, value: object, usage: str) -> UsageTypeError:
+    """Return the error for an argument; `usage` shows the order of the arguments."""
+    return UsageTypeError(
+        "'%s' must be %s, not '%s': %s" % (name, wanted, type(value).__name__, usage)
     )
 
 
