@@ -48,7 +48,6 @@ from .defaults import (
 )
 from .exceptions import (
     AnotherFileFollows,
-    DamageError,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from ._crashsafe.in_place import Change, FileObjectTarget
     from ._format.append_plan import Plan
     from ._format.dtypes import Array
+    from ._format.metadata import Section
     from ._format.sections import Beginning
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable
     from .abstract_io import Progress
@@ -204,14 +204,14 @@ def _append(
     size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
     # The new beginning and an unchanged extent tell to which file a journal belongs.
-    new_beginning = _join(new_header, plan.section or b"")
+    new_beginning = _beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     _log_dropped_bytes(target, trailing)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
         # Write.
         if plan.section is not None:
-            change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
+            _overwrite_section(change, plan.section)
         if new_size:
             new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
             new_offsets = _write_chunks(
@@ -485,15 +485,16 @@ def _rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> N
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
 
-def _join(header: bytes, section: bytes) -> bytes:
-    """Return the bytes before the offset table; the section may have 4 GiB."""
-    try:
-        return header + section
-    except MemoryError as error:
-        raise DamageError(
-            "there is no memory for the metadata section of '%d' bytes" % len(section),
-            section="metadata",
-        ) from error
+def _beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
+    """Return the bytes before the offset table in blocks: the section may be large."""
+    return [header] if section is None else [header, *section.blocks()]
+
+
+def _overwrite_section(change: Change, section: Section) -> None:
+    position = BLOSCPACK_HEADER_LENGTH
+    for block in section.blocks():
+        change.overwrite(position, block)
+        position += len(block)
 
 
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
@@ -501,11 +502,11 @@ def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -
     section = plan_metadata(beginning, beginning.header, 0, metadata)
     if section is None:
         return
-    section_end = BLOSCPACK_HEADER_LENGTH + len(section)
+    section_end = BLOSCPACK_HEADER_LENGTH + section.size
     unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
-    new_beginning = _join(beginning.header.encode(), section)
+    new_beginning = _beginning_blocks(beginning.header.encode(), section)
     with target.change([(0, section_end)], new_beginning, unchanged) as change:
-        change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
+        _overwrite_section(change, section)
 
 
 def append(

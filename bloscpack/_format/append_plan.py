@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..headers import BloscpackHeader
     from ..serializers import Json
+    from .metadata import Section
     from .sections import Beginning
 
     # The (start, stop) of bytes of a file.
@@ -69,7 +70,7 @@ class Plan:
     def __init__(
         self,
         header: BloscpackHeader,
-        section: bytes | None,
+        section: Section | None,
         first_chunk: int,
         chunks_offset: int,
         new_sizes: list[int],
@@ -86,7 +87,8 @@ class Plan:
 
     def extents(self, file_size: int) -> list[Extent]:
         """Return the extents (start, stop) that may be overwritten, in file order."""
-        beginning = 0, BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
+        section_size = self.section.size if self.section is not None else 0
+        beginning = 0, BLOSCPACK_HEADER_LENGTH + section_size
         if not any(self.new_sizes):
             return [beginning]
         table_stop = self.table_offset + OFFSET_LENGTH * self.nchunks_added
@@ -204,7 +206,7 @@ def _itemsize(metadata: object) -> int:
 
 def plan_metadata(
     beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: object
-) -> bytes | None:
+) -> Section | None:
     """Return the metadata section after an append of `new_size` bytes.
 
     None if it stays unchanged. The shape of an array grows with its data.

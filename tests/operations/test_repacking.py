@@ -7,9 +7,8 @@ import itertools
 import os
 import random
 import stat
-import subprocess
-import sys
 import tracemalloc
+from contextlib import nullcontext
 
 import blosc
 import numpy as np
@@ -17,8 +16,15 @@ import pytest
 from builders import layout, numbers, packed, text
 
 import bloscpack
+from bloscpack._crashsafe import in_place
 from bloscpack._crashsafe.locking import open_locked
-from bloscpack.append import append, append_from, change_metadata, rewrite_metadata
+from bloscpack.append import (
+    append,
+    append_from,
+    change_metadata,
+    rewrite_metadata,
+    rewrite_metadata_fp,
+)
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.constants import METADATA_HEADER_LENGTH
 from bloscpack.exceptions import (
@@ -668,29 +674,63 @@ def test_room_for_metadata_costs_no_memory(tmp_path, settings):
     )
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a memory limit")
-def test_too_little_memory_for_the_room(tmp_path):
-    """A change of the metadata in place needs the room in memory, or is refused."""
+def change_on_disk(path):
+    rewrite_metadata(path, {"b": 2})
+
+
+def change_file_object(path):
+    with path.open("r+b") as fp:
+        rewrite_metadata_fp(fp, {"b": 2})
+
+
+def append_with_metadata(path):
+    bloscpack.append_bytes_to_file(b"new", path, metadata={"b": 2})
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "fails"])
+@pytest.mark.parametrize(
+    "change", [change_on_disk, change_file_object, append_with_metadata]
+)
+def test_a_change_of_metadata_in_place_needs_no_memory_for_the_room(
+    tmp_path, monkeypatch, change, fails
+):
     path = tmp_path / "file.blp"
-    write_with_room(path, 2**32 - 1)
-    code = """if True:
-        import resource, sys
-        import bloscpack
-        from bloscpack.append import rewrite_metadata
-        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
-        try:
-            rewrite_metadata(sys.argv[1], {"b": 2}, grow=True)
-        except bloscpack.FormatError as error:
-            print(error)
-    """
-    command = [sys.executable, "-c", code, path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "there is no memory for the room" in done.stdout
+    room = 2**25 + 1
+    write_with_room(path, room, offsets=change is append_with_metadata)
+    before = path.read_bytes()
+
+    def fail(raw):
+        raise LookupError("at the end")
+
+    if fails:
+        monkeypatch.setattr(in_place.JournaledChange, "_commit", fail)
+        monkeypatch.setattr(in_place.InMemoryChange, "_commit", fail)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LookupError) if fails else nullcontext():
+            change(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
     assert ["file.blp"] == os.listdir(tmp_path)
+    if fails:
+        assert before == path.read_bytes()
+    else:
+        assert ({"b": 2}, room) == (
+            source_of(path).metadata,
+            source_of(path).metadata_header.max_meta_size,
+        )
+        assert verify(path).ok
 
 
-def write_with_room(path, room):
+def write_with_room(path, room, *, offsets=False):
     """Write a sparse file with this room for metadata."""
+    if offsets:
+        bloscpack.pack_bytes_to_file(
+            PLAIN, path, 1000, metadata={"a": 1}, max_meta_size=room
+        )
+        return
     content = packed(PLAIN, metadata={"a": 1}, metadata_room=100, offsets=False)
     at = content.index((100).to_bytes(4, "little"), 32)
     rest = 32 + METADATA_HEADER_LENGTH + 100
