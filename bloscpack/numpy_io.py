@@ -38,6 +38,7 @@ from .serializers import user_metadata
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypedDict
 
     from typing_extensions import Unpack
 
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
         PackKeywords,
     )
     from .serializers import Json
+
+    class UnpackKeywords(TypedDict, total=False):
+        """The keywords that all functions that unpack have."""
+
+        nthreads: int | None
+        limits: AnyLimits | None
+        progress: Progress | None
 
 
 def _address(ndarray: Array) -> int:
@@ -417,20 +425,13 @@ def unpack_ndarray_from_file(
     filename: Path,
     *,
     return_metadata: Literal[False] = False,
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> Array: ...
 
 
 @overload
 def unpack_ndarray_from_file(
-    filename: Path,
-    *,
-    return_metadata: Literal[True],
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    filename: Path, *, return_metadata: Literal[True], **others: Unpack[UnpackKeywords]
 ) -> tuple[Array, Json]: ...
 
 
@@ -488,20 +489,13 @@ def unpack_ndarray_from_bytes(
     bytes_: Buffer,
     *,
     return_metadata: Literal[False] = False,
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> Array: ...
 
 
 @overload
 def unpack_ndarray_from_bytes(
-    bytes_: Buffer,
-    *,
-    return_metadata: Literal[True],
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    bytes_: Buffer, *, return_metadata: Literal[True], **others: Unpack[UnpackKeywords]
 ) -> tuple[Array, Json]: ...
 
 
