@@ -578,7 +578,8 @@ def pack_settings(
 
     Raises `UsageTypeError` for a keyword that is no setting.
     """
-    refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
+    if keywords:
+        refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
     return (
         settings_from(BloscArgs, "blosc_args", blosc_args, keywords),
         settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, keywords),

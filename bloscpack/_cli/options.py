@@ -254,14 +254,6 @@ def process_metadata_args(args: Namespace) -> Json:
     return metadata
 
 
-def wanted_metadata(args: Namespace) -> Json:
-    """Return the metadata in the file that ``-m`` names; ``--npy`` excludes ``-m``."""
-    metadata = process_metadata_args(args)
-    if args.npy and metadata is not None:
-        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
-    return metadata
-
-
 def read_metadata(name: str) -> Json:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
     check_exists("metadata file", name)
