@@ -36,6 +36,7 @@ from .file_io import (
     likely_nbytes,
     log_packed,
     log_unpacked,
+    plain_sink,
     unpack_checked,
 )
 from .numpy_io import pack_items
@@ -51,11 +52,11 @@ if TYPE_CHECKING:
     from ._format.dtypes import Array, DType
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
     from .abstract_io import Progress
+    from .append import AppendKeywords
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,
         AnyMetadataArgs,
-        BloscKeywords,
         PackKeywords,
     )
     from .bytes_io import SectionsSource
@@ -351,14 +352,23 @@ def _described(source: SectionsSource) -> tuple[Description, bytes]:
     return description, encode_header(array)
 
 
+def npy_sink(
+    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
+) -> NpySink:
+    """Return a sink for a ``.npy`` file; see `bloscpack.file_io.unpack_fp_to_fp`.
+
+    Raises `NotANumpyArray` if `source` holds no array.
+    """
+    description, header = _described(source)
+    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
+
+
 def sink_by_content(
     source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
 ) -> PlainFPSink:
     """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
-    if not is_array(source.metadata):
-        return PlainFPSink(out_fp, reserved=reserved, sparse=sparse)
-    description, header = _described(source)
-    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
+    make_sink = npy_sink if is_array(source.metadata) else plain_sink
+    return make_sink(source, out_fp, reserved, sparse=sparse)
 
 
 def unpack_npy_from_file(
@@ -401,7 +411,6 @@ def unpack_npy_from_file(
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
         check(source.bloscpack_header)
-        description, header = _described(source)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
         with replacing(
             npy_file,
@@ -410,9 +419,7 @@ def unpack_npy_from_file(
             access=preserve,
             times=preserve,
         ) as out_fp:
-            sink = NpySink(
-                out_fp, description, header, reserved=reserved, sparse=sparse
-            )
+            sink = npy_sink(source, out_fp, reserved, sparse=sparse)
             unpack_checked(source, sink, check, nthreads, progress)
 
     read_snapshot(in_file, read, attempts_for(npy_file))
@@ -426,12 +433,7 @@ def append_npy(
     orig_file: Path,
     npy_file: Path,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    nthreads: int | None = None,
-    sync: bool = True,
-    progress: Progress | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **settings: Unpack[AppendKeywords],
 ) -> None:
     """Append the rows of a ``.npy`` file to an array file.
 
@@ -444,7 +446,7 @@ def append_npy(
         The array file.
     npy_file
         The ``.npy`` file, or a pipe, with the new rows.
-    blosc_args, nthreads, sync, progress, settings, grow
+    blosc_args, settings
         As in `bloscpack.append.append`.
 
     Raises
@@ -468,9 +470,5 @@ def append_npy(
             rows.nbytes,
             blosc_args,
             accept=lambda metadata: check_rows(metadata, rows),
-            nthreads=nthreads,
-            progress=progress,
-            sync=sync,
-            grow=grow,
             **settings,
         )

@@ -6,9 +6,15 @@ each is trimmed, and the caller gets the parts in order.
 
 from __future__ import annotations
 
+import sys
+
+from ._engine.blosc_settings import own_settings
+from ._format.chunks import check_digest, decompress
 from ._reading.chunk_reader import ChunkReader
 from ._reading.opened import storage_from
-from .exceptions import UsageError
+from .abstract_io import effective_nthreads
+from .exceptions import FormatError, UsageError
+from .file_io import CompressedFPSource
 from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -286,3 +292,75 @@ class Reader:
         count = len(range(*rows.indices(array.shape[0])))
         shape = (count, *array.shape[1:])
         return numpy.ndarray(shape, array.dtype, buffer=bytearray(b"".join(parts)))
+
+
+class StreamReader(Reader):
+    """Delivers one selection from a file object that can't seek, in constant memory.
+
+    The chunks in front of the selection are read and verified too.
+
+    Parameters
+    ----------
+    fp
+        The file object, with the file from its current position on.
+    """
+
+    def __init__(self, fp: Seekable) -> None:
+        self._source = CompressedFPSource(fp, to_end=True)
+        self.header = self._source.bloscpack_header
+        self.metadata = self._source.metadata
+        self.user_metadata = user_metadata(self.metadata)
+        nbytes = self.header.nbytes
+        self._has_size = nbytes is not None
+        self.nbytes = sys.maxsize if nbytes is None else nbytes
+
+    def select(self, span: slice) -> Selection:
+        """Return the selection of a span of plain bytes; see `Reader.select`."""
+        if min(span.start or 0, span.stop or 0) < 0:
+            self._need_size("positions from the end")
+        return super().select(span)
+
+    def select_rows(self, rows: slice) -> Selection:
+        """Return the selection of some rows; see `Reader.select_rows`."""
+        self._need_size("rows")
+        return super().select_rows(rows)
+
+    def _need_size(self, what: str) -> None:
+        if not self._has_size:
+            raise UsageError(
+                "%s can't be read from a pipe if the header of the file does not "
+                "contain its size" % what
+            )
+
+    def _peek_behind(self, count: int) -> bytes:
+        return bytes(self._source.peek_behind(count))
+
+    def deliver(
+        self,
+        selection: Selection,
+        deliver: Callable[[bytes], object],
+        *,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call `deliver` with the selected bytes; see `Reader.deliver`.
+
+        No chunk is read before the bytes of the one in front of it are delivered, so
+        Blosc shares the blocks of each chunk among the threads.
+        """
+        source, checksum = self._source, self.header.checksum_impl
+        to_end = selection.stop == self.nbytes  # what follows has to be checked
+        with own_settings:
+            own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
+            for frame in source.tasks():
+                try:
+                    compressed, digest = source.load(frame)
+                    check_digest(compressed, digest, checksum)
+                    plain = memoryview(decompress(compressed, frame.header))
+                except FormatError as error:
+                    error.locate(frame.number, frame.offset)
+                    raise
+                stop = frame.start + plain.nbytes
+                if selection.within(frame.start, stop):
+                    deliver(selection.cut(plain, frame.start))
+                if stop >= selection.stop and not to_end:
+                    break

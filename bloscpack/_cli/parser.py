@@ -28,7 +28,7 @@ from .global_options import (
     global_options,
 )
 from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .options import LEVEL_OPTIONS
+from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -129,6 +129,8 @@ class _VerbParser(_BaseParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
+        if "--auto" in self._option_string_actions:
+            check_goal(self, args)
         args = list(self._without_negative_values(args))
         return super().parse_known_args(args, namespace)
 
@@ -358,6 +360,7 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _apply_user_defaults(args: argparse.Namespace) -> None:
     """Replace defaults by the settings of the user."""
     given = vars(args)
+    check_type_size(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
     if isinstance(args.nthreads, DefaultNumber):

@@ -147,6 +147,17 @@ class OpenedFile:
         """Return the numbers of the chunks that hold the span [start, stop)."""
         return self._index.numbers(start, stop)
 
+    def extents(self) -> list[tuple[int, int]]:
+        """Return where each chunk starts in the file, and where its digest ends.
+
+        Raises `FormatError` if the last chunk is damaged.
+        """
+        reader = self._reader
+        with self._naming_errors():
+            end = reader.check_end()
+        starts = [reader.index.offset(i) for i in range(self.nchunks)]
+        return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
+
     # Reading
 
     def load(

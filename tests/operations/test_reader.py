@@ -6,13 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from builders import described, packed
+from builders import described, layout, packed
 
 import bloscpack
 from bloscpack import FormatError, UsageError
 from bloscpack._reading.chunk_reader import LOCAL_RUN
 from bloscpack.headers import BloscpackHeader
-from bloscpack.reader import Reader
+from bloscpack.reader import Reader, StreamReader
 
 PLAIN = bytes(range(256)) * 5 + b"tail"
 CHUNK_SIZE = 100
@@ -259,3 +259,42 @@ def test_small_chunks_need_no_other_thread(size, monkeypatch):
         return
     with pytest.raises(AssertionError, match="a thread was started"):
         reader.read(size - 1, size + 1, nthreads=4)
+
+
+# From a pipe
+
+
+class Pipe(io.BytesIO):
+    """A file object that can't seek."""
+
+    def seekable(self):
+        return False
+
+    def seek(self, *args):
+        raise io.UnsupportedOperation("seek")
+
+
+def stream_reader():
+    array = np.arange(3000).reshape(1000, 3)
+    data = bloscpack.pack_ndarray_to_bytes(array, 2400, metadata={"unit": "m"})
+    return array, StreamReader(Pipe(data))
+
+
+def test_stream():
+    array, reader = stream_reader()
+    assert ({"unit": "m"}, array.nbytes) == (reader.user_metadata, reader.nbytes)
+    assert array.tobytes()[2000:-5] == reader.read(2000, -5)
+    array, reader = stream_reader()
+    assert (array[10:900:7] == reader.read_rows(slice(10, 900, 7))).all()
+
+
+def test_stream_of_unknown_length():
+    data = layout(3, [b"abc", b"de"], nchunks=-1)
+    assert b"bcde" == StreamReader(Pipe(data)).read(1, 99)
+    reader = StreamReader(Pipe(data))
+    for select in (
+        lambda: reader.select(slice(-1, None)),
+        lambda: reader.select_rows(slice(1)),
+    ):
+        with pytest.raises(UsageError, match="can't be read from a pipe"):
+            select()

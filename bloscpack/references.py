@@ -1,0 +1,475 @@
+"""References: let Zarr and xarray read the chunks of files in place.
+
+A reference file maps the keys of a Zarr store to extents of other files, as kerchunk
+writes it. A chunk of a `.blp` file is what the Blosc codec of Zarr reads, and the
+digest behind it is what its checksum codecs expect. So each chunk becomes one
+reference, and Zarr verifies it. Nothing is copied but a short last chunk, which Zarr
+wants in full size: it is stored in the references, padded with zeros.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+import os
+
+from ._format.array_metadata import Description
+from ._format.chunk_grid import grid_chunk_shape
+from ._format.chunks import compress
+from ._format.dtypes import decode_dtype
+from ._reading.opened import open_parts
+from .exceptions import UsageError, UsageValueError
+from .serializers import is_array
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ._format.dtypes import DType
+    from ._reading.opened import OpenedFile
+    from ._storage.protocols import Path
+    from .serializers import Json, JsonObject
+
+# The checksums that a codec of Zarr verifies: its configuration in format 2, and its
+# name in format 3.
+CHECKSUM_CODECS = {
+    "adler32": ({"id": "adler32", "location": "end"}, "numcodecs.adler32"),
+    "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
+    "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
+}
+# Data types of Zarr format 3, by kind and item size of the dtype.
+DATA_TYPES = {
+    **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},
+    **{("u", n): "uint%d" % (8 * n) for n in (1, 2, 4, 8)},
+    **{("f", n): "float%d" % (8 * n) for n in (2, 4, 8)},
+    **{("c", n): "complex%d" % (8 * n) for n in (8, 16)},
+    ("b", 1): "bool",
+}
+
+
+def references(
+    files: Path | Sequence[Path] | Mapping[str, Path],
+    *,
+    zarr_format: int = 2,
+    concat: bool = False,
+    flat: bool = False,
+    unverified: bool = False,
+    name: str | None = None,
+    dims: Sequence[str] | None = None,
+    location: str | None = None,
+) -> JsonObject:
+    """Return references through which Zarr and xarray read chunks in place.
+
+    The result is a dictionary in the format of kerchunk, ready for ``json.dump``. Its
+    references make up a Zarr group with one array for each file.
+
+    Parameters
+    ----------
+    files
+        One file, several, or a mapping of array names to files; each is a path or a
+        URL. By default an array has the name of its file without folder and extension.
+    zarr_format
+        2 or 3.
+    concat
+        Whether the files become one array, joined along the first axis, in this order.
+    flat
+        Whether each array becomes one-dimensional, which any chunk size fits.
+    unverified
+        Whether to accept checksums that no Zarr reader knows: their digests are left
+        out, and readers don't notice damage.
+    name
+        Name of the array of one file, or with `concat`. An empty name makes the array
+        the root of the store.
+    dims
+        Names of the axes for xarray; by default ``dim_0`` and so on.
+    location
+        Folder or URL to be written in front of the file names, instead of the folder
+        where they are now.
+
+    Raises
+    ------
+    UsageError
+        If a file does not qualify; the message says why. See docs/zarr.rst.
+    FormatError
+        If a file is damaged.
+    """
+    if zarr_format not in (2, 3):
+        raise UsageValueError("zarr_format must be 2 or 3, not %r" % (zarr_format,))
+    describe = _Format2 if zarr_format == 2 else _Format3
+    options = flat, unverified, dims
+    refs: JsonObject = dict(describe.group(""))
+    for array_name, paths in _named(files, name, concat):
+        parts = [_read(path, location, *options) for path in paths]
+        refs.update(describe.array(array_name, _joined(parts)))
+    return {"version": 1, "refs": refs}
+
+
+def _named(
+    files: Path | Sequence[Path] | Mapping[str, Path], name: str | None, concat: bool
+) -> list[tuple[str, list[Path]]]:
+    """Return the name of each array, and the files that it consists of."""
+    from collections.abc import Mapping
+
+    named: list[tuple[str, list[Path]]]
+    if isinstance(files, Mapping):
+        named = [(key, [path]) for key, path in files.items()]
+    else:
+        paths = _listed(files)
+        if not paths:
+            raise UsageError("expected at least one file")
+        named = [(_stem(path), [path]) for path in paths]
+        if concat:
+            named = [(named[0][0], paths)]
+    if name is not None:
+        if len(named) > 1:
+            raise UsageError("one name was given for %d arrays" % len(named))
+        named = [(name, named[0][1])]
+    names = [key for key, _ in named]
+    for key in names:
+        if names.count(key) > 1:
+            raise UsageError(
+                "two arrays have the name '%s': give a mapping of names to files" % key
+            )
+    return named
+
+
+def _listed(files: Path | Iterable[Path]) -> list[Path]:
+    if isinstance(files, (str, bytes, os.PathLike)):
+        return [files]
+    return list(files)
+
+
+def _stem(path: Path) -> str:
+    base = os.fsdecode(path).rstrip("/").rsplit("/", 1)[-1]
+    for ending in (".blp", ".npy"):
+        base = base.removesuffix(ending)
+    return base or "data"
+
+
+class _Part:
+    """What one file contributes to an array.
+
+    ``dtype``, ``shape``, ``order`` and ``chunk_shape`` are those of its array.
+    ``chunks`` has a reference for each chunk, in the order of the file. ``full`` says
+    that its last chunk has full size.
+    """
+
+    path: str
+    dtype: DType
+    shape: tuple[int, ...]
+    order: str
+    chunk_shape: tuple[int, ...]
+    checksum: str
+    blosc: JsonObject
+    dims: list[str]
+    attributes: JsonObject
+    chunks: list[Json]
+    full: bool
+
+
+def _read(
+    path: Path,
+    location: str | None,
+    flat: bool,
+    unverified: bool,
+    dims: Sequence[str] | None,
+) -> _Part:
+    with open_parts(path, cache_nbytes=0) as opened:
+        part = _Part()
+        part.path = os.fsdecode(path)
+        _describe(part, opened, flat)
+        part.checksum = opened.header.checksum
+        if part.checksum not in ("None", *CHECKSUM_CODECS):
+            if not unverified:
+                raise _unfit(
+                    part,
+                    "no Zarr reader verifies digests of type '%s': repack it with "
+                    "adler32, crc32 or crc32c, or leave them unverified"
+                    % part.checksum,
+                )
+            part.checksum = "None"
+        part.dims = _dims(part, dims)
+        part.attributes = _attributes(opened.user_metadata)
+        _refer_to_chunks(part, opened, _place(part.path, location))
+        return part
+
+
+def _unfit(part: _Part, why: str) -> UsageError:
+    return UsageError("'%s' can't be referenced: %s" % (part.path, why))
+
+
+def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
+    """Set dtype, shape, order and chunk shape of the array in a file."""
+    if is_array(opened.metadata):
+        array = Description(opened.metadata)
+        array.check_nbytes(opened.nbytes)
+        part.dtype, part.shape, part.order = array.dtype, array.shape, array.order
+    else:
+        part.dtype, part.shape, part.order = decode_dtype("|u1"), (opened.nbytes,), "C"
+    if len(part.shape) < 2:
+        part.order = "C"
+    _check_dtype(part)
+    itemsize = part.dtype.itemsize
+    if flat:
+        part.shape, part.order = (opened.nbytes // itemsize,), "C"
+    chunk_size = opened.span(0)[1] if opened.nchunks else 0
+    sizes_differ = any(
+        stop - start != chunk_size
+        for start, stop in map(opened.span, range(1, opened.nchunks - 1))
+    )
+    if sizes_differ:
+        raise _unfit(part, "its chunks have different sizes")
+    if not opened.nbytes:
+        part.chunk_shape = tuple(max(1, n) for n in part.shape)
+        return
+    if chunk_size % itemsize:
+        raise _unfit(
+            part,
+            "its chunks of %d bytes end within items of %d bytes: repack it with a "
+            "multiple as chunk size" % (chunk_size, itemsize),
+        )
+    shape = grid_chunk_shape(part.shape, chunk_size // itemsize, part.order)
+    if shape is None:
+        raise _unfit(
+            part,
+            "its chunks of %d items form no regular grid in the shape %s: repack it "
+            "with whole rows as chunk size, or refer to a flat array"
+            % (chunk_size // itemsize, part.shape),
+        )
+    part.chunk_shape = shape
+
+
+def _check_dtype(part: _Part) -> None:
+    """Raise `UsageError` if Zarr can't represent the dtype."""
+    dtype = part.dtype
+    fields = [dtype.fields[name] for name in dtype.names] if dtype.fields else []
+    if not dtype.itemsize:
+        why = "items without bytes"
+    elif any(dtype.char in "gG" or f[0].base.char in "gG" for f in [(dtype,), *fields]):
+        why = "long doubles"
+    elif any(field[0].shape for field in fields):
+        why = "fields that are arrays"
+    elif any(field[0].names for field in fields):
+        why = "nested structures"
+    elif any(len(field) > 2 for field in fields):
+        why = "fields with titles"
+    else:
+        return
+    raise _unfit(part, "Zarr has no %s (dtype %s)" % (why, dtype))
+
+
+def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
+    found = ["dim_%d" % i for i in range(len(part.shape))] if dims is None else [*dims]
+    if len(found) != len(part.shape):
+        raise _unfit(
+            part,
+            "%d names were given for the %d axes of its array"
+            % (len(found), len(part.shape)),
+        )
+    return found
+
+
+def _attributes(metadata: Json) -> JsonObject:
+    if metadata is None:
+        return {}
+    return dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
+
+
+def _place(path: str, location: str | None) -> str:
+    """Return the name of a file in the references."""
+    if location is not None:
+        return location.rstrip("/") + "/" + path.rsplit("/", 1)[-1]
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:
+    digest_size = opened.header.checksum_impl.size
+    kept = digest_size if part.checksum != "None" else 0
+    extents = opened.extents() if opened.nbytes else []
+    part.chunks = [
+        [place, start, stop - start - digest_size + kept] for start, stop in extents
+    ]
+    part.blosc = {"id": "blosc", "cname": "lz4", "clevel": 7, "shuffle": 1}
+    part.blosc["blocksize"] = 0
+    full = math.prod(part.chunk_shape) * part.dtype.itemsize
+    start, stop = opened.span(opened.nchunks - 1) if opened.nchunks else (0, 0)
+    part.full = not extents or stop - start == full
+    if not part.full:
+        plain = opened.read(start, stop).ljust(full, b"\0")
+        part.chunks[-1] = _inline(plain, part)
+
+
+def _inline(plain: bytes, part: _Part) -> str:
+    """Return a chunk as text, for the references."""
+    from ._engine.blosc_settings import own_settings
+    from .args import BloscArgs
+    from .checksums import CHECKSUMS_LOOKUP
+
+    with own_settings:
+        chunk = compress(plain, BloscArgs(typesize=min(part.dtype.itemsize, 255)))
+    digest = CHECKSUMS_LOOKUP[part.checksum](chunk)
+    return "base64:" + base64.b64encode(chunk + digest).decode("ascii")
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    """Return the array whose rows are those of all parts."""
+    first, *others = parts
+    for part in others:
+        if part.order == "F" or first.order == "F":
+            raise _unfit(part, "arrays in Fortran order can't be joined by rows")
+        for name in ("dtype", "chunk_shape", "checksum"):
+            if getattr(part, name) != getattr(first, name):
+                raise _unfit(
+                    part,
+                    "its %s is %s, but that of '%s' is %s"
+                    % (
+                        name.replace("_", " "),
+                        getattr(part, name),
+                        first.path,
+                        getattr(first, name),
+                    ),
+                )
+        if part.shape[1:] != first.shape[1:] or not part.shape:
+            raise _unfit(
+                part,
+                "its shape is %s, that of '%s' is %s"
+                % (part.shape, first.path, first.shape),
+            )
+    for part in parts[:-1]:
+        if others and (not part.full or part.shape[0] % part.chunk_shape[0]):
+            raise _unfit(
+                part,
+                "another file follows, but its last chunk is shorter than the others",
+            )
+    if others:
+        first.shape = (sum(part.shape[0] for part in parts), *first.shape[1:])
+        first.chunks = list(itertools.chain.from_iterable(p.chunks for p in parts))
+    return first
+
+
+def _keys(part: _Part) -> list[tuple[int, ...]]:
+    """Return the place of each chunk in the grid, in the order of the file."""
+    counts = [
+        -(-n // size) for n, size in zip(part.shape, part.chunk_shape, strict=True)
+    ]
+    if part.order == "F":
+        places = itertools.product(*map(range, counts[::-1]))
+        return [place[::-1] for place in places]
+    return list(itertools.product(*map(range, counts)))
+
+
+class _Format2:
+    """Keys and documents of Zarr format 2."""
+
+    @staticmethod
+    def group(path: str) -> JsonObject:
+        """Return the document of a group."""
+        return {path + ".zgroup": json.dumps({"zarr_format": 2})}
+
+    @staticmethod
+    def array(path: str, part: _Part) -> JsonObject:
+        """Return the documents of an array, and its chunks."""
+        codec = CHECKSUM_CODECS[part.checksum][0] if part.checksum != "None" else None
+        document = {
+            "zarr_format": 2,
+            "shape": part.shape,
+            "chunks": part.chunk_shape,
+            "dtype": part.dtype.str if part.dtype.names is None else part.dtype.descr,
+            # Decoding starts with the compressor: it verifies and removes the digest.
+            "compressor": part.blosc if codec is None else codec,
+            "filters": None if codec is None else [part.blosc],
+            "fill_value": None,
+            "order": part.order,
+        }
+        attributes = {**part.attributes, "_ARRAY_DIMENSIONS": part.dims}
+        front = path + "/" if path else ""
+        refs: JsonObject = {
+            front + ".zarray": json.dumps(document),
+            front + ".zattrs": json.dumps(attributes),
+        }
+        for place, chunk in zip(_keys(part), part.chunks, strict=True):
+            refs[front + (".".join(map(str, place)) or "0")] = chunk
+        return refs
+
+
+class _Format3:
+    """Keys and documents of Zarr format 3."""
+
+    @staticmethod
+    def group(path: str) -> JsonObject:
+        """Return the document of a group."""
+        document = {"zarr_format": 3, "node_type": "group"}
+        return {path + "zarr.json": json.dumps(document)}
+
+    @staticmethod
+    def array(path: str, part: _Part) -> JsonObject:
+        """Return the document of an array, and its chunks."""
+        document = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": part.shape,
+            "data_type": _data_type(part),
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": part.chunk_shape},
+            },
+            "chunk_key_encoding": {
+                "name": "default",
+                "configuration": {"separator": "/"},
+            },
+            "fill_value": _fill_value(part.dtype),
+            "codecs": _codecs(part),
+            "attributes": part.attributes,
+            "dimension_names": part.dims,
+        }
+        front = path + "/" if path else ""
+        refs: JsonObject = {front + "zarr.json": json.dumps(document)}
+        for place, chunk in zip(_keys(part), part.chunks, strict=True):
+            refs["/".join((front + "c", *map(str, place)))] = chunk
+        return refs
+
+
+def _data_type(part: _Part) -> str:
+    dtype = part.dtype
+    try:
+        return DATA_TYPES[dtype.kind, dtype.itemsize]
+    except KeyError:
+        raise _unfit(
+            part,
+            "Zarr format 3 has no stable data type for the dtype %s: use format 2"
+            % dtype,
+        ) from None
+
+
+def _fill_value(dtype: DType) -> Json:
+    if dtype.kind == "b":
+        return False
+    return [0, 0] if dtype.kind == "c" else 0
+
+
+def _codecs(part: _Part) -> list[JsonObject]:
+    """Return the codecs of Zarr format 3, in the order of encoding."""
+    codecs: list[JsonObject] = []
+    if part.order == "F":
+        axes = list(range(len(part.shape)))[::-1]
+        codecs.append({"name": "transpose", "configuration": {"order": axes}})
+    bytes_codec: JsonObject = {"name": "bytes"}
+    if part.dtype.itemsize > 1:
+        endian = "little" if part.dtype.newbyteorder("<") == part.dtype else "big"
+        bytes_codec["configuration"] = {"endian": endian}
+    blosc = {
+        "typesize": min(part.dtype.itemsize, 255),
+        "cname": part.blosc["cname"],
+        "clevel": part.blosc["clevel"],
+        "shuffle": "shuffle",
+        "blocksize": 0,
+    }
+    codecs += [bytes_codec, {"name": "blosc", "configuration": blosc}]
+    if part.checksum == "crc32c":
+        codecs.append({"name": "crc32c"})
+    elif part.checksum != "None":
+        name = CHECKSUM_CODECS[part.checksum][1]
+        codecs.append({"name": name, "configuration": {"location": "end"}})
+    return codecs
