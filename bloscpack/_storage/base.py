@@ -82,6 +82,16 @@ class Storage:
         view = memoryview(bytearray(nbytes))
         return bytes(view[: self.read_into(view, offset)])
 
+    def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of each extent (start, stop), fewer where the content ends.
+
+        A place that answers several requests at once reads all extents concurrently.
+        """
+        return [self.read_at(start, stop - start) for start, stop in extents]
+
+    def close(self) -> None:
+        """Release what the storage has opened; a file object of a caller stays open."""
+
     def read_blocks(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes from `start` to `stop` in blocks of at most `READ_SIZE`."""
         for position in range(start, stop, READ_SIZE):
