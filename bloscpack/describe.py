@@ -8,7 +8,6 @@ Blosc are not imported.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from ._crashsafe.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
 from ._storage.cursor import Cursor
+from ._storage.urls import shown_name
 from .abstract_objects import ImmutableObject
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
@@ -322,7 +322,7 @@ def describe(path: Path, *, strict: bool = True) -> JsonObject:
     the size in the file header is accepted: old releases wrote files like that.
     """
     read = partial(_describe, strict=strict)
-    return {"file": os.fsdecode(path), **read_snapshot(path, read)}
+    return {"file": shown_name(path), **read_snapshot(path, read, parts=True)}
 
 
 def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:

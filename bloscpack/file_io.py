@@ -26,6 +26,7 @@ from ._storage.cursor import Cursor
 from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
 from ._storage.spool import size_of
+from ._storage.urls import is_url, size_of_input, without_url
 from .abstract_io import (
     CompressedSink,
     PlainSink,
@@ -462,11 +463,18 @@ def log_packed(in_size: int, out_file: Path) -> None:
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
 
 
+def log_input(in_file: Path, in_size: int) -> None:
+    """Log the size of a local input."""
+    if not is_url(in_file):
+        log.verbose("input file size: %s" % pretty_size(in_size))
+
+
 def log_unpacked(in_size: int, out_file: Path) -> None:
-    """Log the size of an unpacked file and its decompression ratio."""
+    """Log the size of an unpacked file, and its ratio unless the input is a URL."""
     out_size = _size_to_log(out_file)
     if out_size is not None:
         log.verbose("output file size: %s" % pretty_size(out_size))
+    if out_size is not None and in_size:
         log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
 
 
@@ -524,6 +532,7 @@ def pack_file_to_file(
         not stored.
     """
     check_distinct(in_file, out_file)
+    without_url(in_file, "packing a file")
     with (
         open(in_file, "rb") as in_fp,
         replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp,
@@ -620,8 +629,8 @@ def unpack_file_from_file(
         `in_file` is damaged or exceeds the limits. `out_file` is unchanged.
     """
     check_distinct(in_file, out_file)
-    in_size = os.path.getsize(in_file)
-    log.verbose("input file size: %s" % pretty_size(in_size))
+    in_size = size_of_input(in_file)
+    log_input(in_file, in_size)
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
         with replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 
 import numpy
 from numpy.lib import format as npy_format
@@ -25,6 +24,7 @@ from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
 from ._storage.spool import seekable_with_size, size_of
+from ._storage.urls import size_of_input, without_url
 from .append import append_from
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
@@ -275,6 +275,7 @@ def pack_npy_to_file(
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     check_distinct(npy_file, out_file)
+    without_url(npy_file, "packing a file")
     with open_file(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
@@ -396,7 +397,7 @@ def unpack_npy_from_file(
         `in_file` is damaged. `npy_file` is unchanged.
     """
     check_distinct(in_file, npy_file)
-    in_size = os.path.getsize(in_file)
+    in_size = size_of_input(in_file)
 
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
@@ -459,6 +460,7 @@ def append_npy(
         `npy_file`.
     """
     check_distinct(npy_file, orig_file)
+    without_url(npy_file, "appending")
     with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
         rows = read_header(new_fp)
         _check_size(new_fp, rows, size)

@@ -5,8 +5,6 @@ Damage never raises here. Only a file that is no Bloscpack file, or can't be rea
 
 from __future__ import annotations
 
-import os
-
 from ._compat import make_callable
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
@@ -14,6 +12,7 @@ from ._damage.findings import Finding, Report
 from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
 from ._storage.spool import positional
+from ._storage.urls import shown_name
 from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -68,7 +67,7 @@ def verify(
     report = read_snapshot(
         path, lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress)
     )
-    report.filename = os.fsdecode(path)
+    report.filename = shown_name(path)
     return report
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .._storage.urls import is_url
 from ..exceptions import FileNotFound, StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -55,7 +56,7 @@ def is_input(name: str) -> bool:
 
 def check_exists(role: str, path: str) -> None:
     """Raise `FileNotFound` unless `path` exists."""
-    if path != STREAM and not os.path.exists(path):
+    if path != STREAM and not os.path.exists(path) and not is_url(path):
         raise FileNotFound("%s '%s' does not exist!" % (role, path))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, BinaryIO, TypeVar
 
-    from .places import Opened, Place
+    from .places import Opened
 
     Result = TypeVar("Result")
 
@@ -75,14 +75,18 @@ class RemoteStorage(Storage):
         storage_options: Mapping[str, Any] | None = None,
         whole: bool | None = False,
     ) -> None:
-        self.name = public_name(url)
-        self._secrets = _secrets(url, storage_options)
+        self._names = ErrorNames(url, storage_options)
+        self.name = self._names.name
         self._spool: SpooledTemporaryFile[bytes] | None = None
         self._lock = allocate_lock()
-        self._place = self._find_place(url, dict(storage_options or {}))
-        if not whole:
-            from .places import IgnoresRanges
+        fs, path = find_file_system(url, dict(storage_options or {}), self._names)
+        from fsspec.asyn import get_loop
 
+        from .places import IgnoresRanges, place_for
+
+        self._loop = get_loop()
+        self._place = place_for(fs, path, self._names.error)
+        if not whole:
             try:
                 opened = self._wait(self._repeat(self._place.open))
             except IgnoresRanges:
@@ -96,44 +100,15 @@ class RemoteStorage(Storage):
         if opened.version:
             self.identity = (self.name, opened.size, *opened.version)
 
-    def _find_place(self, url: str, options: dict[str, Any]) -> Place:
-        try:
-            import fsspec.asyn
-            import fsspec.core
-        except ImportError:
-            raise _missing(self.name, "fsspec is not installed") from None
-        from .places import place_for
-
-        self._loop = fsspec.asyn.get_loop()
-        problem: BloscpackError
-        try:
-            fs, path = fsspec.core.url_to_fs(url, **options)
-        except ImportError as error:
-            problem = _missing(self.name, self._text_of(error))
-        except BloscpackError:
-            raise
-        except Exception as error:  # file systems raise any exception
-            problem = self._translated(error)
-        else:
-            return place_for(fs, path, self._error)
-        raise problem
-
     # Requests
 
     def _wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a coroutine that runs in the thread of fsspec."""
         from fsspec.asyn import sync
 
-        problem: BaseException
-        try:
+        with self._names.translating():
             result: Result = sync(self._loop, lambda: coroutine)
             return result
-        except BloscpackError:
-            raise
-        except Exception as error:  # file systems raise any exception
-            problem = self._translated(error)
-        # Not raised above: the context of the error would show the URL.
-        raise problem
 
     async def _repeat(self, request: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of a request; make it again if it failed for a time."""
@@ -147,7 +122,7 @@ class RemoteStorage(Storage):
             except BloscpackError:
                 raise
             except Exception as error:
-                text = self._temporary(error)
+                text = self._names.temporary(error)
                 if text is None:
                     raise
             late = monotonic() - begin + delay > RETRY_SECONDS
@@ -155,7 +130,7 @@ class RemoteStorage(Storage):
                 break
             await asyncio.sleep(delay)
             delay *= 2
-        raise self._error(errno.EIO, "%s (tried %d times)" % (text, attempt))
+        raise self._names.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
 
     async def _read_whole(self) -> Opened:
         """Copy the file to a spool, in memory or in a temporary file."""
@@ -239,14 +214,26 @@ class RemoteStorage(Storage):
     ) -> None:
         self.close()
 
-    # Errors
 
-    def _error(
+class ErrorNames:
+    """Makes the errors about a URL: they name it, and contain no credentials.
+
+    Parameters
+    ----------
+    url, storage_options
+        The URL, and settings of fsspec; both may contain secrets.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        self.name = public_name(url)
+        self._secrets = _secrets(url, storage_options)
+
+    def error(
         self, number: int, text: str, kind: type[StorageError] = StorageError
     ) -> StorageError:
         return kind(number, text, self.name)
 
-    def _temporary(self, error: BaseException) -> str | None:
+    def temporary(self, error: BaseException) -> str | None:
         """Return the text about an error that may not happen again, or None."""
         from .places import Temporary
 
@@ -267,17 +254,28 @@ class RemoteStorage(Storage):
             return "the server answered %d" % status
         return None
 
-    def _translated(self, error: BaseException) -> StorageError:
+    def _translated(self, error: BaseException) -> BloscpackError:
         """Return the error of a file system as an error of Bloscpack."""
         from .places import NotFound
 
+        if isinstance(error, ImportError):
+            return self._missing(self._text_of(error))
         if isinstance(error, FileNotFoundError):
-            return self._error(errno.ENOENT, os.strerror(errno.ENOENT), NotFound)
+            return self.error(errno.ENOENT, os.strerror(errno.ENOENT), NotFound)
         if isinstance(error, PermissionError):
-            return self._error(errno.EACCES, os.strerror(errno.EACCES))
+            return self.error(errno.EACCES, os.strerror(errno.EACCES))
         number = getattr(error, "errno", None)
         number = number if isinstance(number, int) else errno.EIO
-        return self._error(number, self._text_of(error))
+        return self.error(number, self._text_of(error))
+
+    def _missing(self, text: str) -> UsageError:
+        """Return the error for a package that is not installed, from fsspec's text."""
+        schemes = {part.rpartition("::")[2] for part in self.name.split("://")[:-1]}
+        extra = "s3" if schemes & {"s3", "s3a"} else "remote"
+        return UsageError(
+            "'%s' is a URL, and a package to use it is missing (%s): install "
+            "'bloscpack[%s]'" % (self.name, text, extra)
+        )
 
     def _text_of(self, error: BaseException) -> str:
         """Return the text of an error, or the name of its class if it may be secret."""
@@ -285,6 +283,30 @@ class RemoteStorage(Storage):
         if not text or "://" in text or any(s in text for s in self._secrets):
             return type(error).__name__
         return text[:200]
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Raise errors of a file system as errors of Bloscpack."""
+        try:
+            yield
+            return
+        except BloscpackError:
+            raise
+        except Exception as error:  # file systems raise any exception
+            problem = self._translated(error)
+        # The error of the file system could show the URL.
+        raise problem from None
+
+
+def find_file_system(
+    url: str, options: dict[str, Any], names: ErrorNames
+) -> tuple[Any, str]:
+    """Return the file system and the path in it that fsspec has for a URL."""
+    with names.translating():
+        import fsspec.core
+
+        fs, path = fsspec.core.url_to_fs(url, **options)
+        return fs, path
 
 
 # Errors of connections, by name: importing the classes would need their packages.
@@ -318,16 +340,6 @@ def _texts(value: object) -> Iterator[str]:
     elif hasattr(value, "values"):
         for inner in value.values():
             yield from _texts(inner)
-
-
-def _missing(name: str, text: str) -> UsageError:
-    """Return the error for a package that is not installed, from fsspec's text."""
-    schemes = {part.rpartition("::")[2] for part in name.split("://")[:-1]}
-    extra = "s3" if schemes & {"s3", "s3a"} else "remote"
-    return UsageError(
-        "'%s' is a URL, and a package to read it is missing (%s): install "
-        "'bloscpack[%s]'" % (name, text, extra)
-    )
 
 
 class ReadAhead(Storage):

@@ -15,6 +15,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
+    from .protocols import Path
+
 MARK = "://"
 # Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
 LINK = "::"
@@ -37,7 +39,15 @@ def _is_scheme(text: str) -> bool:
     return text[0].isalpha() and rest.isascii() and rest.isalnum()
 
 
-def shown_name(name: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+def local_path(path: Path) -> Path:
+    """Return the path in a ``file://`` URL; other names are returned as they are."""
+    for start in ("file://", "local://"):
+        if isinstance(path, str) and path.startswith(start) and is_url(path):
+            return path.removeprefix(start)
+    return path
+
+
+def shown_name(name: Path) -> str:
     """Return the name of a file for messages, without the credentials of a URL."""
     text = os.fsdecode(name)
     return public_name(text) if MARK in text else text
@@ -104,6 +114,11 @@ def last_part(url: str) -> str:
             % public_name(url)
         )
     return name
+
+
+def size_of_input(path: Path) -> int:
+    """Return the size of a local file in bytes; 0 for a URL, which is not opened."""
+    return 0 if is_url(path) else os.path.getsize(path)
 
 
 def without_url(name: object, what: str) -> None:

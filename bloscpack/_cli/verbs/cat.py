@@ -89,7 +89,8 @@ def run(args: Namespace) -> None:
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(selected, deliver, nthreads=args.nthreads)
 
-    read_snapshot(args.file_, read, attempts=1)
+    parts = args.bytes is not None or args.rows is not None
+    read_snapshot(args.file_, read, attempts=1, parts=parts)
     log.flush()
 
 

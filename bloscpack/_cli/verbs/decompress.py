@@ -6,6 +6,7 @@ import os
 from functools import partial
 
 from ... import log
+from ..._storage.urls import is_url, last_part, shown_name
 from ...constants import MAGIC
 from ...exceptions import UsageError
 from ...serializers import user_metadata
@@ -131,9 +132,9 @@ def _plain_name(name: str, args: Namespace) -> str:
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "
-            "--output or --output-dir" % (name, args.suffix)
+            "--output or --output-dir" % (shown_name(name), args.suffix)
         )
-    return name
+    return last_part(name) if is_url(name) else name
 
 
 # One file
@@ -170,8 +171,8 @@ def _decompress_plain(
     """
     from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
-    from ...file_io import log_unpacked, unpack_fp_to_fp
-    from ...pretty import pretty_size
+    from ..._storage.urls import size_of_input
+    from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
 
@@ -216,8 +217,8 @@ def _decompress_plain(
         else:
             metadata = read(standard_input(), lambda header: None)
         return nbytes or 0, metadata, like
-    in_size = os.path.getsize(in_file)
-    log.verbose("input file size: %s" % pretty_size(in_size))
+    in_size = size_of_input(in_file)
+    log_input(in_file, in_size)
     metadata = read_snapshot(in_file, read, attempts)
     if not streamed:
         log_unpacked(in_size, out_file)
@@ -233,7 +234,8 @@ def _warn_of_second_file(in_file: str, behind: bytes) -> None:
     """Warn the user if another Bloscpack file follows the first."""
     if behind == MAGIC:
         log.notice(
-            "behind '%s' begins another packed file, which is not read" % in_file
+            "behind '%s' begins another packed file, which is not read"
+            % shown_name(in_file)
         )
 
 
