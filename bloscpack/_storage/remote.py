@@ -305,8 +305,25 @@ def find_file_system(
     with names.translating():
         import fsspec.core
 
+        if url.startswith(("s3://", "s3a://")):
+            options = {**_settings_for_s3(), **options}
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
+
+
+def _settings_for_s3() -> dict[str, Any]:
+    """Return settings that let botocore not check the digest of a whole object.
+
+    Some servers send it with a part of the object, and every read would fail.
+    """
+    import fsspec.config
+    from botocore.config import Config
+
+    name = "response_checksum_validation"
+    known = name in Config.OPTION_DEFAULTS
+    if not known or "config_kwargs" in fsspec.config.conf.get("s3", ()):
+        return {}
+    return {"config_kwargs": {name: "when_required"}}
 
 
 # Errors of connections, by name: importing the classes would need their packages.
