@@ -59,7 +59,14 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.sections import Frame
-    from ._storage.protocols import BinaryFile, Buffer, Path, Seekable, Writable
+    from ._storage.protocols import (
+        BinaryFile,
+        Buffer,
+        Path,
+        Seekable,
+        StorageOptions,
+        Writable,
+    )
     from .abstract_io import PlainTask, Progress
     from .args import (
         AnyBloscArgs,
@@ -500,6 +507,7 @@ def pack_file_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a file into another file.
@@ -519,6 +527,8 @@ def pack_file_to_file(
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
         as keywords, such as ``clevel=9``.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     sync
         Whether to wait until the disk has stored the file, so that it survives a crash
         of the machine. By default only if it replaces another file.
@@ -535,7 +545,9 @@ def pack_file_to_file(
     without_url(in_file, "packing a file")
     with (
         open(in_file, "rb") as in_fp,
-        replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp,
+        replacing(
+            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+        ) as out_fp,
     ):
         pack_fp_to_fp(
             in_fp,
@@ -601,6 +613,7 @@ def unpack_file_from_file(
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
     sparse: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> Json:
     """Decompress a file into another file and return its metadata.
 
@@ -617,6 +630,8 @@ def unpack_file_from_file(
         meanwhile, it is read again and `progress` counts its chunks again.
     sync
         As in `pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     limits
         The sizes that the file must not exceed; see `Limits`.
     sparse
@@ -633,7 +648,9 @@ def unpack_file_from_file(
     log_input(in_file, in_size)
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
-        with replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp:
+        with replacing(
+            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+        ) as out_fp:
             return unpack_fp_to_fp(
                 in_fp,
                 out_fp,
@@ -645,7 +662,9 @@ def unpack_file_from_file(
                 sparse=sparse,
             )
 
-    metadata = read_snapshot(in_file, read, attempts_for(out_file))
+    metadata = read_snapshot(
+        in_file, read, attempts_for(out_file), storage_options=storage_options
+    )
     log_unpacked(in_size, out_file)
     return metadata
 
@@ -730,6 +749,7 @@ def pack_bytes_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a buffer into a file.
@@ -744,7 +764,7 @@ def pack_bytes_to_file(
     >>> len(plain), metadata
     (4000, {'unit': 'm'})
     """
-    with replacing(out_file, sync) as out_fp:
+    with replacing(out_file, sync, storage_options=storage_options) as out_fp:
         in_size = _pack_bytes(
             bytes_,
             out_fp,
@@ -836,6 +856,7 @@ def unpack_bytes_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> tuple[bytes, Json]:
     """Return the plain bytes of a file and its metadata.
 
@@ -847,6 +868,8 @@ def unpack_bytes_from_file(
         The compressed file.
     nthreads, progress, limits
         As in `unpack_file_from_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -859,7 +882,7 @@ def unpack_bytes_from_file(
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads, progress)
 
-    return read_snapshot(compressed_file, read)
+    return read_snapshot(compressed_file, read, storage_options=storage_options)
 
 
 def unpack_bytes_from_bytes(

@@ -49,7 +49,14 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
+    from ._storage.protocols import (
+        BinaryFile,
+        Buffer,
+        Path,
+        Readable,
+        StorageOptions,
+        Writable,
+    )
     from .abstract_io import Progress
     from .args import (
         AnyBloscArgs,
@@ -236,6 +243,7 @@ def pack_npy_to_file(
     sync: bool | None = None,
     preserve: bool = False,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress the array in a ``.npy`` file into an array file.
@@ -253,6 +261,8 @@ def pack_npy_to_file(
         As in `bloscpack.numpy_io.pack_ndarray`, and so are `progress` and `settings`.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     preserve
         Whether the output gets the times of the input and, if it replaces no file, its
         permissions. A pipe has neither.
@@ -286,6 +296,7 @@ def pack_npy_to_file(
             attributes_of_input(in_fp),
             access=preserve,
             times=preserve,
+            storage_options=storage_options,
         ) as out_fp:
             pack_items(
                 NpySource(in_fp),
@@ -371,6 +382,7 @@ def unpack_npy_from_file(
     preserve: bool = False,
     progress: Progress | None = None,
     sparse: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> None:
     """Decompress an array file into a ``.npy`` file.
 
@@ -388,6 +400,8 @@ def unpack_npy_from_file(
         As in `bloscpack.file_io.unpack_file_from_file`.
     sync, preserve
         As in `pack_npy_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -410,13 +424,16 @@ def unpack_npy_from_file(
             attributes_of_input(in_fp),
             access=preserve,
             times=preserve,
+            storage_options=storage_options,
         ) as out_fp:
             sink = NpySink(
                 out_fp, description, header, reserved=reserved, sparse=sparse
             )
             unpack_checked(source, sink, check, nthreads, progress)
 
-    read_snapshot(in_file, read, attempts_for(npy_file))
+    read_snapshot(
+        in_file, read, attempts_for(npy_file), storage_options=storage_options
+    )
     log_unpacked(in_size, npy_file)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import Buffer, Path, Seekable
+    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from .abstract_io import CompressedSink, CompressedSource, Progress
     from .args import (
         AnyBloscArgs,
@@ -303,6 +303,7 @@ def pack_ndarray_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress an array into a file.
@@ -317,6 +318,8 @@ def pack_ndarray_to_file(
         As in `pack_ndarray`, and so are `progress`, `settings` and the errors.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Examples
     --------
@@ -324,7 +327,7 @@ def pack_ndarray_to_file(
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
     """
-    with replacing(filename, sync) as fp:
+    with replacing(filename, sync, storage_options=storage_options) as fp:
         pack_ndarray(
             ndarray,
             CompressedFPSink(fp, new=True),
@@ -423,6 +426,7 @@ def unpack_ndarray_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Array: ...
 
 
@@ -434,6 +438,7 @@ def unpack_ndarray_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> tuple[Array, Json]: ...
 
 
@@ -444,6 +449,7 @@ def unpack_ndarray_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Array | tuple[Array, Json]:
     """Return the array in a file.
 
@@ -461,6 +467,8 @@ def unpack_ndarray_from_file(
         meanwhile, it is read again and `progress` counts its chunks again.
     limits
         The sizes that the file must not exceed; see `Limits`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -482,7 +490,7 @@ def unpack_ndarray_from_file(
         ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
         return ndarray, user_metadata(source.metadata)
 
-    found = read_snapshot(filename, read)
+    found = read_snapshot(filename, read, storage_options=storage_options)
     return found if return_metadata else found[0]
 
 

@@ -18,7 +18,7 @@ from .abstract_io import effective_nthreads
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from ._storage.base import Storage
-    from ._storage.protocols import Path, Readable
+    from ._storage.protocols import Path, Readable, StorageOptions
     from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
@@ -57,15 +57,22 @@ def verify_fp(
 
 
 def verify(
-    path: Path, *, nthreads: int | None = None, progress: Progress | None = None
+    path: Path,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Report:
     """Check the file `path`; see `verify_fp` for the settings and the errors.
 
     If an append to the file is in progress or was interrupted, the file is checked as
-    it was before that append.
+    it was before that append. `storage_options` are settings of fsspec for a URL, such
+    as keys.
     """
     report = read_snapshot(
-        path, lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress)
+        path,
+        lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),
+        storage_options=storage_options,
     )
     report.filename = shown_name(path)
     return report

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
@@ -51,14 +51,15 @@ def replacing(
     *,
     access: bool = False,
     times: bool = False,
+    storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
 
     If the block raises an error, the new file is removed and `path` is unchanged. A
     symbolic link is followed. The new file has the owner and permissions of the file
     that it replaces, or those of any new file. A target that is no regular file, like a
-    pipe, is written directly. A URL is stored in one step at the end; the arguments are
-    for local files.
+    pipe, is written directly. A URL is stored in one step at the end; `storage_options`
+    are settings of fsspec for it, and the other arguments are for local files.
 
     With `sync` the file is on the disk when this returns; None means that it is if it
     replaces another file, whose content could otherwise be lost in a crash. `like` are
@@ -70,7 +71,7 @@ def replacing(
     if is_url(path):
         from .._storage.upload import uploading
 
-        with uploading(path) as stored:
+        with uploading(path, storage_options) as stored:
             yield stored
         return
     name = os.fsdecode(path)

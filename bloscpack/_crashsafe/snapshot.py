@@ -23,10 +23,10 @@ from . import acceptance, journal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import BinaryIO, TypeVar
 
-    from .._storage.protocols import BinaryFile, Path
+    from .._storage.protocols import BinaryFile, Path, StorageOptions
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
@@ -161,7 +161,7 @@ def read_snapshot(
     attempts: int = ATTEMPTS,
     *,
     parts: bool = False,
-    storage_options: Mapping[str, object] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Result:
     """Return the result of ``read(fp, check)`` for one state of a file.
 

@@ -21,12 +21,13 @@ from .urls import is_url, last_part, public_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
     from tempfile import SpooledTemporaryFile
     from types import TracebackType
     from typing import Any, BinaryIO, TypeVar
 
     from .places import Opened
+    from .protocols import StorageOptions
 
     Result = TypeVar("Result")
 
@@ -72,7 +73,7 @@ class RemoteStorage(Storage):
         self,
         url: str,
         *,
-        storage_options: Mapping[str, Any] | None = None,
+        storage_options: StorageOptions | None = None,
         whole: bool | None = False,
     ) -> None:
         self._names = ErrorNames(url, storage_options)
@@ -224,7 +225,7 @@ class ErrorNames:
         The URL, and settings of fsspec; both may contain secrets.
     """
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+    def __init__(self, url: str, storage_options: StorageOptions | None) -> None:
         self.name = public_name(url)
         self._secrets = _secrets(url, storage_options)
 
@@ -337,7 +338,7 @@ TEMPORARY = {
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
 
 
-def _secrets(url: str, options: Mapping[str, Any] | None) -> set[str]:
+def _secrets(url: str, options: StorageOptions | None) -> set[str]:
     """Return the parts of a URL and of settings that no message may contain."""
     found = set(_texts(options))
     for part in url.replace("&", "?").replace("#", "?").split("?")[1:]:
@@ -408,7 +409,7 @@ def opened_remote(
     url: str,
     *,
     parts: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open the file at a URL as a file object; errors about it get its name.
 

@@ -18,10 +18,10 @@ from .urls import MARK
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any, BinaryIO
 
-    from .protocols import Buffer
+    from .protocols import Buffer, StorageOptions
 
 # Minimum size in bytes of a part of an upload to S3, except for the last.
 PART_SIZE = 8 * 2**20
@@ -32,7 +32,7 @@ READ_ONLY = ("http", "https")
 
 @contextmanager
 def uploading(
-    url: str, storage_options: Mapping[str, Any] | None = None
+    url: str, storage_options: StorageOptions | None = None
 ) -> Iterator[BinaryIO]:
     """Yield a file object whose content is stored at a URL when the block ends.
 
