@@ -77,6 +77,39 @@ def test_info_and_verify():
         assert web.url in str(caught.value)
 
 
+def test_storage_options(tmp_path):
+    options = {"headers": {"Authorization": "Basic am9lOnQwa2Vu"}}
+    calls = (
+        bp.info,
+        bp.verify,
+        bp.unpack_bytes_from_file,
+        bp.unpack_ndarray_from_file,
+        lambda url, **keys: bp.unpack_file_from_file(url, tmp_path / "x", **keys),
+        lambda url, **keys: bp.npy_io.unpack_npy_from_file(url, tmp_path / "n", **keys),
+    )
+    with serving(bp.pack_ndarray_to_bytes(ARRAY)) as web:
+        web.auth = "joe:t0ken"
+        for call in calls:
+            call(web.url, storage_options=options)
+            with pytest.raises(bp.StorageError, match="401"):
+                call(web.url)
+
+
+def test_storage_options_of_outputs(memory, tmp_path):
+    (tmp_path / "x").write_bytes(PLAIN)
+    np.save(tmp_path / "x.npy", ARRAY)
+    url = "memory://x.blp"
+    for call in (
+        lambda **keys: bp.pack_bytes_to_file(PLAIN, url, **keys),
+        lambda **keys: bp.pack_file_to_file(tmp_path / "x", url, **keys),
+        lambda **keys: bp.pack_ndarray_to_file(ARRAY, url, **keys),
+        lambda **keys: bp.npy_io.pack_npy_to_file(tmp_path / "x.npy", url, **keys),
+    ):
+        memory.store.clear()
+        call(storage_options={"skip_instance_cache": True})
+        assert ["/x.blp"] == list(memory.store)
+
+
 def test_recover(tmp_path):
     with serving(bp.pack_bytes_to_bytes(PLAIN, "100K")) as web:
         web.content.data = web.content.data[:100_000]
