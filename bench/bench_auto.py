@@ -5,12 +5,16 @@ size with the setting that ``tune`` recommends, and of the smallest that it find
 that speed or faster; on the tar, size and time are within 15 % of those of ``zstd -3``.
 All figures but those of ``tune`` are whole processes with the same number of threads.
 CPU seconds depend less on other load than seconds do.
+
+The second table is for inputs below 32 MB, of which the sample is a larger part: the
+beginnings of some of the data sets, for each goal.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import resource
@@ -28,11 +32,23 @@ import numpy as np
 
 import bloscpack
 from bloscpack._format.automatic import choose
+from bloscpack._format.tuning import GOALS
 
 BLPK = [sys.executable, "-m", "bloscpack", "-q", "-f"]
 PROGRAMS = "/usr/lib/python3"
 EXECUTABLES = ("/usr/lib/gcc", "/usr/libexec", "/usr/bin", "/usr/lib/chromium")
 CSV_ROWS = 1_000_000
+# Sizes in bytes of small inputs, and the data sets of which they are the beginning.
+SMALL = {
+    "1 KB": 10**3,
+    "100 KB": 10**5,
+    "1 MB": 10**6,
+    "10 MB": 10**7,
+    "30 MB": 3 * 10**7,
+}
+# The goal 'ratio' takes half a second for a megabyte.
+MOST_FOR_RATIO = 10**7
+SMALL_DATA = ("tar", "csv: text", "bench: walk")
 TARGETS = {"share": 0.05, "size": 1.1, "zstd": 1.15}
 # A speed counts as equal to one that is this much lower.
 AS_FAST = 0.95
@@ -145,7 +161,7 @@ def compare(commands: dict[str, list[str]], output: Path, rounds: int) -> dict:
     return found
 
 
-def choice(path: Path, rounds: int) -> dict:
+def choice(path: Path, rounds: int, goal: str = "balanced") -> dict:
     """Return the setting that ``--auto`` chooses, and the CPU seconds of the choice."""
     times = []
     for _ in range(rounds + 1):
@@ -156,7 +172,7 @@ def choice(path: Path, rounds: int) -> dict:
                 return fp.read(size)
 
             start = time.thread_time()
-            setting = choose(read, path.stat().st_size, "balanced")
+            setting = choose(read, path.stat().st_size, goal)
             times.append(time.thread_time() - start)
     return {"setting": str(setting), "choice": statistics.median(times[1:])}
 
@@ -222,6 +238,34 @@ def against_zstd(path: Path, output: Path, rounds: int) -> dict:
     return found
 
 
+def small_inputs(
+    paths: dict[str, Path], folder: Path, args: argparse.Namespace
+) -> list:
+    """Return the time of the choice and of the whole process for small inputs."""
+    path, output = folder / "small", folder / "output"
+    rows = []
+    for name, size, goal in itertools.product(SMALL_DATA, SMALL, GOALS):
+        if name not in paths or (goal == "ratio" and SMALL[size] > MOST_FOR_RATIO):
+            continue
+        with paths[name].open("rb") as fp:
+            path.write_bytes(fp.read(SMALL[size]))
+        found = choice(path, args.rounds, goal)
+        command = [*BLPK, "-n", str(args.threads), "compress", "--auto=" + goal]
+        command += [str(path), "--output", str(output)]
+        seconds = statistics.median(timed(command)[0] for _ in range(args.rounds))
+        row = {"data": name, "size": size, "goal": goal, "seconds": seconds, **found}
+        rows.append(row | {"packed": output.stat().st_size})
+        print(
+            "%-12s %-7s %-9s %4.0f of %6.0f ms  %10d  %s"
+            % (
+                *(name, size, goal, 1000 * found["choice"], 1000 * seconds),
+                *(rows[-1]["packed"], found["setting"]),
+            ),
+            flush=True,
+        )
+    return rows
+
+
 def parse() -> argparse.Namespace:
     """Return the arguments."""
     parser = contest.options(__doc__, "auto", rounds=3)
@@ -238,10 +282,13 @@ def main() -> None:
     """Run the benchmark, print the table and write the results."""
     args = parse()
     rows: dict = {}
-    print("%-16s %7s %7s %8s %8s" % ("", "choice", "of all", "to tune", "smallest"))
     with contest.scratch(args.folder) as folder:
         output = Path(folder, "output")
         paths = make_all(Path(folder), args)
+        small = small_inputs(paths, Path(folder), args)
+        print(
+            "\n%-16s %7s %7s %8s %8s" % ("", "choice", "of all", "to tune", "smallest")
+        )
         for name, path in paths.items():
             row = rows[name] = measure(path, output, args)
             print(
@@ -265,6 +312,7 @@ def main() -> None:
         threads=args.threads,
         targets=TARGETS,
         rows=rows,
+        small=small,
         zstd=zstd,
     )
 

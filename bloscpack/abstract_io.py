@@ -366,9 +366,26 @@ def pack(
     StorageError
         The number or the sizes of the yielded chunks differ from the arguments.
     """
-    blosc_args, bloscpack_args, metadata_args = pack_settings(
-        blosc_args, bloscpack_args, metadata_args, settings
-    )
+    found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
+    cut = nchunks, chunk_size, last_chunk
+    pack_with(source, sink, cut, metadata, found, nthreads, progress)
+
+
+def pack_with(
+    source: PlainSource,
+    sink: CompressedSink,
+    cut: tuple[int, int, int],
+    metadata: object,
+    settings: tuple[BloscArgs, BloscpackArgs, MetadataArgs],
+    nthreads: int | None,
+    progress: Progress | None,
+) -> None:
+    """Compress like `pack`, with settings that `pack_settings` returned.
+
+    `cut` are the number of chunks, the chunk size and the size of the last chunk.
+    """
+    nchunks, chunk_size, last_chunk = cut
+    blosc_args, bloscpack_args, metadata_args = settings
     blosc_args.check()
     bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)

@@ -24,6 +24,8 @@ def plain_number(value: T) -> T:
 
     Arithmetic with NumPy integers overflows.
     """
+    if type(value) is int:  # the usual case, for speed
+        return value
     numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
     if numpy is not None and isinstance(value, numpy.generic):
         plain: T = value.item()

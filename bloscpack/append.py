@@ -49,7 +49,6 @@ from .defaults import (
 )
 from .exceptions import (
     AnotherFileFollows,
-    DamageError,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -61,7 +60,7 @@ from .exceptions import (
 )
 from .headers import BloscpackHeader
 from .pretty import double_pretty_size
-from .serializers import SERIALIZERS_LOOKUP
+from .serializers import SERIALIZERS_LOOKUP, replaced_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from ._crashsafe.in_place import Change, FileObjectTarget
     from ._format.append_plan import Plan
     from ._format.dtypes import Array
+    from ._format.metadata import Section
     from ._format.sections import Beginning
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable
     from .abstract_io import Progress
@@ -80,6 +80,18 @@ if TYPE_CHECKING:
     from .repacking import Settings
     from .serializers import Json
 
+    class AppendKeywords(BloscKeywords, total=False):
+        """The keywords of `append_from`, which documents them."""
+
+        metadata: object
+        nthreads: int | None
+        sync: bool
+        progress: Progress | None
+        expect: Callable[[int], object] | None
+        grow: bool
+
+
+PATH_TYPES = (str, bytes, os.PathLike)
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
 WORTH_THREADS = 64 * 2**10
@@ -118,7 +130,8 @@ def append_fp(
         of None, also the default, means the type size of the file.
     metadata
         Replaces the metadata, in the space reserved for it. By default it stays
-        unchanged.
+        unchanged. In an array file these are the metadata of the user, as in
+        `rewrite_metadata_fp`.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
     settings
@@ -144,56 +157,66 @@ def append_fp(
     (b'abcdef', None)
     """
     with changeable(original_fp) as target:
-        return _append(
-            target,
-            new_content_fp,
-            new_size,
-            blosc_args,
-            metadata,
-            nthreads,
-            progress,
-            settings,
-        )
+        how = _How(blosc_args, settings, metadata, nthreads, progress)
+        return _append(target, new_content_fp, new_size, how)
+
+
+class _How:
+    """The settings of an append; `append_from` documents them."""
+
+    def __init__(
+        self,
+        blosc_args: AnyBloscArgs | None,
+        settings: BloscKeywords,
+        metadata: object,
+        nthreads: int | None,
+        progress: Progress | None,
+        expect: Callable[[int], object] | None = None,
+    ) -> None:
+        self.blosc_args = blosc_args
+        self.settings = settings
+        self.metadata = metadata
+        self.nthreads = nthreads
+        self.progress = progress
+        self.expect = expect
 
 
 def _append(
     target: FileObjectTarget | LockedFile,
     new_content_fp: Readable,
     new_size: int,
-    blosc_args: AnyBloscArgs | None,
-    metadata: object,
-    nthreads: int | None,
-    progress: Progress | None,
-    settings: BloscKeywords,
+    how: _How,
 ) -> int:
     new_size = _checked_size(new_size)
     # Read and check the old file.
     fp = target.fp
     beginning, boundaries = _read_appendable(fp)
     header = beginning.header
-    args = _effective_args(blosc_args, settings, header)
+    args = _effective_args(how.blosc_args, how.settings, header)
     # Plan, without reading or writing.
-    plan = plan_append(beginning, boundaries, new_size, metadata)
+    plan = plan_append(beginning, boundaries, new_size, how.metadata)
     if new_size == 0 and plan.section is None:
         fp.seek(0, os.SEEK_END)
         return 0
     trailing = _trailing_nbytes(fp, boundaries[-1]) if new_size else 0
     last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
+    if how.expect is not None:
+        how.expect(len(last_chunk) + new_size if new_size else 0)
     size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
     # The new beginning and an unchanged extent tell to which file a journal belongs.
-    new_beginning = _join(new_header, plan.section or b"")
+    new_beginning = _beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     _log_dropped_bytes(target, trailing)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
         # Write.
         if plan.section is not None:
-            change.overwrite(BLOSCPACK_HEADER_LENGTH, plan.section)
+            _overwrite_section(change, plan.section)
         if new_size:
             new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
             new_offsets = _write_chunks(
-                change, plan, new_chunks, args, nthreads, progress
+                change, plan, new_chunks, args, how.nthreads, how.progress
             )
             log.debug("raw_bloscpack_header: %r", new_header)
             if log.enabled(log.DEBUG):
@@ -363,7 +386,9 @@ def rewrite_metadata_fp(fp: BinaryFile, metadata: object) -> None:
         beginning.
     metadata
         The new metadata: any value that JSON can represent. It is stored in the space
-        reserved for metadata; the chunks stay where they are.
+        reserved for metadata; the chunks stay where they are. In an array file these
+        are the metadata of the user, which None removes; dtype, shape and order stay. A
+        value that is the complete metadata of an array replaces all metadata.
 
     Raises
     ------
@@ -424,8 +449,9 @@ def change_metadata(
     path
         The compressed file.
     change
-        Called with the old metadata; returns the new metadata, or UNCHANGED to leave
-        the file unchanged. An error that it raises is passed on.
+        Called with the old metadata, those of an array included; returns the new
+        metadata, as in `rewrite_metadata_fp`, or UNCHANGED to leave the file unchanged.
+        An error that it raises is passed on.
     sync
         As in `append`. The errors are those of `rewrite_metadata_fp`.
     grow
@@ -460,15 +486,16 @@ def _rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> N
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
 
-def _join(header: bytes, section: bytes) -> bytes:
-    """Return the bytes before the offset table; the section may have 4 GiB."""
-    try:
-        return header + section
-    except MemoryError as error:
-        raise DamageError(
-            "there is no memory for the metadata section of '%d' bytes" % len(section),
-            section="metadata",
-        ) from error
+def _beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
+    """Return the bytes before the offset table in blocks: the section may be large."""
+    return [header] if section is None else [header, *section.blocks()]
+
+
+def _overwrite_section(change: Change, section: Section) -> None:
+    position = BLOSCPACK_HEADER_LENGTH
+    for block in section.blocks():
+        change.overwrite(position, block)
+        position += len(block)
 
 
 def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -> None:
@@ -476,24 +503,18 @@ def _rewrite_metadata(target: FileObjectTarget | LockedFile, metadata: object) -
     section = plan_metadata(beginning, beginning.header, 0, metadata)
     if section is None:
         return
-    section_end = BLOSCPACK_HEADER_LENGTH + len(section)
+    section_end = BLOSCPACK_HEADER_LENGTH + section.size
     unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
-    new_beginning = _join(beginning.header.encode(), section)
+    new_beginning = _beginning_blocks(beginning.header.encode(), section)
     with target.change([(0, section_end)], new_beginning, unchanged) as change:
-        change.overwrite(BLOSCPACK_HEADER_LENGTH, section)
+        _overwrite_section(change, section)
 
 
 def append(
     orig_file: Path,
     new_file: Path,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    metadata: object = UNCHANGED,
-    nthreads: int | None = None,
-    sync: bool = True,
-    progress: Progress | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **settings: Unpack[AppendKeywords],
 ) -> None:
     """Append the bytes of a file to a compressed file.
 
@@ -506,15 +527,11 @@ def append(
         The compressed file.
     new_file
         The file, or pipe, with the plain bytes.
-    blosc_args, metadata, nthreads, progress, settings
+    blosc_args
         As in `append_fp`.
-    sync
-        Whether the change also survives a crash of the machine. False saves the time to
-        write to the disk.
-    grow
-        Whether to rewrite a file that has no room for the new chunks or the metadata: a
-        new file with more room, and with the new bytes, replaces it. `progress` is then
-        called with the old chunks too.
+    settings
+        The keywords of `append_from`: ``metadata``, ``nthreads``, ``sync``,
+        ``progress``, ``expect``, ``grow``, and the fields of `BloscArgs`.
 
     Raises
     ------
@@ -525,18 +542,7 @@ def append(
     check_distinct(new_file, orig_file)
     without_url(new_file, "appending")
     with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
-        append_from(
-            orig_file,
-            new_fp,
-            size,
-            blosc_args,
-            metadata=metadata,
-            nthreads=nthreads,
-            sync=sync,
-            progress=progress,
-            grow=grow,
-            **settings,
-        )
+        append_from(orig_file, new_fp, size, blosc_args, **settings)
 
 
 def append_from(
@@ -550,6 +556,7 @@ def append_from(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    expect: Callable[[int], object] | None = None,
     grow: bool = False,
     **settings: Unpack[BloscKeywords],
 ) -> None:
@@ -559,13 +566,27 @@ def append_from(
     ----------
     orig_file
         The compressed file.
-    new_content_fp, new_size
+    new_content_fp, new_size, blosc_args, metadata, nthreads, progress, settings
         As in `append_fp`.
     accept
         Called with the metadata of the file before anything is changed. It may raise an
         error to refuse the append.
-    blosc_args, metadata, nthreads, sync, progress, grow, settings
-        As in `append`, and so are the errors.
+    sync
+        Whether the change also survives a crash of the machine. False saves the time to
+        write to the disk.
+    expect
+        Called before `progress`, with the total of the numbers that `progress` will be
+        called with.
+    grow
+        Whether to rewrite a file that has no room for the new chunks or the metadata: a
+        new file with more room, and with the new bytes, replaces it. `progress` is then
+        called with the old chunks too.
+
+    Raises
+    ------
+    StorageError
+        Another writer is changing `orig_file`. All other errors are those of
+        `append_fp`.
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
@@ -573,11 +594,11 @@ def append_from(
         old_size = locked_file.size
         log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
         log.verbose("new file size: %s" % double_pretty_size(new_size))
-        how = blosc_args, metadata, nthreads, progress, settings
+        how = _How(blosc_args, settings, metadata, nthreads, progress, expect)
         if grow and _lacks_room(locked_file, new_size, metadata):
-            _append_to_copy(locked_file, new_content_fp, new_size, *how)
+            _append_to_copy(locked_file, new_content_fp, new_size, how)
         else:
-            _append(locked_file, new_content_fp, new_size, *how)
+            _append(locked_file, new_content_fp, new_size, how)
     log.verbose(
         "orig file size after append: %s" % double_pretty_size(locked_file.size)
     )
@@ -589,13 +610,7 @@ def append_bytes_to_file(
     bytes_: Buffer,
     out_file: Path,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    metadata: object = UNCHANGED,
-    nthreads: int | None = None,
-    sync: bool = True,
-    progress: Progress | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **settings: Unpack[AppendKeywords],
 ) -> None:
     """Append a buffer to a compressed file.
 
@@ -609,7 +624,7 @@ def append_bytes_to_file(
         The plain bytes.
     out_file
         The compressed file.
-    blosc_args, metadata, nthreads, sync, progress, grow, settings
+    blosc_args, settings
         As in `append`, and so are the errors.
 
     Examples
@@ -620,31 +635,21 @@ def append_bytes_to_file(
     >>> bloscpack.unpack_bytes_from_file('letters.blp')
     (b'abcdef', None)
     """
-    content, size = _reader_of(bytes_)
-    append_from(
-        out_file,
-        content,
-        size,
-        blosc_args,
-        metadata=metadata,
-        nthreads=nthreads,
-        sync=sync,
-        progress=progress,
-        grow=grow,
-        **settings,
-    )
+    usage = "append_bytes_to_file(bytes_, out_file)"
+    try:
+        content, size = _reader_of(bytes_)
+    except TypeError as error:  # it is no buffer
+        raise _wrong_type("bytes_", "bytes or another buffer", bytes_, usage) from error
+    if not isinstance(out_file, PATH_TYPES):
+        raise _wrong_type("out_file", "a path", out_file, usage)
+    append_from(out_file, content, size, blosc_args, **settings)
 
 
 def append_ndarray_to_file(
     ndarray: Array,
     filename: Path,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    nthreads: int | None = None,
-    sync: bool = True,
-    progress: Progress | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **settings: Unpack[AppendKeywords],
 ) -> None:
     """Append the rows of an array to an array file.
 
@@ -658,7 +663,7 @@ def append_ndarray_to_file(
         array in the file.
     filename
         The array file.
-    blosc_args, nthreads, sync, progress, grow, settings
+    blosc_args, settings
         As in `append`.
 
     Raises
@@ -681,6 +686,11 @@ def append_ndarray_to_file(
     from ._format.dtypes import encode_dtype
     from .numpy_io import storable
 
+    usage = "append_ndarray_to_file(ndarray, filename)"
+    if isinstance(ndarray, PATH_TYPES):
+        raise _wrong_type("ndarray", "a NumPy array", ndarray, usage)
+    if not isinstance(filename, PATH_TYPES):
+        raise _wrong_type("filename", "a path", filename, usage)
     rows = storable(ndarray, order="C")
     encode_dtype(rows.dtype)  # rejects dtypes that can't be stored, such as objects
     plain = rows.reshape(-1).view("u1").data if rows.nbytes else b""
@@ -691,11 +701,14 @@ def append_ndarray_to_file(
         size,
         blosc_args,
         accept=lambda metadata: check_rows(metadata, rows),
-        nthreads=nthreads,
-        sync=sync,
-        progress=progress,
-        grow=grow,
         **settings,
+    )
+
+
+def _wrong_type(name: str, wanted: str, value: object, usage: str) -> UsageTypeError:
+    """Return the error for an argument; `usage` shows the order of the arguments."""
+    return UsageTypeError(
+        "'%s' must be %s, not '%s': %s" % (name, wanted, type(value).__name__, usage)
     )
 
 
@@ -724,17 +737,10 @@ def _lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> boo
 
 
 def _append_to_copy(
-    locked_file: LockedFile,
-    new_content_fp: Readable,
-    new_size: int,
-    blosc_args: AnyBloscArgs | None,
-    metadata: object,
-    nthreads: int | None,
-    progress: Progress | None,
-    settings: BloscKeywords,
+    locked_file: LockedFile, new_content_fp: Readable, new_size: int, how: _How
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended."""
-    from .repacking import Survey, repack_fp
+    from .repacking import Plan, Survey, repack_fp
 
     old = Survey(locked_file.fp)
     nchunks, chunk_size, last_chunk = old.cut
@@ -743,19 +749,22 @@ def _append_to_copy(
     )
     added = count_added_chunks(sizes, new_size, old.beginning.metadata)
     log.verbose("rewriting the file to make room for '%d' chunks" % added)
-    wanted = _metadata_with_room(old.beginning, metadata)
+    wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
+    if how.expect is not None:
+        _, _, last_chunk = Plan(old, wanted).cut
+        how.expect(old.nbytes + last_chunk + new_size)
+        how.expect = None
     with locked_file.replacement() as temporary:
         repack_fp(
             locked_file.fp,
             temporary.fp,
-            nthreads=nthreads,
-            progress=progress,
+            nthreads=how.nthreads,
+            progress=how.progress,
             **wanted,
         )
         with temporary.reopened() as fp, changeable(fp) as target:
-            how = blosc_args, metadata, nthreads, progress, settings
-            _append(target, new_content_fp, new_size, *how)
+            _append(target, new_content_fp, new_size, how)
 
 
 def _metadata_with_room(old: Beginning, new: object) -> Settings:
@@ -763,7 +772,8 @@ def _metadata_with_room(old: Beginning, new: object) -> Settings:
     if old.metadata_header is None and new is UNCHANGED:
         return {}
     serializer = SERIALIZERS_LOOKUP[DEFAULT_MAGIC_FORMAT]
-    wanted = serializer.dumps(old.metadata if new is UNCHANGED else new)
+    given = old.metadata if new is UNCHANGED else new
+    wanted = serializer.dumps(replaced_metadata(old.metadata, given))
     # The shape of an array may get more digits.
     size = max(DEFAULT_MAX_META_SIZE(len(wanted)), len(wanted) + MORE_DIGITS)
     if old.metadata_header is None:

@@ -162,7 +162,7 @@ class BloscArgs(MutableMappingObject):
         sample
             A part of the data, or all: a buffer of bytes, or an array, whose item size
             is the type size. Some megabytes from the whole of the data are a good
-            sample.
+            sample. Items need not be contiguous; a masked array is refused.
         goal
             ``'balanced'`` for the least time to compress, to write and read at 100
             MB/s, and to decompress; ``'speed'`` for the same at 2 GB/s; ``'ratio'`` for
@@ -181,7 +181,7 @@ class BloscArgs(MutableMappingObject):
         >>> BloscArgs.auto(b'Some words, some more words. ' * 1000, 'ratio').cname
         'zstd'
         """
-        from ._format.automatic import choose_for
+        from ._format.given_sample import choose_for
 
         return cls.of_setting(choose_for(sample, goal))
 
@@ -524,6 +524,21 @@ def settings_from(
     return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
 
 
+def effective_limits(limits: AnyLimits | None) -> Limits | None:
+    """Return checked limits; None for no limits.
+
+    Parameters
+    ----------
+    limits
+        The limits, or a dictionary of their fields.
+    """
+    if limits is None:
+        return None
+    checked = settings_from(Limits, "limits", limits, {})
+    checked.check()
+    return checked
+
+
 def _with_plain_numbers(settings: Settings) -> Settings:
     """Return settings, or a copy of them if a value is a NumPy scalar."""
     changed = {}
@@ -563,7 +578,8 @@ def pack_settings(
 
     Raises `UsageTypeError` for a keyword that is no setting.
     """
-    refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
+    if keywords:
+        refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
     return (
         settings_from(BloscArgs, "blosc_args", blosc_args, keywords),
         settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, keywords),

@@ -16,7 +16,7 @@ from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
-from .args import Limits, settings_from
+from .args import effective_limits
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ class SectionsSource(CompressedSource):
     concurrent = True
 
     def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
-        if limits is not None:
-            limits = settings_from(Limits, "limits", limits, {})
-            limits.check()
-        self.limits = limits
+        self.limits = limits = effective_limits(limits)
         self._cursor = cursor
         beginning = read_beginning(cursor, limits)
         self.bloscpack_header = beginning.header

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+from functools import partial
 
 from . import log
 from ._compat import deprecated_alias, sibling_names
@@ -459,6 +460,13 @@ class PlainFPSink(StoringSink):
                 self.output_fp.truncate(end)
 
 
+def plain_sink(
+    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
+) -> PlainFPSink:
+    """Return a sink for the plain bytes of a source; see `unpack_fp_to_fp`."""
+    return PlainFPSink(out_fp, source.nchunks, reserved=reserved, sparse=sparse)
+
+
 # The functions on files and bytes
 
 
@@ -659,7 +667,7 @@ def unpack_file_from_file(
                 limits=limits,
                 progress=progress,
                 behind=_ignore,
-                sparse=sparse,
+                make_sink=partial(plain_sink, sparse=sparse),
             )
 
     metadata = read_snapshot(
@@ -678,8 +686,7 @@ def unpack_fp_to_fp(
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
-    make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] | None = None,
-    sparse: bool = True,
+    make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] = plain_sink,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
@@ -687,20 +694,17 @@ def unpack_fp_to_fp(
     the chunks have been read, and a second time at the end if the chunks have no
     digests. `behind` is called with up to four bytes that lie behind the last chunk;
     without it, nothing behind the last chunk is read from a pipe. `make_sink`
-    returns the sink for a source, a file object and a number of bytes to reserve, by
-    default a `PlainFPSink`. The other parameters, the result and the errors are those
-    of `unpack_file_from_file`.
+    returns the sink for a source, a file object and a number of bytes to reserve. The
+    other parameters, the result and the errors are those of `unpack_file_from_file`.
     """
     source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
     header = source.bloscpack_header
     if check is not None:
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
-    if make_sink is None:
-        sink = PlainFPSink(out_fp, source.nchunks, reserved=reserved, sparse=sparse)
-    else:
-        sink = make_sink(source, out_fp, reserved)
-    unpack_checked(source, sink, check, nthreads, progress)
+    unpack_checked(
+        source, make_sink(source, out_fp, reserved), check, nthreads, progress
+    )
     if behind is not None:
         behind(source.peek_behind(len(MAGIC)))
     return source.metadata

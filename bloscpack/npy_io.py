@@ -36,6 +36,7 @@ from .file_io import (
     likely_nbytes,
     log_packed,
     log_unpacked,
+    plain_sink,
     unpack_checked,
 )
 from .numpy_io import pack_items
@@ -58,11 +59,11 @@ if TYPE_CHECKING:
         Writable,
     )
     from .abstract_io import Progress
+    from .append import AppendKeywords
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,
         AnyMetadataArgs,
-        BloscKeywords,
         PackKeywords,
     )
     from .bytes_io import SectionsSource
@@ -363,14 +364,23 @@ def _described(source: SectionsSource) -> tuple[Description, bytes]:
     return description, encode_header(array)
 
 
+def npy_sink(
+    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
+) -> NpySink:
+    """Return a sink for a ``.npy`` file; see `bloscpack.file_io.unpack_fp_to_fp`.
+
+    Raises `NotANumpyArray` if `source` holds no array.
+    """
+    description, header = _described(source)
+    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
+
+
 def sink_by_content(
     source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
 ) -> PlainFPSink:
     """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
-    if not is_array(source.metadata):
-        return PlainFPSink(out_fp, reserved=reserved, sparse=sparse)
-    description, header = _described(source)
-    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
+    make_sink = npy_sink if is_array(source.metadata) else plain_sink
+    return make_sink(source, out_fp, reserved, sparse=sparse)
 
 
 def unpack_npy_from_file(
@@ -416,7 +426,6 @@ def unpack_npy_from_file(
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
         check(source.bloscpack_header)
-        description, header = _described(source)
         reserved = likely_nbytes(source.bloscpack_header, in_size)
         with replacing(
             npy_file,
@@ -426,9 +435,7 @@ def unpack_npy_from_file(
             times=preserve,
             storage_options=storage_options,
         ) as out_fp:
-            sink = NpySink(
-                out_fp, description, header, reserved=reserved, sparse=sparse
-            )
+            sink = npy_sink(source, out_fp, reserved, sparse=sparse)
             unpack_checked(source, sink, check, nthreads, progress)
 
     read_snapshot(
@@ -444,12 +451,7 @@ def append_npy(
     orig_file: Path,
     npy_file: Path,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    nthreads: int | None = None,
-    sync: bool = True,
-    progress: Progress | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **settings: Unpack[AppendKeywords],
 ) -> None:
     """Append the rows of a ``.npy`` file to an array file.
 
@@ -462,7 +464,7 @@ def append_npy(
         The array file.
     npy_file
         The ``.npy`` file, or a pipe, with the new rows.
-    blosc_args, nthreads, sync, progress, settings, grow
+    blosc_args, settings
         As in `bloscpack.append.append`.
 
     Raises
@@ -487,9 +489,5 @@ def append_npy(
             rows.nbytes,
             blosc_args,
             accept=lambda metadata: check_rows(metadata, rows),
-            nthreads=nthreads,
-            progress=progress,
-            sync=sync,
-            grow=grow,
             **settings,
         )

@@ -20,7 +20,7 @@ from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
 from ._format.blosc_header import decode_header
 from ._format.chunks import decompress_into
-from .abstract_io import PlainSink, PlainSource, pack, unpack
+from .abstract_io import PlainSink, PlainSource, pack_with, unpack
 from .args import calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
@@ -38,6 +38,7 @@ from .serializers import user_metadata
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypedDict
 
     from typing_extensions import Unpack
 
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
         PackKeywords,
     )
     from .serializers import Json
+
+    class UnpackKeywords(TypedDict, total=False):
+        """The keywords that all functions that unpack have."""
+
+        nthreads: int | None
+        limits: AnyLimits | None
+        progress: Progress | None
 
 
 def _address(ndarray: Array) -> int:
@@ -239,22 +247,19 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. The other parameters
     are those of `pack_ndarray`.
     """
-    blosc_args, bloscpack_args, metadata_args = pack_settings(
-        blosc_args, bloscpack_args, metadata_args, settings
-    )
-    blosc_args = blosc_args.copy()
-    blosc_args.typesize = typesize_of(array.dtype)
+    found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
+    if found[0] is blosc_args:  # the object of the caller stays unchanged
+        found = found[0].copy(), *found[1:]
+    found[0].typesize = typesize_of(array.dtype)
     size = whole_items(chunk_size, array.itemsize, array.nbytes)
-    pack(
+    pack_with(
         source,
         sink,
-        *calculate_nchunks(array.nbytes, size),
-        metadata=describe(array, metadata),
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-        nthreads=nthreads,
-        progress=progress,
+        calculate_nchunks(array.nbytes, size),
+        describe(array, metadata),
+        found,
+        nthreads,
+        progress,
     )
 
 
@@ -423,10 +428,8 @@ def unpack_ndarray_from_file(
     filename: Path,
     *,
     return_metadata: Literal[False] = False,
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> Array: ...
 
 
@@ -435,10 +438,8 @@ def unpack_ndarray_from_file(
     filename: Path,
     *,
     return_metadata: Literal[True],
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> tuple[Array, Json]: ...
 
 
@@ -499,20 +500,13 @@ def unpack_ndarray_from_bytes(
     bytes_: Buffer,
     *,
     return_metadata: Literal[False] = False,
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> Array: ...
 
 
 @overload
 def unpack_ndarray_from_bytes(
-    bytes_: Buffer,
-    *,
-    return_metadata: Literal[True],
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    progress: Progress | None = None,
+    bytes_: Buffer, *, return_metadata: Literal[True], **others: Unpack[UnpackKeywords]
 ) -> tuple[Array, Json]: ...
 
 

@@ -1,49 +1,30 @@
 """Random access: read part of the plain bytes, or of the rows of an array.
 
-Strategy: positions become chunk numbers, and chunk numbers become extents of the file.
-Worker threads read, verify, decompress and trim the chunks; the caller gets the parts
-in order. The offset table is used only if it can be true. Otherwise the headers of all
-chunks are read once, when the reader is made.
+Strategy: positions become chunk numbers. `_reading` loads these chunks on all threads;
+each is trimmed, and the caller gets the parts in order.
 """
 
 from __future__ import annotations
 
-import io
-from bisect import bisect_left, bisect_right
-from functools import partial
-from itertools import pairwise
+import sys
 
 from ._engine.blosc_settings import own_settings
-from ._engine.threads import for_each
-from ._format.blosc_header import decode_header
 from ._format.chunks import check_digest, decompress
-from ._format.sections import (
-    SMALLEST_CHUNK,
-    frame_behind,
-    read_beginning,
-    skip_frames,
-    starts_with_frame,
-)
-from ._storage.base import Storage, StorageFile
-from ._storage.cursor import Cursor
-from ._storage.local import whole_file
+from ._reading.chunk_reader import ChunkReader
+from ._reading.opened import storage_from
 from .abstract_io import effective_nthreads
-from .constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
-from .exceptions import DamageError, FormatError, UsageError
+from .exceptions import FormatError, UsageError
+from .file_io import CompressedFPSource
 from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
     from ._format.array_metadata import Description
-    from ._format.blosc_header import BloscHeader
     from ._format.dtypes import Array
+    from ._storage.base import Storage
     from ._storage.protocols import Seekable
-
-    # The number of a chunk, and the bytes of the chunk and its digest if the thread of
-    # the caller had to read them.
-    Task = tuple[int, bytes | None]
 
 
 class Selection:
@@ -154,61 +135,15 @@ class Reader:
     """
 
     def __init__(self, fp: Seekable | Storage) -> None:
-        if isinstance(fp, Storage):
-            fp = io.BufferedReader(StorageFile(fp))
-        self._storage = whole_file(fp)
-        fp.seek(0)
-        cursor = Cursor(fp)
-        beginning = read_beginning(cursor)
-        self.header = beginning.header
-        self.metadata = beginning.metadata
-        self.user_metadata = user_metadata(beginning.metadata)
-        offsets = beginning.offsets or []
-        last = self._last_chunk(offsets, cursor.position)
-        if last is not None:
-            self._check_end(offsets[-1] + last.ctbytes)
-            size = self.header.chunk_size
-            self._offsets = offsets
-            self._starts = [i * size for i in range(self.header.nchunks)]
-            self.nbytes = self.header.nbytes or 0
-        else:
-            frames = list(skip_frames(cursor, self.header))
-            self._offsets = [frame.offset or 0 for frame in frames]
-            self._starts = [frame.start for frame in frames]
-            self.nbytes = sum(frame.header.nbytes for frame in frames)
+        self._chunks = ChunkReader(storage_from(fp))
+        self.header = self._chunks.header
+        self.metadata = self._chunks.metadata
+        self.user_metadata = user_metadata(self.metadata)
+        self.nbytes = self._chunks.index.nbytes
 
-    def _last_chunk(self, offsets: list[int], first: int) -> BloscHeader | None:
-        """Return the header of the last chunk if the offset table can be trusted.
-
-        It must agree with the file header and the last chunk; `first` is the position
-        behind it. Each chunk that is read later is compared with its offset and the
-        next one.
-        """
-        smallest = SMALLEST_CHUNK + self.header.checksum_impl.size
-        if (
-            self.header.nbytes is None
-            or offsets[:1] != [first]
-            or any(after - at < smallest for at, after in pairwise(offsets))
-        ):
-            return None
-        try:
-            last = decode_header(
-                self._storage.read_at(offsets[-1], BLOSC_HEADER_LENGTH)
-            )
-        except FormatError:
-            return None
-        return last if last.nbytes == self.header.last_chunk else None
-
-    def _check_end(self, end: int) -> None:
-        """Raise `FormatError` if a frame lies behind the last chunk.
-
-        `end` is where this chunk ends, without its digest.
-        """
-        end += self.header.checksum_impl.size
-        if end < self._storage.size and starts_with_frame(
-            partial(self._storage.read_at, end), self.header
-        ):
-            raise frame_behind(self.header, end)
+    def _peek_behind(self, count: int) -> bytes:
+        """Return up to `count` bytes that lie behind the last chunk."""
+        return self._chunks.storage.read_at(self._chunks.check_end(), count)
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`.
@@ -256,16 +191,12 @@ class Reader:
             If a chunk that holds some of the bytes is damaged; `deliver` has been
             called for all chunks before it.
         """
-        nthreads = effective_nthreads(nthreads, self._count_chunks(selection))
+        index = self._chunks.index
 
-        def work(task: Task) -> bytes:
-            return self._load(task, selection)
+        def cut(number: int, plain: memoryview) -> bytes:
+            return selection.cut(plain, index.span(number)[0])
 
-        def deliver_part(part: bytes) -> None:
-            deliver(part)
-
-        with own_settings:
-            for_each(self._tasks(selection), work, deliver_part, nthreads)
+        self._chunks.each(self._numbers(selection), cut, deliver, nthreads=nthreads)
 
     def select(self, span: slice) -> Selection:
         """Return the selection of a span of plain bytes; the step is ignored.
@@ -278,78 +209,16 @@ class Reader:
         start, stop, _ = slice(span.start, span.stop).indices(self.nbytes)
         return Selection(start, max(0, stop - start))
 
-    def _tasks(self, selection: Selection) -> Iterator[Task]:
-        number = bisect_right(self._starts, selection.start) - 1
-        while selection.count and number < len(self._starts):
-            start, stop = self._span(number)
-            if start >= selection.stop:
-                break
-            if selection.within(start, stop):
-                concurrent = self._storage.concurrent
-                yield number, None if concurrent else self._read_chunk(number)
-            number += 1
-
-    def _count_chunks(self, selection: Selection) -> int:
-        """Return the maximum number of chunks with selected bytes."""
-        first = bisect_right(self._starts, selection.start)
-        return bisect_left(self._starts, selection.stop) - first + 1
-
-    def _span(self, number: int) -> tuple[int, int]:
-        last = number + 1 == len(self._starts)
-        return self._starts[number], self.nbytes if last else self._starts[number + 1]
-
-    def _load(self, task: Task, selection: Selection) -> bytes:
-        """Return the selected bytes of a chunk, verified and decompressed."""
-        number, content = task
-        offset = self._offsets[number]
-        try:
-            content = self._read_chunk(number) if content is None else content
-            checksum = self.header.checksum_impl
-            end = len(content) - checksum.size
-            check_digest(content[:end], content[end:], checksum)
-            plain = memoryview(decompress(content[:end]))
-            self._check_nbytes(number, plain.nbytes)
-        except FormatError as error:
-            error.locate(number, offset)
-            raise
-        return selection.cut(plain, self._starts[number])
-
-    def _check_nbytes(self, number: int, nbytes: int) -> None:
-        start, stop = self._span(number)
-        expected = stop - start
-        if nbytes != expected:
-            raise DamageError(
-                "expected a chunk of '%d' plain bytes, found '%d'" % (expected, nbytes),
-                section="chunks",
-            )
-
-    def _read_chunk(self, number: int) -> bytes:
-        """Return the bytes of a chunk and its digest."""
-        offset = self._offsets[number]
-        head = decode_header(self._storage.read_at(offset, BLOSC_HEADER_LENGTH))
-        size = head.ctbytes + self.header.checksum_impl.size
-        content = self._storage.read_at(offset, size)
-        if self._offsets[number + 1 : number + 2] not in ([], [offset + size]):
-            raise DamageError(
-                "the offset table says that chunk %d starts at byte %d, but the one in "
-                "front of it ends at byte %d"
-                % (number + 1, self._offsets[number + 1], offset + size),
-                section="offsets",
-                chunk=number + 1,
-                offset=self._entry_offset(number + 1),
-            )
-        if len(content) < size:
-            raise DamageError(
-                "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (size, len(content)),
-                section="chunks",
-            )
-        return content
-
-    def _entry_offset(self, number: int) -> int:
-        """Return the file position of an entry of the offset table."""
-        nentries = self.header.nchunks + self.header.max_app_chunks
-        return self._offsets[0] - OFFSET_LENGTH * (nentries - number)
+    def _numbers(self, selection: Selection) -> Sequence[int]:
+        """Return the numbers of the chunks with selected bytes."""
+        index = self._chunks.index
+        if selection.stop >= self.nbytes <= selection.start:
+            # Nothing is selected; chunks without plain bytes may be damaged, though.
+            return range(max(0, index.nchunks - 1), index.nchunks)
+        numbers = index.numbers(selection.start, selection.stop)
+        if selection.count == 1 or selection.pitch == selection.size:
+            return numbers
+        return [i for i in numbers if selection.within(*index.span(i))]
 
     # Arrays
 
@@ -423,3 +292,75 @@ class Reader:
         count = len(range(*rows.indices(array.shape[0])))
         shape = (count, *array.shape[1:])
         return numpy.ndarray(shape, array.dtype, buffer=bytearray(b"".join(parts)))
+
+
+class StreamReader(Reader):
+    """Delivers one selection from a file object that can't seek, in constant memory.
+
+    The chunks in front of the selection are read and verified too.
+
+    Parameters
+    ----------
+    fp
+        The file object, with the file from its current position on.
+    """
+
+    def __init__(self, fp: Seekable) -> None:
+        self._source = CompressedFPSource(fp, to_end=True)
+        self.header = self._source.bloscpack_header
+        self.metadata = self._source.metadata
+        self.user_metadata = user_metadata(self.metadata)
+        nbytes = self.header.nbytes
+        self._has_size = nbytes is not None
+        self.nbytes = sys.maxsize if nbytes is None else nbytes
+
+    def select(self, span: slice) -> Selection:
+        """Return the selection of a span of plain bytes; see `Reader.select`."""
+        if min(span.start or 0, span.stop or 0) < 0:
+            self._need_size("positions from the end")
+        return super().select(span)
+
+    def select_rows(self, rows: slice) -> Selection:
+        """Return the selection of some rows; see `Reader.select_rows`."""
+        self._need_size("rows")
+        return super().select_rows(rows)
+
+    def _need_size(self, what: str) -> None:
+        if not self._has_size:
+            raise UsageError(
+                "%s can't be read from a pipe if the header of the file does not "
+                "contain its size" % what
+            )
+
+    def _peek_behind(self, count: int) -> bytes:
+        return bytes(self._source.peek_behind(count))
+
+    def deliver(
+        self,
+        selection: Selection,
+        deliver: Callable[[bytes], object],
+        *,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call `deliver` with the selected bytes; see `Reader.deliver`.
+
+        No chunk is read before the bytes of the one in front of it are delivered, so
+        Blosc shares the blocks of each chunk among the threads.
+        """
+        source, checksum = self._source, self.header.checksum_impl
+        to_end = selection.stop == self.nbytes  # what follows has to be checked
+        with own_settings:
+            own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
+            for frame in source.tasks():
+                try:
+                    compressed, digest = source.load(frame)
+                    check_digest(compressed, digest, checksum)
+                    plain = memoryview(decompress(compressed, frame.header))
+                except FormatError as error:
+                    error.locate(frame.number, frame.offset)
+                    raise
+                stop = frame.start + plain.nbytes
+                if selection.within(frame.start, stop):
+                    deliver(selection.cut(plain, frame.start))
+                if stop >= selection.stop and not to_end:
+                    break

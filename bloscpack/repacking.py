@@ -18,6 +18,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format import offsets as offset_table
 from ._format.append_plan import UNCHANGED as UNCHANGED
+from ._format.append_plan import updated_metadata
 from ._format.chunks import check_digest, decompress
 from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
@@ -65,7 +66,7 @@ from .exceptions import (
 from .file_io import CompressedFPSink, CompressedFPSource
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size
-from .serializers import is_array
+from .serializers import is_array, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         offsets: bool | None
         max_app_chunks: int | Callable[[int], int] | None
         metadata: object
+        keep_array: bool
         meta_checksum: str | None
         meta_codec: str | None
         max_meta_size: int | Callable[[int], int] | None
@@ -103,7 +105,14 @@ if TYPE_CHECKING:
 __all__ = ["UNCHANGED", "repack", "repack_fp"]
 
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
-SETTINGS = (*BLOSC_ARGS, "chunk_size", *BLOSCPACK_ARGS, "metadata", *META_SETTINGS)
+SETTINGS = (
+    *BLOSC_ARGS,
+    "chunk_size",
+    *BLOSCPACK_ARGS,
+    "metadata",
+    "keep_array",
+    *META_SETTINGS,
+)
 SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
@@ -113,6 +122,7 @@ def repack(
     nthreads: int | None = None,
     sync: bool = True,
     progress: Progress | None = None,
+    expect: Callable[[int], object] | None = None,
     **settings: Unpack[Settings],
 ) -> None:
     """Rewrite a file with other settings.
@@ -135,25 +145,29 @@ def repack(
         ``offsets`` is False. By default there stays room to append as many bytes as
         before.
     metadata
-        The new metadata; the file may have none so far. None removes the metadata
-        section, unlike in functions that pack: without this argument, or with
-        ``UNCHANGED``, the metadata stay. If the metadata describe an array, its dtype
-        and shape are lost with them, and only the plain bytes stay.
+        The new metadata; the file may have none so far. None removes the metadata,
+        unlike in functions that pack: without this argument, or with ``UNCHANGED``,
+        they stay. In an array file these are the metadata of the user; dtype, shape and
+        order of the array stay. A value that is the complete metadata of an array
+        replaces all metadata.
+    keep_array
+        Whether an array file stays an array file, as by default. False drops dtype,
+        shape and order: the plain bytes and the metadata of the user stay.
     meta_checksum, meta_codec, max_meta_size
         As in `bloscpack.MetadataArgs`, by default as in the file. By default the space
         for metadata grows only if new metadata need more.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
-    sync
-        As in `bloscpack.append.append`.
+    sync, expect
+        As in `bloscpack.append.append_from`.
 
     Raises
     ------
     FormatError
         The file is damaged.
     UsageError
-        A setting is unknown or invalid, the new metadata do not describe the array that
-        the file holds, another file follows, or the file has hard links.
+        A setting is unknown or invalid, the new metadata describe an array of another
+        size, another file follows, or the file has hard links.
     StorageError
         Another writer is changing the file.
 
@@ -174,6 +188,7 @@ def repack(
                 temporary.fp,
                 nthreads=nthreads,
                 progress=progress,
+                expect=expect,
                 **settings,
             )
         log.verbose("size before: %s" % double_pretty_size(old_size))
@@ -186,6 +201,7 @@ def repack_fp(
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    expect: Callable[[int], object] | None = None,
     **settings: Unpack[Settings],
 ) -> None:
     """Write the file in one file object with other settings into another.
@@ -196,13 +212,15 @@ def repack_fp(
         The file, used from its beginning. It must be able to seek.
     out_fp
         A new file, which is written.
-    settings, nthreads, progress
+    settings, nthreads, progress, expect
         As in `repack`, and so are the errors.
     """
     refuse_all_but(SETTINGS, settings)
     old = Survey(in_fp)
     plan = Plan(old, _with_plain_numbers(settings))
     count = effective_nthreads(nthreads, None)
+    if expect is not None:
+        expect(old.nbytes)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
     sink = _Sink(out_fp, plan.section)
@@ -317,6 +335,10 @@ class Plan:
     def __init__(self, old: Survey, settings: Settings) -> None:
         given = {name: value for name, value in settings.items() if value is not None}
         self._old = old
+        # The old metadata that the new file has if no setting changes them.
+        self._metadata = old.beginning.metadata
+        if not settings.get("keep_array", True):
+            self._metadata = user_metadata(self._metadata)
         # The constructors below check the values.
         self.section = self._encode_section(settings)
         self.cut = self._new_cut(settings.get("chunk_size"))
@@ -354,11 +376,11 @@ class Plan:
         if chunk_size is None and old.regular:
             return old.cut
         size = "%dB" % old.cut[1] if chunk_size is None else chunk_size
-        if is_array(old.beginning.metadata):
+        if is_array(self._metadata):
             from ._format.array_metadata import Description
             from .numpy_io import whole_items
 
-            itemsize = Description(old.beginning.metadata).dtype.itemsize
+            itemsize = Description(self._metadata).dtype.itemsize
             size = whole_items(size, max(itemsize, 1), old.nbytes)
         cut = calculate_nchunks(old.nbytes, size)
         # The chunk size of a single chunk may be larger than the chunk.
@@ -396,23 +418,19 @@ class Plan:
     def _encode_section(self, settings: Settings) -> Section | None:
         """Return the new metadata section."""
         old = self._old.beginning
-        new = settings.get("metadata", UNCHANGED)
         given = {
             name: value
             for name, value in settings.items()
             if name in META_SETTINGS and value is not None
         }
-        if new is None:
-            return None
-        if new is UNCHANGED:
+        new = settings.get("metadata", UNCHANGED)
+        if new is UNCHANGED and self._metadata is old.metadata:
             if not given or old.metadata_header is None:
                 return self._old.section
-            new = old.metadata
-        elif is_array(old.metadata) or is_array(new):
-            from ._format.array_metadata import appended_metadata
-
-            # Raises if it does not describe the array.
-            new = appended_metadata(old.metadata, self._old.nbytes, 0, new)
+            return _encode_like(old.metadata_header, old.metadata, given)
+        new = updated_metadata(self._metadata, self._old.nbytes, 0, new)
+        if new is None:
+            return None
         return _encode_like(old.metadata_header, new, given)
 
 

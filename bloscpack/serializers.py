@@ -39,6 +39,18 @@ def user_metadata(metadata: Json) -> Json:
     return metadata.get(USER_METADATA) if is_array(metadata) else metadata
 
 
+def replaced_metadata(old: Json, new: Json) -> Json:
+    """Return the metadata of a file with `old` in which those of the user are `new`.
+
+    In an array file the description of the array stays, unless `new` describes an array
+    itself; None then means no metadata of the user.
+    """
+    if not is_array(old) or is_array(new):
+        return new
+    kept = {key: old[key] for key in old if key != USER_METADATA}
+    return kept if new is None else {**kept, USER_METADATA: new}
+
+
 class Serializer:
     """A metadata format.
 

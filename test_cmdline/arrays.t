@@ -67,25 +67,34 @@ An output that is named like a .npy file is one, unless its bytes are asked for.
   2640
   $ rm metadata same.py table.npy
 
-With --npy the metadata are those of the .npy file, and there are no others.
+A .npy file has the metadata of the array; those of the user come from a file and go to
+a file.
 
   $ echo '{"unit": "m"}' > unit.json
   $ blpk d --npy table.blp table.npy
-  $ blpk a --npy -m unit.json table.blp table.npy
-  blpk: error: --npy stores metadata of its own; -m can't be given
-  [2]
-  $ blpk d --npy --metadata-to more.json table.blp again.npy
-  blpk: error: --npy puts the metadata of the array into the .npy file; --metadata-to can't be given
-  [2]
-  $ ls *.json *.npy
-  table.npy
-  unit.json
+  $ blpk c --npy -m unit.json table.npy unit.blp
+  $ blpk metadata --update 'scale=2' unit.blp
+  $ blpk metadata --compact unit.blp
+  {"container":"numpy","dtype":"'<i4'","metadata":{"scale":2,"unit":"m"},"order":"C","shape":[220,3]}
+  $ blpk d --npy --metadata-to again.json unit.blp again.npy
+  $ cmp table.npy again.npy
+  $ cat again.json
+  {
+   "unit": "m",
+   "scale": 2
+  }
+  $ blpk metadata --remove shape unit.blp
+  blpk: error: 'unit.blp': the metadata beside the array have no key 'shape', but these: scale, unit
+  [1]
+  $ blpk repack -m unit.json unit.blp && blpk metadata --compact unit.blp
+  {"container":"numpy","dtype":"'<i4'","metadata":{"unit":"m"},"order":"C","shape":[220,3]}
+  $ rm again.json again.npy unit.blp
 
 So an array may be removed when it is in a .npy file, unless more is known of it.
 
   $ cp table.blp more.blp && blpk metadata --update 'unit="m"' more.blp
   $ blpk d --rm --npy --output more.npy more.blp
-  blpk: error: 'more.blp' has metadata that a .npy file can't have, and --rm would lose: unit
+  blpk: error: 'more.blp' has metadata that a .npy file can't have, and --rm would lose: metadata; --metadata-to FILE keeps them
   [1]
   $ blpk d --rm table.blp
   blpk: error: 'table.blp' has metadata, which --rm would lose: --metadata-to FILE keeps them

@@ -42,9 +42,11 @@ Errors and exit codes.
   $ mkdir folder
   $ blpk c folder
   blpk: error: 'folder': Is a directory
+  blpk: error: for files in the folder: blpk compress -r folder
   [1]
   $ blpk -f c numbers folder
   blpk: error: 'folder': Is a directory
+  blpk: error: for files in the folder: blpk -f compress --output-dir folder numbers
   [1]
   $ cp numbers text.blp
   $ blpk d text.blp
@@ -68,8 +70,9 @@ Errors and exit codes.
   blpk c: error: the following arguments are required: <in_file>
   $ blpk c --fast numbers 2> usage
   [2]
-  $ tail -n 1 usage
+  $ tail -n 2 usage
   blpk: error: unrecognized arguments: --fast
+  'blpk c --help' shows what it accepts.
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage

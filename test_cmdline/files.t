@@ -80,6 +80,7 @@ Folders, and lists of names.
   $ cmp a back/a && cmp b back/below/b
   $ blpk compress tree
   blpk: error: 'tree': Is a directory
+  blpk: error: for files in the folder: blpk compress -r tree
   [1]
   $ printf 'a\nb\n' > names
   $ blpk compress --files-from names --output-dir l1

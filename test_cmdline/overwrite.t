@@ -47,10 +47,12 @@ If it fails, the old file stays.
 Two names may be those of two inputs, of which none is replaced.
 
   $ blpk -f c numbers keep
-  blpk: error: of two names the second is the output, but 'keep' exists and is no Bloscpack file: name an output with --output, or take all names as inputs with --output-dir
+  blpk: error: 'keep' exists and is no Bloscpack file; if 'keep' is the output: blpk -f compress --output keep numbers
+  blpk: error: if both are inputs: blpk -f compress --output-dir . numbers keep
   [2]
   $ blpk -f d numbers.blp short.blp
-  blpk: error: of two names the second is the output, but 'short.blp' has the name of a compressed file: name an output with --output, or take all names as inputs with --output-dir
+  blpk: error: 'short.blp' has the name of a compressed file; if 'short.blp' is the output: blpk -f decompress --output short.blp numbers.blp
+  blpk: error: if both are inputs: blpk -f decompress --output-dir . numbers.blp short.blp
   [2]
   $ cat keep
   precious

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .. import log
 from .._storage.urls import shown_name
+from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import (
     BloscpackError,
     FormatError,
@@ -17,6 +18,7 @@ from ..exceptions import (
     Unsupported,
     UsageError,
 )
+from .stdio import STREAM, quoted_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -30,17 +32,25 @@ EXIT_COULD_NOT = 1
 EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
-HINT = "\nThis might not be a bloscpack compressed file."
+HINT = "This might not be a bloscpack compressed file."
+# The message for a file without any bytes.
+EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
+    BLOSCPACK_HEADER_LENGTH
+)
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
 
 class Refusal(BloscpackError):
-    """The command refuses a request; `exit_code` says whether the usage was wrong."""
+    """The command refuses a request; `exit_code` says whether the usage was wrong.
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    A `hint` is shown on a line of its own.
+    """
+
+    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.hint = hint
 
 
 def exit_code(error: BaseException) -> int:
@@ -58,28 +68,45 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message for an error."""
+    """Return the message for an error, perhaps with a hint on a line of its own."""
+    return "\n".join(filter(None, (_message_of(error), _hint_for(error))))
+
+
+def printable_message_of(error: BaseException) -> str:
+    """Return the message for an error, with escapes for newlines in names as well."""
+    parts = filter(None, (_message_of(error), _hint_for(error)))
+    return "\n".join(map(log.printable, parts))
+
+
+def _message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         name = error.filename
         shown = shown_name(name) if isinstance(name, str) else name
         return "'%s': %s" % (shown, error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory"
-    text = str(error) or type(error).__name__
+    return str(error) or type(error).__name__
+
+
+def _hint_for(error: BaseException) -> str:
+    """Return a second line of the message for an error, or nothing."""
+    if isinstance(error, Refusal):
+        return error.hint
     if (
-        isinstance(error, FormatError)
-        and error.section == "header"
-        and not isinstance(error, FormatVersionMismatch)
+        not isinstance(error, FormatError)
+        or error.section != "header"
+        or isinstance(error, FormatVersionMismatch)
     ):
-        text += HINT
-    return text
-
-
-def printable_message_of(error: BaseException) -> str:
-    """Return the message for an error, with escapes for newlines in names as well."""
-    text = message_of(error)
-    hint = HINT if text.endswith(HINT) else ""
-    return log.printable(text.removesuffix(HINT)) + hint
+        return ""
+    if error.message != EMPTY:
+        return HINT
+    # Only standard input is read without a name.
+    name = quoted_input(error.filename or STREAM)
+    return "%s %s is empty; a Bloscpack file begins with a header of %d bytes." % (
+        HINT,
+        name[0].upper() + name[1:],
+        BLOSCPACK_HEADER_LENGTH,
+    )
 
 
 def report_failure(name: str, error: BaseException) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Job = tuple[str, str]
 
+# The output of a folder that can't be read.
+NO_OUTPUT = ""
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 
@@ -69,13 +71,23 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         raise Refusal(
             "--output is for one input, but there are %d" % len(found), EXIT_USAGE
         )
-    jobs = [(name, _output(name, place, args, output_name)) for name, place in found]
+    unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
+    jobs = [
+        (name, _output(name, place, args, output_name))
+        for name, place in found
+        if name not in unreadable
+    ]
     _check_apart(jobs)
     if args.output_dir is not None:
+        if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
+            raise Refusal(
+                "'%s' of --output-dir is not a folder" % args.output_dir, EXIT_COULD_NOT
+            )
         for name, out_file in jobs:
             if name != STREAM and not os.path.exists(name) and not is_url(name):
                 continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
+    jobs += [(name, NO_OUTPUT) for name in unreadable]
     return list(dict.fromkeys(jobs))
 
 
@@ -122,15 +134,16 @@ def _listed(list_file: str) -> list[str]:
 def _found(
     names: Iterable[str], args: Namespace, left_out: LeftOut
 ) -> Iterator[tuple[str, str]]:
-    """Yield each input file and its path below an output folder."""
+    """Yield each input file and its path below an output folder.
+
+    A folder that can't be read is yielded as well.
+    """
     packed = str(args.subcommand).startswith("d")
     for name in names:
         if not (args.recursive and os.path.isdir(name)):
             yield name, last_part(name) if is_url(name) else os.path.basename(name)
             continue
         for path in _walk(name, True, packed, args.suffix, left_out):
-            if packed and os.path.isdir(path):
-                os.scandir(path).close()  # raises: no output can be planned for it
             place = name if path == name else os.path.relpath(path, name)
             yield path, place
 
@@ -250,13 +263,20 @@ def run(
     """
     from .progress import shown_for_run
 
+    def process(job: Job) -> None:
+        name, out_file = job
+        if out_file == NO_OUTPUT and os.path.isdir(name):
+            os.scandir(name).close()  # raises why it can't be read
+        else:
+            act(name, out_file)
+
     if not todo:
         log.notice("nothing to do: there are no inputs")
     if len(todo) == 1:
-        act(*todo[0])  # `main` shows the error, without the name
+        process(todo[0])  # `main` shows the error, without the name
         return EXIT_OK
     with shown_for_run([name for name, _ in todo], size_of, progress):
-        return for_each_file(todo, lambda job: act(*job), name_of=lambda job: job[0])
+        return for_each_file(todo, process, name_of=lambda job: job[0])
 
 
 def size_of(name: str) -> int | None:

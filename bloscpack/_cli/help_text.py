@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from itertools import groupby
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 20
 # The indentation of a continued line of a usage or an example, in columns.
 CONTINUED = 4
+# The blanks between an example and its comment.
+COMMENT = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 class BloscPackCustomFormatter(argparse.HelpFormatter):
@@ -35,20 +38,15 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
         return "\n".join([first, *(" " * CONTINUED + line for line in lines)]) + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = text.splitlines()
-        if len(lines) == 1 or any(len(line) > width + 2 for line in lines):
-            lines = _filled(lines, width - len(indent))
+        lines = _filled(text.splitlines(), width - len(indent))
         end = "\n" * text.endswith("\n")
         return "\n".join(indent + line for line in lines) + end
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        if "\n" not in text:
-            return wrapped(text, width)
-        return [
-            piece
-            for line in text.splitlines()
-            for piece in ([line] if len(line) <= width else wrapped(line, width))
-        ]
+        lines = text.splitlines()
+        if all(len(line) <= width for line in lines):
+            return lines
+        return wrapped(text, width)
 
 
 def columns() -> int:
@@ -68,25 +66,48 @@ def columns() -> int:
 def _filled(lines: list[str], width: int) -> list[str]:
     """Return lines of at most `width` columns.
 
-    Adjacent lines that begin with a word are prose, and are joined. An indented line,
-    such as an example, is continued with a larger indentation.
+    Adjacent lines that begin with a word are prose; if one is too long, they are
+    joined. Adjacent lines that are indented are examples: see `aligned`.
     """
     filled: list[str] = []
-    prose: list[str] = []
-    for line in [*lines, ""]:
-        if line and not line.startswith(" "):
-            prose.append(line)
-            continue
-        if prose:
-            filled += wrapped(" ".join(prose), width)
-            prose = []
-        indent = " " * (len(line) - len(line.lstrip()))
-        if len(line) <= width:
-            filled.append(line)
+    for indented, group in groupby(lines, lambda line: line[:1] == " " or not line):
+        part = list(group)
+        if indented:
+            filled += aligned(part, width)
+        elif len(lines) == 1 or any(len(line) > width + 2 for line in part):
+            filled += wrapped(" ".join(part), width)
         else:
-            first, *rest = wrapped(line, width - len(indent) - CONTINUED)
-            filled += [indent + first, *(indent + " " * CONTINUED + r for r in rest)]
-    return filled[:-1]
+            filled += part
+    return filled
+
+
+def aligned(lines: list[str], width: int) -> list[str]:
+    """Return examples with their comments in one column, or below if that is too wide.
+
+    Two blanks are in front of a comment. A long line is continued with a larger
+    indentation.
+    """
+    parts = [COMMENT.split(line, 1) for line in lines]
+    column = max((len(part[0]) for part in parts if part[1:]), default=0) + 2
+    found = [part[0].ljust(column) + part[1] if part[1:] else part[0] for part in parts]
+    if all(len(line) <= width + 2 for line in found):
+        return found
+    found = []
+    for command, *comments in parts:
+        found += _continued(command, width)
+        indent = len(command) - len(command.lstrip()) + CONTINUED
+        for comment in comments:
+            found += _continued(" " * indent + comment, width)
+    return found
+
+
+def _continued(line: str, width: int) -> list[str]:
+    """Return a line as lines of at most `width` columns, the others more indented."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    first, *rest = wrapped(line, width - len(indent) - CONTINUED)
+    return [indent + first, *(indent + " " * CONTINUED + part for part in rest)]
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -19,6 +19,7 @@ from .exit_codes import (
     EXIT_USAGE,
     SIGNAL_BASE,
 )
+from .help_text import aligned
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -166,21 +167,18 @@ def _verb(verb: VerbRecord, parser: ArgumentParser) -> Iterator[str]:
     )
     text = _expanded(parser.description, parser, None) or verb.help
     yield ".PP"
-    # The first paragraph is prose. The others may be lists: keep their lines.
     first, *rest = text.split("\n\n")
     yield _flowing(first[:1].upper() + first[1:].rstrip().removesuffix(".") + ".")
     for paragraph in rest:
-        yield from _literal(paragraph)
+        yield ".PP"
+        yield _flowing(paragraph)
     yield from _options(parser)
     title, _, examples = _expanded(parser.epilog, parser, None).partition("\n")
     if examples:
         yield ".PP"
         yield escape(title[:1].upper() + title[1:])
-        yield from _literal(_unindented(examples))
-
-
-def _unindented(text: str) -> str:
-    return "\n".join(line.removeprefix("  ") for line in text.rstrip().split("\n"))
+        lines = aligned(examples.rstrip().split("\n"), 80)
+        yield from _literal("\n".join(line.removeprefix("  ") for line in lines))
 
 
 # The page

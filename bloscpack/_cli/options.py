@@ -6,7 +6,7 @@ from argparse import Action
 from itertools import pairwise
 
 from .. import log
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL
+from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -15,7 +15,7 @@ from .stdio import STREAM, check_exists, standard_input
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
@@ -89,7 +89,7 @@ def add_blosc_options(
         "-t",
         "--typesize",
         action=StoreGiven,
-        metavar="<size>",
+        metavar="<bytes>",
         default=typesize,
         type=int,
         help="typesize for blosc (default: %s)" % shown,
@@ -178,6 +178,44 @@ def add_auto_option(group: _ActionsContainer) -> None:
         )
 
 
+def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
+    """Exit with an error if a goal is unknown, or a word behind ``--auto``.
+
+    Such a word may be a file name if there is a file of that name.
+    """
+    from os.path import lexists
+
+    for word, following in pairwise((*arguments, "")):
+        name, equals, goal = word.partition("=")
+        if word == "--":
+            return
+        if name != "--auto":
+            continue
+        if equals and goal not in GOALS:
+            parser.error(
+                "argument --auto: the goal must be one of %s, not '%s'"
+                % (", ".join(GOALS), goal)
+            )
+        if not equals and following in GOALS and not lexists(following):
+            parser.error(
+                "there is no file '%s'; the goal needs an equals sign: --auto=%s"
+                % (following, following)
+            )
+
+
+def check_type_size(args: Namespace) -> None:
+    """Raise `Refusal` if options give a type size for an array, which has its own.
+
+    Called before the settings of the user are applied: a type size among those is for
+    other files.
+    """
+    is_array = args.subcommand in ("compress", "c") and args.npy
+    if is_array and "typesize" in getattr(args, "given", ()):
+        raise Refusal(
+            "--npy takes the type size from the array; -t can't be given", EXIT_USAGE
+        )
+
+
 def blosc_args(args: Namespace) -> BloscArgs:
     """Return the settings for Blosc."""
     from ..args import BloscArgs
@@ -213,14 +251,6 @@ def process_metadata_args(args: Namespace) -> Json:
     metadata = read_metadata(args.metadata)
     if metadata is None:
         log.notice("metadata file '%s' is null: it counts as none" % args.metadata)
-    return metadata
-
-
-def wanted_metadata(args: Namespace) -> Json:
-    """Return the metadata in the file that ``-m`` names; ``--npy`` excludes ``-m``."""
-    metadata = process_metadata_args(args)
-    if args.npy and metadata is not None:
-        raise Refusal("--npy stores metadata of its own; -m can't be given", EXIT_USAGE)
     return metadata
 
 

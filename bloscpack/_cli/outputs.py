@@ -24,7 +24,8 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
-from .exit_codes import EXIT_USAGE, Refusal
+from . import verb_table
+from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .file_jobs import is_classic
 from .stdio import (
     OUTPUT_NAME,
@@ -76,6 +77,7 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     """Raise unless the input exists and the output may be written."""
     check_exists("input file", in_file)
+    _check_no_folder(in_file, "-r", args)
     if not out_file:
         raise UsageError(
             "the name '%s' without its suffix is empty: give the output a name"
@@ -85,12 +87,23 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.lexists(out_file):
+        _check_no_folder(out_file, "--output-dir", args, in_file)
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % shown_name(in_file))
     log.verbose("output file is: '%s'" % out_file)
+
+
+def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> None:
+    """Raise `Refusal` if a name is that of a folder, which needs an option."""
+    if os.path.isdir(name):
+        raise Refusal(
+            "'%s': %s" % (name, os.strerror(errno.EISDIR)),
+            EXIT_COULD_NOT,
+            "for files in the folder: " + _example(args, option, name, *more),
+        )
 
 
 def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
@@ -123,10 +136,28 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
     else:
         return
     raise Refusal(
-        "of two names the second is the output, but %s: name an output with --output, "
-        "or take all names as inputs with --output-dir" % why,
+        "%s; if '%s' is the output: %s"
+        % (why, out_file, _example(args, "--output", out_file, args.in_file)),
         EXIT_USAGE,
+        "if both are inputs: %s"
+        % _example(
+            args,
+            *("--output-dir", os.path.dirname(args.in_file) or os.curdir),
+            *(args.in_file, out_file),
+        ),
     )
+
+
+def _example(args: Namespace, *words: str) -> str:
+    """Return a command line with the verb and the options that matter, and `words`."""
+    from shlex import join
+
+    verb = verb_table.find(args.subcommand)
+    options = ["-f"] * args.force + [verb.name if verb else ""] + ["--rm"] * args.rm
+    options += ["-e"] * getattr(args, "no_check_extension", False)
+    if args.suffix != EXTENSION:
+        options += ["--suffix", args.suffix]
+    return join(["blpk", *options, *words])
 
 
 def _is_same(in_file: str, out_file: str) -> bool:
@@ -262,9 +293,12 @@ class Clock:
         self._begin = perf_counter()
 
     def log(self, nbytes: int) -> None:
-        """Show the time, and the speed in plain bytes per second."""
+        """Show the time, and the speed in plain bytes per second unless they are 0."""
+        if not log.enabled(log.VERBOSE):
+            return
         seconds = perf_counter() - self._begin
-        speed = pretty_size(round(nbytes / max(seconds, 1e-9)))
-        if log.enabled(log.VERBOSE):
-            # Standard output is that of 0.16, word for word.
-            log.notice("took: %.2f s, %s/s" % (seconds, speed))
+        text = "took: %.2f s" % seconds
+        if nbytes:
+            text += ", %s/s" % pretty_size(round(nbytes / max(seconds, 1e-9)))
+        # Standard output is that of 0.16, word for word.
+        log.notice(text)

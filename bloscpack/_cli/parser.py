@@ -28,7 +28,7 @@ from .global_options import (
     global_options,
 )
 from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .options import LEVEL_OPTIONS
+from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -73,13 +73,17 @@ class _BaseParser(argparse.ArgumentParser):
 
     # The names of the global options of a verb's parser.
     inherited: frozenset[str] = frozenset()
+    # A line behind the message of an error.
+    _hint = ""
 
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit.
 
         The message may contain arguments, with any characters.
         """
-        super().error(printable(message))
+        self.print_usage(sys.stderr)
+        message = "%s: error: %s\n" % (self.prog, printable(message))
+        self.exit(EXIT_USAGE, message + self._hint)
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
@@ -125,27 +129,30 @@ class _VerbParser(_BaseParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
-        if "-1" in self._option_string_actions:
-            args = list(self._without_negative_values(args))
+        if "--auto" in self._option_string_actions:
+            check_goal(self, args)
+        args = list(self._without_negative_values(args))
         return super().parse_known_args(args, namespace)
 
     def _without_negative_values(self, arguments: list[str]) -> Iterator[str]:
-        """Yield arguments in which a number like ``-1`` is joined to its option.
+        """Yield arguments; a value like ``-1`` or ``-5:`` is joined to its option.
 
-        argparse reads such a number as an option, because ``-1`` to ``-9`` are options.
+        argparse reads such a value as an option: ``-1`` to ``-9`` are options of some
+        verbs.
         """
+        has_levels = "-1" in self._option_string_actions
         end = arguments.index("--") if "--" in arguments else len(arguments)
         waiting: str | None = None
         for argument in arguments[:end]:
             is_number = argument[:1] == "-" and argument[1:].isdecimal()
             if waiting is not None:
-                if is_number:
+                if argument[:1] == "-" and argument[1:2].isdecimal():
                     yield waiting + "=" * waiting.startswith("--") + argument
                     waiting = None
                     continue
                 yield waiting
                 waiting = None
-            elif is_number and argument not in LEVEL_OPTIONS:
+            elif has_levels and is_number and argument not in LEVEL_OPTIONS:
                 self.error("the level must be from -1 to -9, not '%s'" % argument)
             if self._takes_value(argument):
                 waiting = argument
@@ -193,17 +200,50 @@ def module_of(verb: VerbRecord) -> ModuleType:
 
 
 class _Parser(_BaseParser):
-    """The parser of the whole command line; it suggests a verb for a misspelt one."""
+    """The parser of the whole command line; it suggests a verb for a wrong one."""
+
+    _words: tuple[str, ...] = ()
+    _wrong_verb: str | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments; keep the words for a message."""
+        self._words = tuple(args)
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.dest == "subcommand" and value not in (action.choices or ()):
+            self._wrong_verb = value
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit."""
-        if "invalid choice" in message:
-            # The list of verbs has no metavar, so argparse shows an empty name.
-            message = message.replace("argument : ", "argument subcommand: ", 1)
-            misspelt = message.partition("invalid choice: ")[2].split("'")[1]
-            for suggestion in verb_table.suggestions(misspelt):
-                message += ". Did you mean '%s'?" % suggestion
+        word = self._wrong_verb
+        if word is None:
+            super().error(message)
+        # The list of verbs has no metavar, so argparse shows an empty name.
+        message = message.replace("argument : ", "argument subcommand: ", 1)
+        before = self._words[: self._words.index(word)]
+        hints = verb_table.suggestions(word, plain="-d" in before)
+        if hints:
+            hint = " or ".join("'%s'" % hint for hint in hints)
+            self._hint = "Did you mean %s?\n" % printable(hint)
         super().error(message)
+
+    def refuse(self, unknown: list[str], subcommand: str | None) -> NoReturn:
+        """Exit with an error: arguments are unknown."""
+        from difflib import get_close_matches
+
+        verb: ArgumentParser = self
+        if subcommand is not None and self._subparsers is not None:
+            verb = self._subparsers._group_actions[0].choices[subcommand]  # type: ignore
+        known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
+        wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
+        near = [match for word in wrong for match in get_close_matches(word, known, 1)]
+        if near:
+            self._hint = "Did you mean '--%s'?\n" % near[0]
+        else:
+            self._hint = "'%s --help' shows what it accepts.\n" % verb.prog
+        self.error("unrecognized arguments: %s" % " ".join(unknown))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -215,10 +255,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if filter_args is not None:
             return filter_args
     arguments, names = _split_at_double_dash(arguments)
+    args: argparse.Namespace
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
         if rest:
-            _refuse(parser, rest)
+            parser.refuse(rest, args.subcommand)
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
@@ -227,15 +268,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
     if rest and (not takes_names or any(_is_option(arg) for arg in rest)):
-        _refuse(parser, rest)
+        parser.refuse(rest, args.subcommand)
     if takes_names:
         _take_names(args, rest + names)
     return args
-
-
-def _refuse(parser: argparse.ArgumentParser, rest: list[str]) -> NoReturn:
-    """Exit with an error: arguments are unknown."""
-    parser.error("unrecognized arguments: %s" % " ".join(rest))
 
 
 def _check_levels(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -324,6 +360,7 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _apply_user_defaults(args: argparse.Namespace) -> None:
     """Replace defaults by the settings of the user."""
     given = vars(args)
+    check_type_size(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
     if isinstance(args.nthreads, DefaultNumber):
@@ -358,7 +395,7 @@ def _is_option(argument: str) -> bool:
 # The parser of the whole command line
 
 
-def create_parser(*, with_user_defaults: bool = False) -> argparse.ArgumentParser:
+def create_parser(*, with_user_defaults: bool = False) -> _Parser:
     """Return the parser of the command line, perhaps with the user's defaults."""
     parser = _Parser(
         prog="blpk",

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from .._storage.urls import is_url
+from .. import log
+from .._storage.urls import is_url, shown_name
+from ..constants import MAGIC
 from ..exceptions import FileNotFound, StorageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -49,6 +51,11 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
         return DEVICE % os.dup(spool.fileno())  # stays open until the program ends
 
 
+def quoted_input(in_file: str) -> str:
+    """Return an input as messages name it."""
+    return "standard input" if is_input(in_file) else "'%s'" % shown_name(in_file)
+
+
 def is_input(name: str) -> bool:
     """Return whether a name is ``-`` or a path that `name_of_input` returns for it."""
     return name in (STREAM, INPUT_NAME) or name.startswith(DEVICE.removesuffix("%d"))
@@ -58,6 +65,18 @@ def check_exists(role: str, path: str) -> None:
     """Raise `FileNotFound` unless `path` exists."""
     if path != STREAM and not os.path.exists(path) and not is_url(path):
         raise FileNotFound("%s '%s' does not exist!" % (role, path))
+
+
+def warn_of_second_file(in_file: str, behind: bytes) -> None:
+    """Warn the user if another Bloscpack file follows the first.
+
+    `behind` are the first bytes behind the last chunk.
+    """
+    if behind == MAGIC:
+        log.notice(
+            "behind %s begins another packed file, which is not read"
+            % quoted_input(in_file)
+        )
 
 
 def descriptor_of(out_file: str) -> int | None:

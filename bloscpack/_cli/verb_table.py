@@ -9,16 +9,20 @@ whether messages have to stay out of standard output.
 
 from __future__ import annotations
 
-from ..abstract_objects import ImmutableObject
+import os
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ..abstract_objects import ImmutableObject
+from ..constants import EXTENSION
 
 # Kinds of output of a verb.
 FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
+
+# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
+# that of one letter to a word of four letters with it.
+ALIKE = 0.4
+LETTERS = 2
 
 # Settings that a user can configure.
 ALL_SETTINGS = (
@@ -214,15 +218,30 @@ def find(word: str | None) -> VerbRecord | None:
     return next((verb for verb in VERBS if word in (verb.name, verb.letter)), None)
 
 
-def suggestions(misspelt: str) -> Iterator[str]:
-    """Yield the verbs or options that a person may have meant."""
-    if misspelt == "version":
-        yield "--version"
-        return
+def suggestions(word: str, *, plain: bool) -> list[str]:
+    """Return the verbs, options or commands that a person may have meant.
+
+    The word is no verb. `plain` says that a person may have asked to decompress.
+    """
+    if word == "version":
+        return ["--version"]
     for verb in VERBS:
-        if misspelt in verb.other_names:
-            yield verb.name
-            return
+        if word in verb.other_names:
+            return [verb.name]
+    if _is_file(word):
+        from shlex import quote
+
+        name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
+        option = "-r " if os.path.isdir(word) else ""
+        return ["blpk %s %s%s" % (name, option, quote(word))]
     from difflib import get_close_matches
 
-    yield from get_close_matches(misspelt, names(), 1)
+    lower = word.lower()
+    if len(word) <= LETTERS:
+        return get_close_matches(lower, names(), 2, ALIKE)
+    return get_close_matches(lower, names(), 1)
+
+
+def _is_file(word: str) -> bool:
+    """Return whether a word is the name of a file, or looks like one."""
+    return "." in word or "/" in word or os.path.exists(word)

@@ -25,7 +25,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 
-from .._storage.base import write_all
+from .._storage.base import READ_SIZE, write_all
 from .._storage.disk import disk
 from .._storage.local import whole_file, writes_at_end
 from ..constants import BLOSC_HEADER_LENGTH
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from .._storage.protocols import BinaryFile, Buffer
-    from .journal import Extent
+    from .journal import Extent, Head
     from .locking import LockedFile
 
 
@@ -116,10 +116,11 @@ class InMemoryChange(Change):
 
     def _save_old_bytes(self) -> None:
         storage = whole_file(self._raw)
+        zeros = bytes(READ_SIZE)  # of the room for metadata, which may be large
         self._old_bytes: list[tuple[int, bytes]] = []
         for start, stop in self._extents:
             for block in storage.read_blocks(start, stop):
-                self._old_bytes.append((start, block))
+                self._old_bytes.append((start, zeros if block == zeros else block))
                 start += len(block)
         self._target.changing = self
 
@@ -148,7 +149,7 @@ class JournaledChange(Change):
         self,
         locked_file: LockedFile,
         extents: Iterable[Extent],
-        new_head: bytes,
+        new_head: Head,
         unchanged: Extent,
     ) -> None:
         super().__init__(locked_file.fp, extents)
@@ -357,7 +358,7 @@ class FileObjectTarget:
         self.changing: Change | None = None
 
     def change(
-        self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
+        self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
     ) -> Change:
         """Return a change, to be used in a ``with`` statement."""
         return InMemoryChange(self, extents)

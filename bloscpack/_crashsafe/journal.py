@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     # The (start, stop) of bytes of a file.
     Extent = tuple[int, int]
+    # Bytes, or blocks of them if there may be many.
+    Head = bytes | Sequence[bytes]
 
 SUFFIX = ".journal"
 MAGIC = b"blpkjrnl"
@@ -72,12 +74,12 @@ def name_for(path: str) -> str:
 
 
 def encode(
-    fp: BinaryFile, extents: Sequence[Extent], new_head: bytes, unchanged: Extent
+    fp: BinaryFile, extents: Sequence[Extent], new_head: Head, unchanged: Extent
 ) -> Iterator[bytes]:
     """Yield the parts of an incomplete journal for a change of the file object `fp`.
 
     `extents` will be overwritten; they end within the file, and the first one will
-    begin with the bytes `new_head`. `unchanged` is the witness: an extent that the
+    begin with the bytes of `new_head`. `unchanged` is the witness: an extent that the
     change does not touch. `mark_complete` makes the journal complete.
     """
     import hashlib
@@ -98,7 +100,8 @@ def encode(
     )
     table = b"".join(EXTENT.pack(start, stop) for start, stop in extents)
     digest = hashlib.sha256()
-    for part in (head, table, LENGTH.pack(len(new_head)), new_head):
+    blocks = [new_head] if isinstance(new_head, bytes) else new_head
+    for part in (head, table, LENGTH.pack(sum(map(len, blocks))), *blocks):
         digest.update(part)
         yield part
     for start, stop in extents:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .._storage.protocols import BinaryFile, Path
-    from .journal import Extent
+    from .journal import Extent, Head
     from .temporary import TemporaryFile
 
 # Errors of `flock` if another process has locked the file. With another error,
@@ -69,7 +69,7 @@ class LockedFile:
         self.size = status.st_size
 
     def change(
-        self, extents: Iterable[Extent], new_head: bytes, unchanged: Extent
+        self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
     ) -> Change:
         """Return a change, to be used in a ``with`` statement (see `JournaledChange`).
 

@@ -131,7 +131,11 @@ class Snapshot:
 
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""
-        return self._state == self._current_state() and not self._is_replaced()
+        return self.is_unchanged() and not self._is_replaced()
+
+    def is_unchanged(self) -> bool:
+        """Return whether the bytes that ``fp`` reads have not changed since."""
+        return self._state == self._current_state()
 
     def _is_replaced(self) -> bool:
         try:

@@ -262,9 +262,11 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
             is_named = chain.extent_of(i) in extents
             weights[nbytes] += nbytes * (NAMED_WEIGHT if is_named else 1)
     usual = max(weights, key=weights.__getitem__)
+    others = [n for n, count in counts.items() if n < usual and count == 1]
+    if sections.stated_last_chunk is None and found == usual and len(others) == 1:
+        last = others[0]
     if size is None:
-        others = [n for n, count in counts.items() if n < usual and count == 1]
-        return usual, others[0] if found == usual and len(others) == 1 else found
+        return usual, found if last is None else last
     if size in counts and usual in (size, last):
         return size, last
     if at_end and found == last and counts.total() == 1:

@@ -91,6 +91,11 @@ class Finding(Record):
         return "<Finding %s, %s: %s>" % (self.section, self.kind, self)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number and a noun in the singular or plural."""
+    return "%d %s%s" % (count, noun, "s" * (count != 1))
+
+
 def plain_place(span: Pair | None, rows: Pair | None) -> list[str]:
     """Return the plain bytes and the rows concerned as texts, if they are known."""
     places = ("plain bytes", span), ("rows", rows)
@@ -173,5 +178,5 @@ class Report(Record):
         return {**super().as_dict(), "ok": self.ok}
 
     def __repr__(self) -> str:
-        counts = self.filename or "", self.nerrors, self.nnotes
-        return "<Report %s: %d errors, %d notes>" % counts
+        counts = counted(self.nerrors, ERROR), counted(self.nnotes, NOTE)
+        return "<Report %s: %s>" % (self.filename or "", ", ".join(counts))

@@ -86,8 +86,9 @@ def number_chunks(
     if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
         placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
         return Numbering(placed, nfound, doubtful)
-    pieces = _without_leftovers(pieces, evidence)
-    pieces = _without_copies(pieces, evidence, key_of)
+    copies = _copies(pieces, evidence, key_of)
+    dropped = _leftovers(pieces, evidence, copies) or copies
+    pieces = [part for piece in pieces for part in _without(piece, dropped)]
     pieces = [part for piece in pieces for part in _cut(piece, evidence)]
     placed = _Resolver(pieces, evidence).resolve()
     doubtful = doubtful or sum(piece.nchunks for piece in placed) < nfound
@@ -130,36 +131,41 @@ def _count(placed: Pieces, evidence: Evidence) -> int:
 # Chunks that are not of the file, and pieces of chains
 
 
-def _without_leftovers(pieces: Pieces, evidence: Evidence) -> Pieces:
-    """Return the chains up to the last chunk of the file.
+def _leftovers(pieces: Pieces, evidence: Evidence, copies: set[int]) -> set[int]:
+    """Return the offsets of the chunks behind the last chunk of the file.
 
     Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
     lies where header and table say. It is marked by its plain size, or all others lie
-    where the table says too. Then a chunk of its extent behind it may be one of the
-    file that a copy of another chunk moved.
+    where the table says too. But if one of `copies` lies in the run of equal extents up
+    to there, it may have moved the last chunk behind it.
     """
     entries = evidence.entries if evidence.count_confirmed else ()
-    for i, (chain, *_) in enumerate(pieces if len(entries) else ()):
-        k = bisect_left(chain.offsets, entries[-1])
-        if k < len(chain) and chain.offsets[k] == entries[-1]:
-            complete = chain.offsets[: k + 1].tolist() == [*entries]
-            complete = complete and evidence.last_chunk in (None, chain.sizes[k])
-            if k + 1 < len(chain):
-                complete = complete and chain.extent_of(k) != chain.extent_of(k + 1)
-            if complete or evidence.is_marked(chain.sizes[k]):
-                return [*pieces[:i], pieces[i]._replace(chain=chain.part(0, k + 1))]
-    return pieces
+    for chain, *_ in pieces if len(entries) else ():
+        k = begin = bisect_left(chain.offsets, entries[-1])
+        if k == len(chain) or chain.offsets[k] != entries[-1]:
+            continue
+        marked = evidence.is_marked(chain.sizes[k])
+        if not marked and (
+            chain.offsets[: k + 1].tolist() != [*entries]
+            or evidence.last_chunk not in (None, chain.sizes[k])
+        ):
+            continue
+        while begin and not marked and chain.extent_of(begin - 1) == chain.extent_of(k):
+            begin -= 1
+        if copies.isdisjoint(chain.offsets[begin : k + 1]):
+            return {at for c, *_ in pieces for at in c.offsets if at > entries[-1]}
+    return set()
 
 
-def _without_copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces:
-    """Return the chains without copies of chunks.
+def _copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> set[int]:
+    """Return the offsets of the chunks that are copies of others.
 
     Chunks are copies only if there are more than the file had. Of equal chunks, those
     nearest to each other are copies.
     """
     surplus = sum(piece.nchunks for piece in pieces) - (evidence.nchunks or 0)
     if surplus <= 0 or not evidence.count_confirmed:
-        return pieces
+        return set()
     seen: dict[bytes, int] = {}
     equal: list[tuple[int, int]] = []
     chunks = [(piece.chain, k) for piece in pieces for k in range(piece.nchunks)]
@@ -169,9 +175,8 @@ def _without_copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> Pieces
             equal.append((position - seen[key], chain.offsets[k]))
         seen[key] = position
     if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
-        return pieces  # any of them may be a copy
-    copies = {start for _, start in sorted(equal)[:surplus]}
-    return [part for piece in pieces for part in _without(piece, copies)]
+        return set()  # any of them may be a copy
+    return {start for _, start in sorted(equal)[:surplus]}
 
 
 def _without(piece: Piece, dropped: set[int]) -> Iterator[Piece]:
@@ -188,7 +193,8 @@ def _without(piece: Piece, dropped: set[int]) -> Iterator[Piece]:
 def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
     """Yield the pieces of a chain: cut it where its numbers can't go on.
 
-    They go on if the table does not contradict it, but not behind the last chunk.
+    They go on if the table does not contradict it, but not behind the last chunk. The
+    table lacks the extent of the last chunk, so that another one may lie in its place.
     """
     chain, ndamaged = piece.chain, piece.ndamaged
     begin, number = 0, evidence.place(chain, 0)
@@ -199,7 +205,10 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
         ):
             best = evidence.place(chain, i)
             following = expected if best is None else best
-        if following != expected or evidence.is_marked(chain.sizes[i - 1]):
+        is_last = following == len(evidence.entries) - 1
+        may_be_another = is_last and chain.extent_of(i) in evidence.numbers_of
+        ends = may_be_another or evidence.is_marked(chain.sizes[i - 1])
+        if following != expected or ends:
             yield Piece(chain.part(begin, i), ndamaged, number)
             begin, number, ndamaged = i, following, None
     yield Piece(chain.part(begin, len(chain)) if begin else chain, ndamaged, number)

@@ -19,7 +19,7 @@ from ..exceptions import DamageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .checks import report_on
-from .findings import ANOTHER, ERROR, Record, plain_place
+from .findings import ANOTHER, ERROR, Record, counted, plain_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,7 +125,8 @@ class Recovery(Record):
         return {**super().as_dict(), "complete": self.complete}
 
     def __repr__(self) -> str:
-        return "<Recovery: %d chunks saved, %d lost>" % (self.nsaved, self.nlost)
+        saved = counted(self.nsaved, "chunk")
+        return "<Recovery: %s saved, %d lost>" % (saved, self.nlost)
 
 
 class Part(NamedTuple):

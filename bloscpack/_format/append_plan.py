@@ -24,7 +24,7 @@ from ..exceptions import (
     UsageError,
 )
 from ..headers import MetadataHeader, decode_header
-from ..serializers import is_array
+from ..serializers import is_array, replaced_metadata
 from . import metadata as metadata_section
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..headers import BloscpackHeader
+    from ..serializers import Json
+    from .metadata import Section
     from .sections import Beginning
 
     # The (start, stop) of bytes of a file.
@@ -68,7 +70,7 @@ class Plan:
     def __init__(
         self,
         header: BloscpackHeader,
-        section: bytes | None,
+        section: Section | None,
         first_chunk: int,
         chunks_offset: int,
         new_sizes: list[int],
@@ -85,7 +87,8 @@ class Plan:
 
     def extents(self, file_size: int) -> list[Extent]:
         """Return the extents (start, stop) that may be overwritten, in file order."""
-        beginning = 0, BLOSCPACK_HEADER_LENGTH + len(self.section or b"")
+        section_size = self.section.size if self.section is not None else 0
+        beginning = 0, BLOSCPACK_HEADER_LENGTH + section_size
         if not any(self.new_sizes):
             return [beginning]
         table_stop = self.table_offset + OFFSET_LENGTH * self.nchunks_added
@@ -203,7 +206,7 @@ def _itemsize(metadata: object) -> int:
 
 def plan_metadata(
     beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: object
-) -> bytes | None:
+) -> Section | None:
     """Return the metadata section after an append of `new_size` bytes.
 
     None if it stays unchanged. The shape of an array grows with its data.
@@ -213,22 +216,30 @@ def plan_metadata(
         raise NoMetadataFound("unable to seek to metadata if it does not exist")
     if old_header is None:
         return None
-    if is_array(beginning.metadata) or is_array(metadata):
-        # Imported here, because it imports NumPy.
-        from .array_metadata import appended_metadata
-
-        nbytes = header.nbytes or 0
-        metadata = appended_metadata(
-            beginning.metadata,
-            nbytes - new_size,
-            new_size,
-            None if metadata is UNCHANGED else metadata,
-        )
-        if metadata == beginning.metadata:
-            return None
-    if metadata is UNCHANGED:
+    old = beginning.metadata
+    nbytes = header.nbytes or 0
+    new = updated_metadata(old, nbytes - new_size, new_size, metadata)
+    if metadata is UNCHANGED and new == old:
         return None
-    return metadata_section.encode_again(metadata, beginning.metadata, old_header)
+    return metadata_section.encode_again(new, old, old_header)
+
+
+def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) -> Json:
+    """Return the metadata of a file of `nbytes` after an append of `new_size` bytes.
+
+    `metadata` are those that the caller gives, UNCHANGED if none; in an array file they
+    are stored beside the description of the array (`replaced_metadata`).
+    """
+    if is_array(metadata):
+        from .array_metadata import check_new_description  # imports NumPy
+
+        check_new_description(metadata, nbytes + new_size)
+        return metadata
+    if is_array(old):
+        from .array_metadata import grown_metadata
+
+        old = grown_metadata(old, nbytes, new_size)
+    return old if metadata is UNCHANGED else replaced_metadata(old, metadata)
 
 
 def find_overreach(

@@ -123,27 +123,21 @@ class Description:
             ) from error
 
 
-def appended_metadata(
-    metadata: Json, nbytes: int, new_size: int, replacement: Json = None
-) -> Json:
+def check_new_description(metadata: Json, nbytes: int) -> None:
+    """Raise `DoesNotFit` unless these metadata describe an array of `nbytes`."""
+    try:
+        Description(metadata).check_nbytes(nbytes)
+    except FormatError as error:
+        raise DoesNotFit(error.message) from error
+
+
+def grown_metadata(metadata: Json, nbytes: int, new_size: int) -> Json:
     """Return the metadata of an array of `nbytes` after appending `new_size` bytes.
 
-    The array grows along its first axis. If the caller gives new metadata, these are
-    `replacement`. Raises `DoesNotFit` if the new bytes are not whole rows, or if the
-    replacement does not describe the array, and `FormatError` if shape and size of the
-    old array contradict each other.
+    The array grows along its first axis. Raises `DoesNotFit` if the new bytes are not
+    whole rows, and `FormatError` if shape and size of the old array contradict each
+    other.
     """
-    if replacement is not None:
-        if not is_array(replacement):
-            raise DoesNotFit(
-                "the new metadata do not describe the array that the file holds: they "
-                "need its dtype, shape, order and container"
-            )
-        try:
-            Description(replacement).check_nbytes(nbytes + new_size)
-        except FormatError as error:
-            raise DoesNotFit(error.message) from error
-        return replacement
     old = Description(metadata)
     old.check_nbytes(nbytes)
     if new_size == 0:

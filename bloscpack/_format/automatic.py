@@ -7,19 +7,24 @@ short pieces; then the codecs of the goal, with the best filters, on longer piec
 last, for zstd without a filter, long blocks with those that Blosc chooses. The size of
 the sample is bounded so that the choice takes a few hundredths of a second at
 most for the goals 'speed' and 'balanced', and 5 % of the time to compress large data.
+
+A fast codec shows little of the filters that suit the slow codecs of the goal 'ratio'.
+This goal begins with the choice for 'balanced', compares the filters with zstd at a
+medium level, and tries the best of them with the slow codecs. The choice for 'balanced'
+is one of the candidates, so that 'ratio' is never worse on the sample.
 """
 
 from __future__ import annotations
 
 from .._engine.blosc_settings import own_settings
-from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CNAME
-from ..exceptions import UsageTypeError, UsageValueError
+from ..exceptions import UsageValueError
 from .chunks import compress
 from .tuning import (
     BITSHUFFLE,
     CHUNK_SIZE,
     DEFAULT,
+    DEFAULT_GOAL,
     GOALS,
     NONE,
     TYPESIZES,
@@ -33,14 +38,15 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .._storage.protocols import Buffer
-    from .dtypes import Array
     from .tuning import Filter
 
     Read = Callable[[int, int], bytes]
     Sizes = tuple[int, int]
     Codec = tuple[str, int]  # with a level
+    Fixed = dict[str, str | int]
 
+# The goal whose costs are sizes alone.
+SMALLEST = "ratio"
 # Codecs and levels for each goal, those of equal cost in order of preference.
 CODECS: dict[str, tuple[Codec, ...]] = {
     "speed": (("lz4", 1), ("lz4", 5), ("lz4", 9), ("zstd", 1)),
@@ -51,6 +57,8 @@ CODECS: dict[str, tuple[Codec, ...]] = {
 USUAL_LEVEL = {"speed": 1, "balanced": 5, "ratio": 9}
 # The codecs that may compare the filters, the first that Blosc has.
 PROBES = (("lz4", 5), ("blosclz", 5))
+# The same for the goal 'ratio'.
+SLOW_PROBES = (("zstd", 5), ("zlib", 5), *PROBES)
 # Approximate nanoseconds to compress and decompress a byte of text, for the levels 1 to
 # 9. Levels 1 to 5 and 7 of zstd, 1, 5 and 9 of lz4, 5 and 9 of blosclz, and 5 of zlib
 # and lz4hc were measured on programs, CSV files and arrays; the others are estimates.
@@ -96,10 +104,28 @@ SHORT = 2**15, 2**17
 LONG = 2**16, 2**19
 LONG_FILTERED = 2**18, 2**19
 WHOLE = 2**20, 2**20
-# The sample is at most this fraction of the data, but at least so many bytes; a codec
-# for the goal 'ratio' takes long.
+# The sample is at most this fraction of the data, but at least so many bytes.
 SHARE = 128
-LEAST = {"speed": 2**17, "balanced": 2**17, "ratio": 2**14}
+LEAST = 2**17
+# The same for the goal 'ratio': to compare filters, and to compare settings. Ratios of
+# regular data depend on long repetitions, which only the slow codec finds, and only in
+# long pieces. For other data a faster level with blocks of the same size is enough,
+# unless they are short.
+SLOW_LONG = 2**18, 2**19
+SLOW_WHOLE = 2**19, 2**19
+PROBED, COMPARED = 2**16, 2**18
+SHORT_FOR_SLOW = 2**12
+FASTER_LEVEL = 6
+# Number of filters that are compared with the slow probe.
+FILTERS_PROBED = 6
+# Filters are compared with the slow codec if their ratio is at least this multiple of
+# the best.
+NEAR_FOR_SLOW = 0.87
+NEAR_FOR_REGULAR = 0.65
+# Blocks of high levels are as long as a chunk. Blosc does not bit-shuffle a block whose
+# number of items is not a multiple of 8: this filter is left out if more than this
+# fraction of the data would be such a block.
+UNFILTERED = 1 / 8
 # Without a filter, zstd finds more in most data if blocks are longer than those that
 # Blosc chooses. This is the distance in bytes at which its level 3 finds repetitions.
 # But in blocks of more than 256 KiB it looks for longer repetitions, and finds fewer
@@ -117,7 +143,7 @@ def choose(
     nbytes: int,
     goal: str,
     typesizes: Sequence[int] = (),
-    fixed: dict[str, str | int] | None = None,
+    fixed: Fixed | None = None,
 ) -> Setting:
     """Return the best setting for `nbytes` bytes of data.
 
@@ -136,36 +162,120 @@ def choose(
     if not nbytes:
         known = {"typesize": typesizes[0]} if typesizes else {}
         return DEFAULT.but(**known).but(**fixed)
-    with own_settings:
-        sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
-        if len(filters) > 1:
-            pieces = _pieces(read, nbytes, SHORT, LEAST[goal])
-            filters, sizes = _best_filters(_ratios_of(pieces, filters))
-        candidates = _candidates(goal, fixed, regular=sizes is WHOLE)
-        settings = [
-            candidate.but(shuffle=shuffle, typesize=typesize)
-            for shuffle, typesize in filters
-            for candidate in candidates
-        ]
-        if len(settings) > 1:
-            pieces = _pieces(read, nbytes, sizes, LEAST[goal])
-            settings = [_best(pieces, settings, GOALS[goal])]
-    (best,) = settings
-    if best.cname != "zstd" or best.shuffle != NONE:
-        return best
-    chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
-    block = min(chunk_size, max(BLOCK_SIZES.values()))
-    other = best.but(chunk_size=chunk_size, blocksize=block)
-    if best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
-        return other
-    size = min(PIECE_FOR_BLOCKS, chunk_size)
+    if goal == SMALLEST:
+        return _smallest(read, nbytes, filters, fixed)
+    return _fastest(read, nbytes, goal, filters, fixed)
+
+
+def _fastest(
+    read: Read, nbytes: int, goal: str, filters: Sequence[Filter], fixed: Fixed
+) -> Setting:
+    """Return the setting of the lowest cost for a goal."""
+    sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
+    if len(filters) > 1:
+        pieces = _pieces(read, nbytes, SHORT, LEAST)
+        filters, sizes = _best_filters(_ratios_of(pieces, filters, PROBES))
+    settings = _with_filters(_candidates(goal, fixed, regular=sizes is WHOLE), filters)
+    best = settings[0]
+    if len(settings) > 1:
+        pieces = _pieces(read, nbytes, sizes, LEAST)
+        best = _best(pieces, settings, GOALS[goal])
+    other = _with_long_blocks(best, goal, fixed)
+    if other is None or best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
+        return other or best
+    size = min(PIECE_FOR_BLOCKS, other.chunk_size)
     pieces = _pieces(read, nbytes, (size, 2 * size), size)
     return other if _size(pieces, other) < _size(pieces, best) else best
 
 
-def _candidates(
-    goal: str, fixed: dict[str, str | int], *, regular: bool
+def _smallest(
+    read: Read, nbytes: int, filters: Sequence[Filter], fixed: Fixed
+) -> Setting:
+    """Return the setting for the smallest size, that for 'balanced' if it is as small.
+
+    The settings of the last step are compared on the same pieces.
+    """
+    usual = _fastest(read, nbytes, DEFAULT_GOAL, filters, fixed)
+    slow = _candidates(SMALLEST, fixed, regular=False)[0]
+    filters = [pair for pair in filters if _is_applied(pair, nbytes, slow.chunk_size)]
+    kept, regular = _filters_for_slow(read, nbytes, filters, usual.filter)
+    settings = [
+        _with_long_blocks(setting, SMALLEST, fixed) or setting
+        for setting in _with_filters([slow], kept)
+    ]
+    if not settings:
+        return usual
+    trials = {setting: setting for setting in (usual, *settings)}
+    fast = nbytes > SHORT_FOR_SLOW and not regular and slow.cname == "zstd"
+    if fast and "clevel" not in fixed:
+        trials |= {setting: setting.but(clevel=FASTER_LEVEL) for setting in settings}
+    sizes, least = (SLOW_WHOLE, SLOW_WHOLE[0]) if regular else (SLOW_LONG, COMPARED)
+    pieces = _pieces(read, nbytes, sizes, least)
+    sizes_of = {setting: _size(pieces, trials[setting]) for setting in trials}
+    best = min(trials, key=sizes_of.__getitem__)
+    if best is not usual or trials[settings[0]] is settings[0]:
+        return best
+    # The slow codec itself may be better than the faster level that stands for it.
+    slow = min(settings, key=sizes_of.__getitem__)
+    return slow if _size(pieces, slow) < sizes_of[usual] else usual
+
+
+def _filters_for_slow(
+    read: Read, nbytes: int, filters: Sequence[Filter], usual: Filter
+) -> tuple[list[Filter], bool]:
+    """Return the filters to try with the slow codec, and whether the data are regular.
+
+    They include `usual` if it is one of `filters`.
+    """
+    if len(filters) < 2:
+        return list(filters), False
+    pieces = _pieces(read, nbytes, SLOW_LONG, PROBED)
+    ratios = _ratios_of(pieces, filters, PROBES)
+    kept = sorted(filters, key=ratios.__getitem__, reverse=True)[:FILTERS_PROBED]
+    kept += [pair for pair in filters if pair[0] == NONE or pair == usual]
+    ratios = _ratios_of(pieces, kept, SLOW_PROBES)
+    regular = max(ratios.values()) >= REGULAR
+    if regular:
+        pieces = _pieces(read, nbytes, SLOW_WHOLE, SLOW_WHOLE[0])
+        ratios = _ratios_of(pieces, filters, SLOW_PROBES)
+    least = max(ratios.values()) * (NEAR_FOR_REGULAR if regular else NEAR_FOR_SLOW)
+    ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
+    kept = [pair for pair in ordered if ratios[pair] >= least][:FILTERS_KEPT]
+    if usual in filters and usual not in kept and not regular:
+        kept.append(usual)
+    return kept, regular
+
+
+def _with_filters(
+    settings: Iterable[Setting], filters: Iterable[Filter]
 ) -> list[Setting]:
+    """Return all settings with each of the filters."""
+    settings = list(settings)
+    return [
+        setting.but(shuffle=shuffle, typesize=typesize)
+        for shuffle, typesize in filters
+        for setting in settings
+    ]
+
+
+def _with_long_blocks(setting: Setting, goal: str, fixed: Fixed) -> Setting | None:
+    """Return a setting with long blocks; None if they do not suit its codec."""
+    if setting.cname != "zstd" or setting.shuffle != NONE:
+        return None
+    chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
+    block = min(chunk_size, max(BLOCK_SIZES.values()))
+    return setting.but(chunk_size=chunk_size, blocksize=block)
+
+
+def _is_applied(pair: Filter, nbytes: int, chunk_size: int) -> bool:
+    """Return whether Blosc applies a filter to most blocks that are whole chunks."""
+    shuffle, typesize = pair
+    last = nbytes % chunk_size
+    unfiltered = last if last // typesize % 8 else 0
+    return shuffle != BITSHUFFLE or unfiltered <= UNFILTERED * nbytes
+
+
+def _candidates(goal: str, fixed: Fixed, *, regular: bool) -> list[Setting]:
     """Return the codecs and levels to try, without a filter."""
     from ..constants import CNAME_AVAIL
 
@@ -184,7 +294,7 @@ def _candidates(
     return list({setting.key: setting for setting in settings}.values())
 
 
-def _filters(typesizes: Sequence[int], fixed: dict[str, str | int]) -> Sequence[Filter]:
+def _filters(typesizes: Sequence[int], fixed: Fixed) -> Sequence[Filter]:
     """Return the pairs of filter and type size to try.
 
     The bit filter is tried with powers of two only: it copies a block unchanged unless
@@ -202,21 +312,19 @@ def _filters(typesizes: Sequence[int], fixed: dict[str, str | int]) -> Sequence[
 
 
 def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int) -> list[bytes]:
-    """Return the sample: pieces whose sizes are a power of two."""
+    """Return the sample: all data, or pieces whose sizes are a power of two."""
     size, most = sizes
     total = max(min(most, nbytes // SHARE), least)
+    if nbytes <= total:
+        return [read(0, nbytes) or b"\0"]
     size = min(size, 1 << (total.bit_length() - 1))
     pieces = [read(start, size) for start in piece_starts(nbytes, size, total)]
     return [piece for piece in pieces if piece] or [b"\0"]
 
 
-def _ratio(pieces: Iterable[bytes], setting: Setting) -> float:
+def _ratio(pieces: list[bytes], setting: Setting) -> float:
     """Return the compression ratio; Blosc's header of 16 bytes a piece counts too."""
-    nbytes = cbytes = 0
-    for piece in pieces:
-        nbytes += len(piece)
-        cbytes += len(compress(piece, setting))
-    return nbytes / cbytes
+    return sum(map(len, pieces)) / _size(pieces, setting)
 
 
 def _size(pieces: Iterable[bytes], setting: Setting) -> int:
@@ -229,11 +337,13 @@ def _size(pieces: Iterable[bytes], setting: Setting) -> int:
         return sum(len(compress(piece, setting)) for piece in pieces)
 
 
-def _ratios_of(pieces: list[bytes], filters: Iterable[Filter]) -> dict[Filter, float]:
-    """Return the compression ratios of filters with a fast codec."""
+def _ratios_of(
+    pieces: list[bytes], filters: Iterable[Filter], probes: Iterable[Codec]
+) -> dict[Filter, float]:
+    """Return the compression ratios of filters with the first probe that Blosc has."""
     from ..constants import CNAME_AVAIL
 
-    probe = next(found for found in PROBES if found[0] in CNAME_AVAIL)
+    probe = next(found for found in probes if found[0] in CNAME_AVAIL)
     return {
         pair: _ratio(pieces, Setting(*probe, *pair, CHUNK_SIZE)) for pair in filters
     }
@@ -281,47 +391,3 @@ def _seconds(setting: Setting, ratio: float) -> float:
     if setting.shuffle == BITSHUFFLE:
         work += BITSHUFFLE_NANOSECONDS
     return 1e-9 * (BASE_NANOSECONDS + work / THREADS)
-
-
-# Samples of the library
-
-
-def choose_for(
-    sample: Buffer | Array, goal: str, fixed: dict[str, str | int] | None = None
-) -> Setting:
-    """Return the best setting for data of which `sample` is a part, or all.
-
-    The item size of an array is the type size. Raises `UsageTypeError` if the sample is
-    neither an array nor a buffer of bytes.
-    """
-    view, typesize = _as_bytes(sample)
-    typesizes = (typesize,) if 1 < typesize <= MAX_TYPESIZE else ()
-
-    def read(start: int, size: int) -> bytes:
-        return bytes(view[start : start + size])
-
-    return choose(read, len(view), goal, typesizes, fixed)
-
-
-def _as_bytes(sample: Buffer | Array) -> tuple[memoryview, int]:
-    """Return a sample as bytes, and the size of its items."""
-    dtype = getattr(sample, "dtype", None)
-    if dtype is not None and dtype.hasobject:
-        raise UsageTypeError(
-            "a sample must be bytes or an array of numbers or text, not of objects"
-        )
-    if dtype is not None:
-        import numpy
-
-        array = numpy.ascontiguousarray(sample).reshape(-1)
-        return array.view("u1").data, array.itemsize
-    try:
-        view = memoryview(sample)  # type: ignore[arg-type]
-        if "O" not in view.format:
-            return view.cast("B"), view.itemsize
-    except (TypeError, ValueError):
-        pass
-    raise UsageTypeError(
-        "a sample must be bytes or an array of numbers or text, not '%s'"
-        % type(sample).__name__
-    )

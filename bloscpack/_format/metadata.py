@@ -50,8 +50,16 @@ class Section:
         self.room = room
         self.digest = digest
 
+    @property
+    def size(self) -> int:
+        """The size of the section in bytes."""
+        return len(self.front) + self.room + len(self.digest)
+
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of the section; those of the room are zeros."""
+        """Yield the bytes of the section; those of the room are zeros.
+
+        The blocks of the room are one object: a list of all blocks takes little memory.
+        """
         yield self.front
         zeros = bytes(min(self.room, ROOM_BLOCK))
         for start in range(0, self.room, ROOM_BLOCK):
@@ -216,7 +224,7 @@ def decode(
 
 def encode_again(
     metadata: object, old_metadata: object, old_header: MetadataHeader
-) -> bytes:
+) -> Section:
     """Return a section of the same size that replaces the section with `old_header`.
 
     Raises `NoChangeInMetadata` if the values are equal, and `MetadataSectionTooSmall`
@@ -235,11 +243,4 @@ def encode_again(
         meta_level=DEFAULT_META_LEVEL,
         max_meta_size=old_header.max_meta_size,
     )
-    try:
-        return encode(metadata, args)
-    except MemoryError as error:
-        raise DamageError(
-            "there is no memory for the room of '%d' bytes of the metadata"
-            % old_header.max_meta_size,
-            section="metadata",
-        ) from error
+    return encode_section(metadata, args)

@@ -73,6 +73,11 @@ class Setting:
         """The values of all fields."""
         return tuple(vars(self).values())
 
+    @property
+    def filter(self) -> Filter:
+        """Filter and type size."""
+        return self.shuffle, self.typesize
+
     def __str__(self) -> str:
         return "%s %d, %s, type size %d, chunks of %s" % (
             self.cname,

@@ -11,6 +11,7 @@ A new place to read from is one new module in this folder, with one subclass of
 - defines `Storage.read_into`, which fills a buffer from an offset and raises `OSError`
   or `StorageError` if the place can't be read;
 - sets ``identity`` if the place reports a version of its content, like an ETag;
+- sets ``far`` to True and defines `Storage.read_many` if each read is a round trip;
 - sets ``concurrent`` to False if only one thread may read, or if parallel reads are of
   no use.
 
@@ -25,10 +26,11 @@ import os
 from _thread import allocate_lock
 
 from ..exceptions import FormatError, StorageError, UsageError
+from .urls import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from typing import Any
 
     from .protocols import Buffer, Path, Readable, Seekable, Writable
@@ -54,11 +56,15 @@ class Storage:
     concurrent
         Whether worker threads may read. If False, the threads that call `for_each`
         read, one at a time.
+    far
+        Whether each read is a round trip to another machine, so that a few more bytes
+        cost less than another read.
     """
 
     size: int = 0
     identity: Hashable = None
     concurrent: bool = True
+    far: bool = False
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` with the bytes from `offset` on; return the number of bytes read.
@@ -82,10 +88,10 @@ class Storage:
         view = memoryview(bytearray(nbytes))
         return bytes(view[: self.read_into(view, offset)])
 
-    def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
+    def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each extent (start, stop), fewer where the content ends.
 
-        A place that answers several requests at once reads all extents concurrently.
+        A storage that is ``far`` requests them all at once.
         """
         return [self.read_at(start, stop - start) for start, stop in extents]
 
@@ -186,7 +192,7 @@ class naming_errors:
         # part in it.
         about_file = isinstance(error, (FormatError, RuntimeError))
         if about_file and isinstance(error, (FormatError, UsageError)):
-            error.filename = error.filename or os.fsdecode(self._path)
+            error.filename = error.filename or shown_name(self._path)
 
 
 # File objects and buffers

@@ -21,7 +21,7 @@ from .urls import is_url, last_part, public_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
     from tempfile import SpooledTemporaryFile
     from types import TracebackType
     from typing import Any, BinaryIO, TypeVar
@@ -68,6 +68,8 @@ class RemoteStorage(Storage):
     StorageError
         The file can't be read. It is a `FileNotFoundError` if there is none.
     """
+
+    far = True
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class RemoteStorage(Storage):
             raise ValueError("the offset %d is negative" % offset)
         return self.read_many([(offset, offset + max(nbytes, 0))])[0]
 
-    def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
+    def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         spans = [(start, min(stop, self.size)) for start, stop in extents]
         if self._spool is not None:
             return [self._read_spool(start, stop) for start, stop in spans]
@@ -418,7 +420,7 @@ def opened_remote(
     """
     whole = False if parts else None
     with (
-        naming_errors(public_name(url)),
+        naming_errors(url),
         RemoteStorage(url, storage_options=storage_options, whole=whole) as storage,
     ):
         inner = storage if parts else ReadAhead(storage)

@@ -9,7 +9,7 @@ import pytest
 import bloscpack
 from bloscpack import log
 from bloscpack._cli import file_jobs as jobs
-from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
+from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._crashsafe import journal
 
 
@@ -236,8 +236,12 @@ def test_sizes(tree):
         assert None is size_of(os.devnull)
 
 
-def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, monkeypatch):
-    (tmp_path / "a.blp").write_bytes(b"")
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """Make files, and a folder that the system refuses to list."""
+    monkeypatch.chdir(tmp_path)
+    bloscpack.pack_bytes_to_file(b"plain", "a.blp")
+    bloscpack.pack_bytes_to_file(b"plain", "z.blp")
     (tmp_path / "locked").mkdir()
     scandir = os.scandir
 
@@ -247,6 +251,46 @@ def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, monkeypatch
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
+    return tmp_path
+
+
+def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, locked):
     args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
     found = jobs.packed_files(args)
-    assert [str(tmp_path / "a.blp"), str(tmp_path / "locked")] == found
+    expected = [str(tmp_path / name) for name in ("a.blp", "z.blp", "locked")]
+    assert expected == found
+
+
+@pytest.mark.parametrize("names", [["."], ["locked", "."], [".", "locked", "locked"]])
+@pytest.mark.parametrize("verb", ["compress", "decompress"])
+@pytest.mark.parametrize("options", [[], ["--output-dir", "out"], ["--rm"]])
+def test_a_folder_that_cannot_be_read_ends_with_exit_code_1(
+    locked, capfd, verb, names, options
+):
+    if verb == "compress":
+        for name in ("a.blp", "z.blp"):
+            (locked / name).rename(locked / name[0])
+    with pytest.raises(SystemExit) as raised:
+        bloscpack.cli.main([verb, "-r", *options, *names])
+    assert EXIT_COULD_NOT == raised.value.code
+    place = locked / "out" if "--output-dir" in options else locked
+    suffix = ".blp" if verb == "compress" else ""
+    assert (place / ("a" + suffix)).exists()
+    assert (place / ("z" + suffix)).exists()
+    error = capfd.readouterr().err
+    assert len(set(names)) == error.count("Permission denied")
+
+
+def test_only_a_folder_that_cannot_be_read(locked, capfd):
+    with pytest.raises(SystemExit) as raised:
+        bloscpack.cli.main(["decompress", "-r", "locked"])
+    assert EXIT_COULD_NOT == raised.value.code
+    assert capfd.readouterr().err == "blpk: error: 'locked': Permission denied\n"
+
+
+def test_the_output_folder_is_a_file(locked, capfd):
+    with pytest.raises(SystemExit) as raised:
+        bloscpack.cli.main(["decompress", "a.blp", "--output-dir", "z.blp"])
+    assert EXIT_COULD_NOT == raised.value.code
+    message = "blpk: error: 'z.blp' of --output-dir is not a folder\n"
+    assert message == capfd.readouterr().err

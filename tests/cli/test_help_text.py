@@ -59,6 +59,40 @@ def test_prose_is_filled_and_examples_are_continued():
     assert text == formatter._fill_text(text, 40, "")  # it fits
 
 
+EXAMPLES = """examples:
+  blpk verify *.blp  a line for each
+  blpk verify --json a.blp     for programs
+  blpk verify a.blp
+"""
+IN_COLUMNS = """examples:
+  blpk verify *.blp         a line for each
+  blpk verify --json a.blp  for programs
+  blpk verify a.blp
+"""
+BELOW = """examples:
+  blpk verify *.blp
+      a line for each
+  blpk verify --json a.blp
+      for programs
+  blpk verify a.blp
+"""
+
+
+@pytest.mark.parametrize(("width", "shown"), [(43, IN_COLUMNS), (42, BELOW)])
+def test_comments_of_examples_are_in_one_column_or_below(width, shown):
+    width -= 2  # those that argparse leaves free
+    assert shown == BloscPackCustomFormatter("blpk")._fill_text(EXAMPLES, width, "")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_comments_of_all_examples(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name, text in helps():
+        lines = text.partition("examples:\n")[2].splitlines()
+        found = [re.search(r"\S {2,}(\S)", line) for line in lines]
+        assert len({match.start(1) for match in found if match}) <= 1, name
+
+
 @pytest.mark.parametrize("width", [50, 100])
 @pytest.mark.parametrize("arguments", [["--help"], ["compress", "-h"], ["help", "map"]])
 def test_on_a_terminal(width, arguments):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,10 +15,11 @@ from support import environment
 from bloscpack import (
     StorageError,
     cli,
+    log,
     pack_bytes_to_file,
     unpack_bytes_from_bytes,
 )
-from bloscpack._cli.outputs import check_free, remove_input, state_of, sync_for
+from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of, sync_for
 from bloscpack._crashsafe.locking import open_locked
 from bloscpack._crashsafe.replace import replacing
 from bloscpack._storage.disk import disk
@@ -188,9 +190,13 @@ def test_two_names_that_may_be_two_inputs(folder, capfd, arguments, why):
     error = capfd.readouterr().err
     assert 2 == raised.value.code
     assert why in error
-    assert "--output" in error
-    assert "--output-dir" in error
     assert before == content_of(folder)
+    output, inputs = (line.rpartition(": blpk ")[2] for line in error.splitlines())
+    assert "--output" in output
+    cli.main([*output.split(), "-f"])
+    removed = {output.split()[-1]} if "--rm" in arguments else set()
+    assert removed == before.keys() - content_of(folder).keys()
+    assert "--output-dir" in inputs
 
 
 @pytest.mark.parametrize(
@@ -216,3 +222,26 @@ def test_two_names_that_are_input_and_output(folder, arguments, output):
     if "decompress" not in arguments:
         data = unpack_bytes_from_bytes(data)[0]
     assert b"a" * 500 == data
+
+
+# The time
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "shown"), [(0, r"took: \d+\.\d\d s"), (5000, r"took: .* s, [\d.]+\w/s")]
+)
+def test_an_unknown_speed_is_left_out(monkeypatch, nbytes, shown):
+    said = []
+    monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
+    monkeypatch.setattr(log, "notice", said.append)
+    Clock().log(nbytes)
+    assert re.fullmatch(shown, "".join(said))
+
+
+def test_the_speed_of_a_stream_is_left_out():
+    here = [sys.executable, "-m", "bloscpack", "-v", "compress", "-", "-"]
+    done = subprocess.run(
+        here, input=b"", env=environment(), capture_output=True, check=True
+    )
+    (took,) = re.findall(rb"took: .*", done.stderr)
+    assert re.fullmatch(rb"took: [\d.]+ s", took)

@@ -112,11 +112,34 @@ def shown(said):
     return "\n".join(lines)
 
 
+CHANGES = [
+    # (bytes of how many, arguments)
+    ("/3.81M", ("repack", "-c", "zlib", "-l", "1", "packed.blp")),
+    ("/4.63M", ("append", "packed.blp", "plain")),
+    ("/8.44M", ("append", "--grow", "packed.blp", "plain")),
+]
+
+
+@pytest.mark.parametrize(("total", "arguments"), CHANGES)
+def test_bar_of_a_change(folder, arguments, total, drawing):
+    room = {} if "--grow" not in arguments else {"max_app_chunks": 0}
+    bloscpack.pack_file_to_file(folder / "plain", folder / "packed.blp", **room)
+    code, said = blpk(folder, *arguments, drawing=drawing)
+    assert 0 == code
+    assert total in said
+    shares = [int(share) for share in re.findall(r"(\d+)%", said)]
+    assert shares[0] < 50
+    assert sorted(shares) == shares
+    assert 100 == shares[-1]
+    assert 1 == shares.count(100)
+
+
 VERBS = [
     # (the sizes that are added up, arguments)
     ("/7.63M", ["compress", "-r", "--output-dir", "out", "in"]),
     ("/7.63M", ["decompress", "-r", "--output-dir", "out", "in"]),
     ("/7.63M", ["verify", "-r", "in"]),
+    ("/7.63M", ["repack", "-k", "md5", "in/a.blp", "in/b.blp"]),
 ]
 
 

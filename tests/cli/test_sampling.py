@@ -72,11 +72,31 @@ def test_goals():
     assert sizes["ratio"] < sizes["balanced"] < sizes["speed"]
 
 
-def test_unknown_goal(capsys):
+@pytest.mark.parametrize("goal", ["best", "", "Ratio"])
+@pytest.mark.parametrize("before", [["compress"], ["-q", "c", "data"]])
+def test_unknown_goal(capsys, goal, before):
     with pytest.raises(SystemExit) as caught:
-        main(["compress", "--auto=best", "data"])
+        main([*before, "--auto=" + goal, "data"])
     assert 2 == caught.value.code
-    assert "best" in capsys.readouterr().err
+    message = "--auto: the goal must be one of speed, balanced, ratio, not '%s'" % goal
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("goal", ["speed", "balanced", "ratio"])
+def test_goal_without_equals_sign(capsys, goal):
+    with open("data", "wb") as fp:
+        fp.write(text(1000))
+    for arguments in (["--auto", goal, "data"], ["data", "--auto", goal]):
+        with pytest.raises(SystemExit) as caught:
+            main(["compress", *arguments])
+        assert 2 == caught.value.code
+        message = "there is no file '%s'; the goal needs an equals sign: --auto=%s"
+        assert message % (goal, goal) in capsys.readouterr().err
+    assert ["data"] == os.listdir()
+    os.rename("data", goal)
+    main(["compress", "--auto", goal])
+    assert text(1000) == bloscpack.unpack_bytes_from_file(goal + ".blp")[0]
+    main(["-f", "compress", "--auto", "--", goal, "copy.blp"])
 
 
 @pytest.mark.parametrize(
@@ -178,6 +198,20 @@ def test_npy(dtype, piped):
     size = array.itemsize if array.itemsize < 256 else 1
     with open("a.npy.blp", "rb") as fp:
         assert size == fp.read(8)[7]
+
+
+@pytest.mark.parametrize("options", [[], ["--auto"]])
+def test_npy_has_a_type_size(options, monkeypatch, capsys):
+    np.save("a.npy", np.arange(1000.0))
+    with pytest.raises(SystemExit) as caught:
+        main(["compress", "--npy", "-t", "4", *options, "a.npy"])
+    assert 2 == caught.value.code
+    assert "-t can't be given" in capsys.readouterr().err
+    assert ["a.npy"] == os.listdir()
+    monkeypatch.setenv("BLPK_TYPESIZE", "4")  # a default for other files
+    main(["compress", "--npy", *options, "a.npy"])
+    with open("a.npy.blp", "rb") as fp:
+        assert 8 == fp.read(8)[7]
 
 
 def test_rejoined_pipe_keeps_the_order(monkeypatch):

@@ -104,12 +104,12 @@ def test_only_the_chunks_needed_are_read(capfdbinary, monkeypatch):
     monkeypatch.setattr(FileRange, "read_into", counting)
     size = os.path.getsize("a.blp")
     written(capfdbinary, "--bytes", "9990:11010", "a.blp")
-    # Three chunks, each with its header twice, out of twenty; and the last header.
-    assert 7 == len(read)
+    # The header, the offset table, and three chunks out of twenty.
+    assert 3 == len(read)
     assert sum(count for _, count in read) < 4 * size / 20
     read.clear()
     written(capfdbinary, "a.blp")
-    assert 41 == len(read)
+    assert 4 == len(read)  # the last chunk's header, too
 
 
 def test_damage_elsewhere_does_no_harm(folder, capfdbinary):
@@ -256,7 +256,7 @@ def test_the_first_bytes_come_before_the_input_ends(folder):
     """A single chunk is enough; nothing waits for the next one."""
     data = (folder / "a.blp").read_bytes()
     # Header and offset table, the first chunk, and half of the second.
-    beginning = Reader(io.BytesIO(data))._offsets[2] - 400
+    beginning = Reader(io.BytesIO(data))._chunks.index.offset(2) - 400
     process = subprocess.Popen(
         [sys.executable, "-m", "bloscpack", "cat", "-"],
         stdin=subprocess.PIPE,
@@ -294,3 +294,63 @@ def test_messages_keep_out_of_the_data(capfdbinary):
 
 def test_help():
     assert_help_fits("cat")
+
+
+@pytest.mark.parametrize("options", [{}, {"offsets": False}], ids=["table", "no table"])
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
+def test_second_file_is_reported_as_by_decompress_and_verify(options, piped):
+    one = bloscpack.pack_bytes_to_bytes(
+        PLAIN, CHUNK_SIZE, bloscpack_args=BloscpackArgs(**options)
+    )
+    with open("two.blp", "wb") as fp:
+        fp.write(one + one)
+    name = "-" if piped else "two.blp"
+    place = "standard input" if piped else "'two.blp'"
+    warning = "blpk: behind %s begins another packed file, which is not read\n" % place
+    for arguments in (["cat", name], ["decompress", "-e", name, "-"]):
+        done = blpk(*arguments, input_=one + one)
+        assert (0, PLAIN) == (done.returncode, done.stdout)
+        assert warning == done.stderr.decode()
+    for span, expected in ((":5", ""), ("-5:", warning)):
+        assert piped or expected == blpk("cat", "--bytes=" + span, name).stderr.decode()
+    done = blpk("verify", "two.blp")
+    assert 0 == done.returncode
+    assert b"another packed file begins there" in done.stdout
+    assert b"byte %d)" % len(one) in done.stdout
+
+
+def test_trailing_bytes_of_another_kind_are_not_reported():
+    with open("a.blp", "ab") as fp:
+        fp.write(b"trailing")
+    done = blpk("cat", "a.blp")
+    assert (0, PLAIN, b"") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["cat", "empty"], "'empty'"),
+        (["info", "empty"], "'empty'"),
+        (["cat", "-"], "Standard input"),
+        (["decompress", "-", "-"], "Standard input"),
+        (["-d"], "Standard input"),
+        (["verify", "-"], "Standard input"),
+    ],
+)
+def test_empty_file(arguments, name):
+    open("empty", "wb").close()
+    done = blpk(*arguments)
+    assert (1, b"") == (done.returncode, done.stdout)
+    expected = "%s is empty; a Bloscpack file begins with a header of 32 bytes." % name
+    assert done.stderr.decode().splitlines()[-1].endswith(expected)
+
+
+def blpk(*arguments, input_=b""):
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "bloscpack", *arguments],
+        env=environment(),
+        input=input_,
+        capture_output=True,
+        check=False,
+    )

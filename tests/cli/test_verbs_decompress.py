@@ -1,6 +1,7 @@
 """What decompress makes of arrays, by the name of the output."""
 
 import io
+import json
 import os
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 import bloscpack
 from bloscpack import cli
+from bloscpack.append import change_metadata
 
 ARRAY = np.arange(600, dtype="<i4").reshape(200, 3)
 
@@ -72,6 +74,52 @@ def test_metadata_of_the_array_are_in_the_npy_file(folder):
     cli.main(["decompress", "--rm", "x.npy.blp"])
     assert before == (folder / "x.npy").read_bytes()
     assert not (folder / "x.npy.blp").exists()
+
+
+@pytest.mark.parametrize("options", [["--npy"], []])
+def test_metadata_beside_an_array_come_back(folder, capsys, options):
+    before = (folder / "x.npy").read_bytes()
+    (folder / "unit.json").write_text('{"unit": "m"}')
+    cli.main(["compress", "--npy", "-m", "unit.json", "x.npy"])
+    found = bloscpack.unpack_ndarray_from_file("x.npy.blp", return_metadata=True)
+    assert {"unit": "m"} == found[1]
+    assert (found[0] == ARRAY).all()
+    cli.main(["decompress", *options, "--metadata-to", "m", "x.npy.blp", "a.npy"])
+    assert before == (folder / "a.npy").read_bytes()
+    assert {"unit": "m"} == json.loads((folder / "m").read_text())
+    with pytest.raises(SystemExit):
+        cli.main(["decompress", *options, "--rm", "--output", "b.npy", "x.npy.blp"])
+    assert "lose: metadata; --metadata-to FILE keeps them" in capsys.readouterr().err
+    files = ["--metadata-to", "n", "--output", "b.npy", "x.npy.blp"]
+    cli.main(["decompress", *options, "--rm", *files])
+    assert {"unit": "m"} == json.loads((folder / "n").read_text())
+    assert not (folder / "x.npy.blp").exists()
+
+
+def test_no_metadata_beside_an_array(folder):
+    cli.main(["compress", "--npy", "x.npy"])
+    cli.main(["decompress", "--npy", "--metadata-to", "m", "x.npy.blp", "a.npy"])
+    assert "null\n" == (folder / "m").read_text()
+    cli.main(["decompress", "--raw", "--metadata-to", "n", "x.npy.blp", "b.npy"])
+    assert "container" in json.loads((folder / "n").read_text())
+
+
+def test_metadata_that_neither_file_can_have(folder, capsys):
+    cli.main(["compress", "--npy", "x.npy"])
+    change_metadata("x.npy.blp", lambda old: {**old, "unit": "m"})
+    files = ["--metadata-to", "m", "--output", "a.npy", "x.npy.blp"]
+    with pytest.raises(SystemExit):
+        cli.main(["decompress", "--npy", "--rm", *files])
+    assert "would lose: unit" in capsys.readouterr().err
+    assert (folder / "x.npy.blp").exists()
+
+
+def test_append_rows_and_metadata(folder):
+    (folder / "unit.json").write_text('{"unit": "m"}')
+    cli.main(["compress", "--npy", "x.npy"])
+    cli.main(["append", "--npy", "-m", "unit.json", "x.npy.blp", "x.npy"])
+    found = bloscpack.unpack_ndarray_from_file("x.npy.blp", return_metadata=True)
+    assert ((400, 3), {"unit": "m"}) == (found[0].shape, found[1])
 
 
 def test_raw_excludes_npy():

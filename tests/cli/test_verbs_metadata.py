@@ -169,7 +169,7 @@ USAGE = [
     (["--set", "x", "--update", "a=1"], EXIT_USAGE, "--set replaces everything"),
     (["--set", "x", "--remove", "a"], EXIT_USAGE, "--set replaces everything"),
     (["--compact", "--remove", "a"], EXIT_USAGE, "--compact is for showing"),
-    (["--remove", "c"], EXIT_COULD_NOT, "have no key 'c', only: a, b"),
+    (["--remove", "c"], EXIT_COULD_NOT, "have no key 'c', but these: a, b"),
 ]
 
 
@@ -264,7 +264,7 @@ def test_a_file_without_metadata_gets_some(packed, monkeypatch, arguments, expec
 
 def test_no_metadata_section(packed):
     path = packed(None)
-    with pytest.raises(Refusal, match="have no key 'x', only: none"):
+    with pytest.raises(Refusal, match="have no key 'x': there are no keys"):
         blpk("--remove", "x", path)
     with pytest.raises(NoMetadataFound) as caught:
         blpk(path)
@@ -284,16 +284,64 @@ def test_too_little_room(packed):
     assert before == path.read_bytes()
 
 
-def test_an_array_keeps_its_shape(tmp_path):
+@pytest.fixture
+def array_file(tmp_path):
+    """Return the name of a file of an array without metadata of the user."""
     path = tmp_path / "x.blp"
     bloscpack.pack_ndarray_to_file(np.arange(6), path)
-    before = path.read_bytes()
+    return path
+
+
+def user_metadata(path):
+    """Return the metadata of the user, after checking the array."""
+    array, metadata = bloscpack.unpack_ndarray_from_file(path, return_metadata=True)
+    assert [0, 1, 2, 3, 4, 5] == array.tolist()
+    return metadata
+
+
+def test_keys_of_an_array_file_are_those_of_the_user(array_file, capsys):
+    description = bloscpack.info(array_file).metadata
+    blpk("--update", 'unit="m"', "--update", "shape=[7]", array_file)
+    assert {"unit": "m", "shape": [7]} == user_metadata(array_file)
+    blpk(array_file)
+    shown = json.loads(capsys.readouterr().out)
+    assert {**description, "metadata": {"unit": "m", "shape": [7]}} == shown
+    blpk("--remove", "shape", array_file)
+    assert {"unit": "m"} == user_metadata(array_file)
+    blpk("--remove", "unit", array_file)
+    assert {} == user_metadata(array_file)
+
+
+@pytest.mark.parametrize("key", ["dtype", "shape", "order", "container", "metadata"])
+def test_the_description_of_an_array_is_not_removed(array_file, key):
+    before = array_file.read_bytes()
+    with pytest.raises(Refusal) as caught:
+        blpk("--remove", key, array_file)
+    assert str(caught.value) == (
+        "'%s': the metadata beside the array have no key '%s': there are no keys"
+        % (array_file, key)
+    )
+    assert before == array_file.read_bytes()
+
+
+def test_set_keeps_the_description_of_an_array(array_file, tmp_path, capsys):
+    (tmp_path / "new").write_text('["a"]')
+    blpk("--set", tmp_path / "new", array_file)
+    assert ["a"] == user_metadata(array_file)
+    with pytest.raises(Refusal, match="beside the array are no JSON object"):
+        blpk("--update", "a=1", array_file)
+
+
+def test_all_metadata_of_an_array_file_go_to_another(array_file, tmp_path, capsys):
+    other = tmp_path / "other.blp"
+    bloscpack.pack_ndarray_to_file(np.arange(6), other, metadata={"unit": "m"})
+    blpk("--compact", other)
+    (tmp_path / "new").write_text(capsys.readouterr().out)
+    blpk("--set", tmp_path / "new", array_file)
+    assert {"unit": "m"} == user_metadata(array_file)
+    bloscpack.pack_ndarray_to_file(np.arange(5), array_file)
     with pytest.raises(DoesNotFit):
-        blpk("--update", "shape=[7]", path)
-    assert before == path.read_bytes()
-    blpk("--update", "shape=[2, 3]", "--update", 'unit="m"', path)
-    found = bloscpack.unpack_ndarray_from_file(path)
-    assert [[0, 1, 2], [3, 4, 5]] == found.tolist()
+        blpk("--set", tmp_path / "new", array_file)
 
 
 def test_damaged_metadata(packed):

@@ -524,6 +524,56 @@ def test_damage_that_misleads(checksum, offsets, changes):
     assert [] == list(failures(frames_of(whole), damaged, origin, checksum))
 
 
+def rearranged(data, order):
+    """Return a file with these chunks in this order, behind the same sections."""
+    frames = frames_of(data)
+    chunks = b"".join(data[slice(*frames[i][:2])] for i in order)
+    return data[: frames[0][0]] + chunks
+
+
+# Blosc makes copies of random bytes: all these chunks have one extent.
+COPIES = [random.Random(i).randbytes(300) for i in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("plains", "order"),
+    [
+        # The repeated chunk moves the last one away; no offset shows it.
+        ([*COPIES[:4], b"ab" * 150], [0, 1, 1, 2, 3, 4]),
+        ([*COPIES[:4], b"ab" * 150], [0, 1, 2, 3, 0, 4]),
+        # A copy of the last chunk lies in front, another chunk behind.
+        ([*COPIES, b"last"], [0, 1, 2, 7, 3, 4, 5, 7, 6]),
+        # The extents differ, and the first chunk lies where the last one should.
+        ([text(40) + bytes(260), text(60) + bytes(240), text(300)], [2, 1, 0]),
+    ],
+)
+def test_chunks_that_were_repeated_or_changed_places(plains, order):
+    plain = b"".join(plains)
+    found, _, recovery = recovered(rearranged(packed(plain), order))
+    assert (plain, len(plains)) == (found, recovery.nchunks)
+
+
+@pytest.mark.parametrize(
+    ("order", "cut"),
+    [
+        ([0, 1, 4, 2, 3], 0),
+        ([0, 1, 2, 4, 3], 0),
+        ([4, 2, 0, 1, 3], 0),
+        ([4, 2, 0, 1, 3], 5),
+    ],
+)
+def test_shorter_chunk_of_a_stream_at_another_place(order, cut):
+    """Only the chunks state the size of the last one."""
+    whole = packed(text(1320), offsets=False)
+    whole = whole[:12] + b"\xff" * 12 + whole[24:]
+    damaged = bytearray(rearranged(whole, order))
+    # Chunk 2 is damaged.
+    damaged[damaged.index(whole[slice(*frames_of(whole)[2][:2])]) + 40] ^= 1
+    dropped, _, recovery = recovered(bytes(damaged[: len(damaged) - cut]), drop=True)
+    assert text(1320)[1200:] in dropped
+    assert (4 - bool(cut), False) == (recovery.nsaved, recovery.certain)
+
+
 @pytest.mark.parametrize("changes", [[("out", 17, 1)], [("over", 16, 1)]])
 def test_chunks_behind_a_header_that_lies(changes):
     """Without a table nothing but the header tells how many chunks there were."""

@@ -176,6 +176,20 @@ def test_unknown_lengths_without_a_chunk(last):
     assert (32, (0, last)) == (finding.offset, finding.span)
 
 
+@pytest.mark.parametrize(
+    ("nerrors", "nnotes", "shown"),
+    [
+        (0, 0, "0 errors, 0 notes"),
+        (1, 2, "1 error, 2 notes"),
+        (2, 1, "2 errors, 1 note"),
+    ],
+)
+def test_report_counts_in_singular_and_plural(nerrors, nnotes, shown):
+    report = report_on(bp.pack_bytes_to_bytes(b"plain"))
+    report.filename, report.nerrors, report.nnotes = "a.blp", nerrors, nnotes
+    assert "<Report a.blp: %s>" % shown == repr(report)
+
+
 def test_report_of_a_sound_file(tmp_path):
     path = tmp_path / "sound.blp"
     path.write_bytes(packed(text(1000), metadata={"unit": "m"}))

@@ -109,6 +109,55 @@ def test_goals(make):
     assert sizes["ratio"] < sizes["speed"] < len(pack_bytes_to_bytes(noise()))
 
 
+def lines(nbytes):
+    """Return the numbers from 1 on as text."""
+    return b"".join(b"%d\n" % (i + 1) for i in range(nbytes // 2))[:nbytes]
+
+
+def smooth(nbytes):
+    return np.linspace(0, 1, nbytes // 8).tobytes()
+
+
+def mixed(nbytes):
+    """Return text, numbers and noise behind each other."""
+    third = nbytes // 3
+    return text(third) + bytes(numbers(third)) + noise(third)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("make", [text, rows, lines, smooth, numbers, noise, mixed])
+@pytest.mark.parametrize(
+    "size", [100, 30_000, *(pytest.param(n, marks=SLOW) for n in (100_000, MIB))]
+)
+def test_ratio_is_never_larger_than_balanced(make, size):
+    data = bytes(make(size))
+    sizes = {}
+    for goal in ("balanced", "ratio"):
+        setting = chosen(data, goal)
+        args = BloscArgs.of_setting(setting)
+        packed = pack_bytes_to_bytes(
+            data, blosc_args=args, chunk_size=setting.chunk_size
+        )
+        sizes[goal] = len(packed)
+    assert sizes["ratio"] <= sizes["balanced"]
+
+
+def test_ratio_of_lines_is_as_good_as_a_filter_for_two_bytes():
+    data = lines(277_946)
+    by_hand = BloscArgs(typesize=2, clevel=9, cname="zstd")
+    packed = pack_bytes_to_bytes(data, blosc_args=BloscArgs.auto(data, "ratio"))
+    assert len(packed) <= len(pack_bytes_to_bytes(data, blosc_args=by_hand))
+
+
+@pytest.mark.parametrize("size", [100_001, MIB // 2 + 101])
+def test_ratio_without_bit_filter_where_blosc_skips_it(size):
+    found = chosen(numbers(size).tobytes(), "ratio")
+    assert BITSHUFFLE != found.shuffle or size // found.typesize % 8 == 0
+    assert BITSHUFFLE == chosen(text(size), "ratio", shuffle=BITSHUFFLE).shuffle
+
+
 def test_the_same_data_get_the_same_settings():
     data = text(MIB)
     assert 1 == len({chosen(data).key for _ in range(5)})
@@ -169,7 +218,7 @@ def test_the_sample_is_small(monkeypatch, goal, make):
     for size in (len(data), len(data) // 100):
         work.clear()
         chosen(data[:size], goal)
-        assert sum(nbytes for nbytes, _ in work) <= 40 * max(size // SHARE, LEAST[goal])
+        assert sum(nbytes for nbytes, _ in work) <= 40 * max(size // SHARE, LEAST)
 
 
 def test_the_sample_of_large_data_does_not_grow():
@@ -227,6 +276,32 @@ def test_sample_of_bytes():
 )
 def test_sample_of_an_array(array, typesize):
     assert typesize == BloscArgs.auto(array).typesize
+
+
+def test_sample_that_is_not_contiguous():
+    array = numbers(2 * MIB, "f4").reshape(-1, 4)
+    for sample in (array[::2], array[:, ::-1], array[:, 1:3], array.T[::2]):
+        whole = BloscArgs.auto(sample.copy())
+        assert whole == BloscArgs.auto(sample)
+        assert 4 == whole.typesize
+        assert whole == BloscArgs.auto(memoryview(sample))
+    assert BloscArgs.auto(array) == BloscArgs.auto(np.asfortranarray(array.T))
+    data = text(MIB)
+    assert BloscArgs.auto(data[::-1]) == BloscArgs.auto(memoryview(data)[::-1])
+    assert BloscArgs.auto(b"") == BloscArgs.auto(memoryview(np.zeros((0, 3), "u1")))
+
+
+def test_large_strided_sample_is_not_copied():
+    array = np.broadcast_to(np.float32(1), (10**6, 10**6))
+    assert 4 == BloscArgs.auto(array).typesize
+
+
+@pytest.mark.parametrize("dtype", ["f8", [("a", "i4"), ("b", "f8")]])
+def test_masked_array_is_no_sample(dtype):
+    array = np.ma.masked_array(np.zeros(100, dtype))
+    with pytest.raises(UsageTypeError, match="masked array, which can't be stored"):
+        BloscArgs.auto(array)
+    BloscArgs.auto(array.data)
 
 
 @pytest.mark.parametrize("sample", [3, "text", None, np.array([None, 1])])

@@ -251,7 +251,7 @@ def test_encode_again(checksum, new):
     old = {"a": "long " * 10}
     section = metadata_section.encode(old, MetadataArgs(meta_checksum=checksum))
     header = taken_apart(section)[0]
-    again = metadata_section.encode_again(new, old, header)
+    again = b"".join(metadata_section.encode_again(new, old, header).blocks())
     assert len(section) == len(again)
     assert new == decoded(again)
     assert checksum == taken_apart(again)[0].meta_checksum

@@ -828,13 +828,29 @@ def test_failure_names_the_file(tmp_path):
     assert bytes(original) == (tmp_path / "a.blp").read_bytes()
 
 
-def test_metadata_that_do_not_describe_the_array():
+@pytest.mark.parametrize("metadata", [{"a": 1}, [], 0, {"container": "other"}, None])
+def test_metadata_of_the_user_beside_an_array(metadata):
     array = np.arange(30.0).reshape(10, 3)
-    fp = io.BytesIO(bloscpack.pack_ndarray_to_bytes(array))
-    before = fp.getvalue()
-    for metadata in ({"a": 1}, None, [], {"container": "other"}):
-        with pytest.raises(DoesNotFit, match="do not describe the array"):
-            append_fp(fp, io.BytesIO(bytes(24)), 24, metadata=metadata or {})
-        with pytest.raises(DoesNotFit, match="do not describe the array"):
-            rewrite_metadata_fp(fp, metadata or {})
-        assert before == fp.getvalue()
+    packed = bloscpack.pack_ndarray_to_bytes(array, metadata={"a": 2})
+
+    def metadata_after(change):
+        fp = io.BytesIO(packed)
+        change(fp)
+        found = bloscpack.unpack_ndarray_from_bytes(fp.getvalue(), return_metadata=True)
+        assert (array == found[0][:10]).all()
+        return found[0].shape, found[1]
+
+    assert ((11, 3), metadata) == metadata_after(
+        lambda fp: append_fp(fp, io.BytesIO(bytes(24)), 24, metadata=metadata)
+    )
+    assert ((10, 3), metadata) == metadata_after(
+        lambda fp: rewrite_metadata_fp(fp, metadata)
+    )
+
+
+def test_metadata_of_the_user_that_an_array_has():
+    fp = io.BytesIO(bloscpack.pack_ndarray_to_bytes(np.arange(3), metadata={"a": 1}))
+    for metadata in ({"a": 1}, bloscpack.unpack_bytes_from_bytes(fp.getvalue())[1]):
+        with pytest.raises(NoChangeInMetadata):
+            rewrite_metadata_fp(fp, metadata)
+    rewrite_metadata_fp(fp, {"a": True})  # 1 == True in Python, but not in JSON

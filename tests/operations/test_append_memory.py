@@ -208,3 +208,40 @@ def test_metadata_beside_an_array_that_are_no_json(path):
     with pytest.raises(TypeError, match="the metadata can't be written as JSON"):
         bp.pack_ndarray_to_file(np.arange(3), path, metadata={1, 2})
     assert not path.exists()
+
+
+# Arguments in the wrong order
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("file", b"abc", "'bytes_' must be bytes or another buffer, not 'str'"),
+        ("path", b"abc", "'bytes_' must be bytes or another buffer, not 'PosixPath'"),
+        (b"abc", bytearray(b"x"), "'out_file' must be a path, not 'bytearray'"),
+        (b"abc", 3, "'out_file' must be a path, not 'int'"),
+        (None, "file", "'bytes_' must be bytes or another buffer, not 'NoneType'"),
+    ],
+)
+def test_swapped_arguments(path, first, second, message):
+    bp.pack_bytes_to_file(b"", path)
+    before = path.read_bytes()
+    first = {"file": str(path), "path": path}.get(first, first) if first else first
+    with pytest.raises(UsageTypeError) as caught:
+        bp.append_bytes_to_file(first, second)
+    assert message.replace("PosixPath", type(path).__name__) + (
+        ": append_bytes_to_file(bytes_, out_file)"
+    ) == str(caught.value)
+    assert before == path.read_bytes()
+
+
+def test_swapped_arguments_of_an_array(path):
+    for first, second, message in (
+        (str(path), np.arange(3), "'ndarray' must be a NumPy array, not 'str'"),
+        (np.arange(3), np.arange(3), "'filename' must be a path, not 'ndarray'"),
+    ):
+        with pytest.raises(UsageTypeError) as caught:
+            bp.append_ndarray_to_file(first, second)
+        assert message + ": append_ndarray_to_file(ndarray, filename)" == str(
+            caught.value
+        )

@@ -7,12 +7,14 @@ import threading
 
 import numpy as np
 import pytest
+from builders import layout
 
 import bloscpack as bp
 from bloscpack.append import append, append_fp, append_from
 from bloscpack.file_io import pack_fp_to_fp, unpack_fp_to_fp
 from bloscpack.npy_io import append_npy, pack_npy_to_file, unpack_npy_from_file
 from bloscpack.recover import recover, recover_fp
+from bloscpack.repacking import repack
 from bloscpack.verify import verify, verify_fp
 
 ARRAY = np.arange(2500, dtype="i4")
@@ -69,6 +71,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "blp").write_bytes(packed())
     with open("npy", "wb") as fp:
         np.save(fp, ARRAY)
+    return tmp_path
 
 
 @pytest.mark.parametrize("nthreads", [1, 3])
@@ -90,6 +93,42 @@ def test_called_for_each_chunk_by_the_calling_thread(call, sizes, nthreads):
     call({"nthreads": nthreads, "progress": progress})
     assert sorted(sizes) == sorted(nbytes for nbytes, _ in calls)
     assert {threading.current_thread()} == {thread for _, thread in calls}
+
+
+ROOM = {"max_app_chunks": 99}
+NO_ROOM = {"max_app_chunks": 0}
+WITH_TOTAL = {
+    # name: (settings of the file, call, total)
+    "append": (ROOM, lambda k: append("blp", "plain", **k), 12000),
+    "append_npy": (ROOM, lambda k: append_npy("blp", "npy", grow=True, **k), 12000),
+    "grow": (NO_ROOM, lambda k: append("blp", "plain", grow=True, **k), 22000),
+    "offsets": (
+        {"offsets": False},
+        lambda k: append("blp", "plain", grow=True, **k),
+        22000,
+    ),
+    "copy": (ROOM, lambda k: repack("blp", checksum="md5", **k), 10000),
+    "cut": (ROOM, lambda k: repack("blp", chunk_size=1000, **k), 10000),
+}
+
+
+@pytest.mark.parametrize("nthreads", [1, 3])
+@pytest.mark.parametrize(
+    ("settings", "call", "total"), WITH_TOTAL.values(), ids=WITH_TOTAL
+)
+def test_total(settings, call, total, nthreads):
+    bp.pack_ndarray_to_file(ARRAY, "blp", 4000, **settings)
+    calls = []
+    call({"nthreads": nthreads, "progress": calls.append, "expect": calls.append})
+    assert total == calls[0] == sum(calls[1:])
+
+
+def test_total_of_chunks_of_several_sizes(folder):
+    plain = [bytes([i]) * size for i, size in enumerate((7, 20, 5))]
+    (folder / "blp").write_bytes(layout(3, plain))
+    calls = []
+    append("blp", "plain", grow=True, progress=calls.append, expect=calls.append)
+    assert calls[0] == sum(calls[1:])
 
 
 @pytest.mark.parametrize(

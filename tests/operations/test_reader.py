@@ -6,12 +6,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from builders import described, packed
+from builders import described, layout, packed
 
 import bloscpack
 from bloscpack import FormatError, UsageError
+from bloscpack._reading.chunk_reader import LOCAL_RUN
 from bloscpack.headers import BloscpackHeader
-from bloscpack.reader import Reader
+from bloscpack.reader import Reader, StreamReader
 
 PLAIN = bytes(range(256)) * 5 + b"tail"
 CHUNK_SIZE = 100
@@ -116,8 +117,10 @@ def test_table_that_lies():
 def test_error_about_an_entry_has_the_place_of_the_entry():
     data = bytearray(packed(PLAIN, CHUNK_SIZE, metadata={"a": 1}))
     reader = Reader(io.BytesIO(data))
-    entry = reader._entry_offset(2)
-    assert reader._offsets[2] == int.from_bytes(data[entry : entry + 8], "little")
+    entry = reader._chunks.entry_offset(2)
+    assert reader._chunks.index.offset(2) == int.from_bytes(
+        data[entry : entry + 8], "little"
+    )
     data[entry] += 5
     with pytest.raises(FormatError, match="chunk 2 starts at byte") as caught:
         Reader(io.BytesIO(data)).read(0, None)
@@ -240,15 +243,58 @@ def test_number_of_threads_is_checked(nthreads):
         Reader(io.BytesIO(packed(PLAIN, CHUNK_SIZE))).read(0, 1, nthreads=nthreads)
 
 
-def test_one_chunk_needs_no_other_thread(monkeypatch):
-    reader = Reader(io.BytesIO(packed(bytes(range(250)) * 10)))
+@pytest.mark.parametrize("size", [1000, LOCAL_RUN])
+def test_small_chunks_need_no_other_thread(size, monkeypatch):
+    plain = bytes(2) + bytes(range(250)) * (size // 100)
+    reader = Reader(io.BytesIO(packed(plain, size)))
 
     def fail(self):
         raise AssertionError("a thread was started")
 
     monkeypatch.setattr("threading.Thread.start", fail)
-    for start, stop in ((0, 1), (10, 1000), (1000, 2000), (2400, None), (5, 5)):
-        expected = (bytes(range(250)) * 10)[start:stop]
-        assert expected == reader.read(start, stop, nthreads=4)
+    for start, stop in ((0, 1), (10, size), (size, 2 * size), (-9, None), (5, 5)):
+        assert plain[start:stop] == reader.read(start, stop, nthreads=4)
+    if size < LOCAL_RUN:
+        assert plain == reader.read(0, None, nthreads=4)
+        return
     with pytest.raises(AssertionError, match="a thread was started"):
-        reader.read(999, 1001, nthreads=4)
+        reader.read(size - 1, size + 1, nthreads=4)
+
+
+# From a pipe
+
+
+class Pipe(io.BytesIO):
+    """A file object that can't seek."""
+
+    def seekable(self):
+        return False
+
+    def seek(self, *args):
+        raise io.UnsupportedOperation("seek")
+
+
+def stream_reader():
+    array = np.arange(3000).reshape(1000, 3)
+    data = bloscpack.pack_ndarray_to_bytes(array, 2400, metadata={"unit": "m"})
+    return array, StreamReader(Pipe(data))
+
+
+def test_stream():
+    array, reader = stream_reader()
+    assert ({"unit": "m"}, array.nbytes) == (reader.user_metadata, reader.nbytes)
+    assert array.tobytes()[2000:-5] == reader.read(2000, -5)
+    array, reader = stream_reader()
+    assert (array[10:900:7] == reader.read_rows(slice(10, 900, 7))).all()
+
+
+def test_stream_of_unknown_length():
+    data = layout(3, [b"abc", b"de"], nchunks=-1)
+    assert b"bcde" == StreamReader(Pipe(data)).read(1, 99)
+    reader = StreamReader(Pipe(data))
+    for select in (
+        lambda: reader.select(slice(-1, None)),
+        lambda: reader.select_rows(slice(1)),
+    ):
+        with pytest.raises(UsageError, match="can't be read from a pipe"):
+            select()

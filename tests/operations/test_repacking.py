@@ -7,9 +7,8 @@ import itertools
 import os
 import random
 import stat
-import subprocess
-import sys
 import tracemalloc
+from contextlib import nullcontext
 
 import blosc
 import numpy as np
@@ -17,8 +16,15 @@ import pytest
 from builders import layout, numbers, packed, text
 
 import bloscpack
+from bloscpack._crashsafe import in_place
 from bloscpack._crashsafe.locking import open_locked
-from bloscpack.append import append, append_from, change_metadata, rewrite_metadata
+from bloscpack.append import (
+    append,
+    append_from,
+    change_metadata,
+    rewrite_metadata,
+    rewrite_metadata_fp,
+)
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.constants import METADATA_HEADER_LENGTH
 from bloscpack.exceptions import (
@@ -302,14 +308,61 @@ def test_arrays(path):
     repack(path, chunk_size="1001B", cname="lz4")
     assert header_of(path).chunk_size == 1000
     assert (array == bloscpack.unpack_ndarray_from_file(path)).all()
-    with pytest.raises(DoesNotFit):
-        repack(path, metadata={"a": 1})
     old = bloscpack.unpack_bytes_from_file(path)[1]
     repack(path, metadata={**old, "shape": [3000], "unit": "m"})
     assert (3000,) == bloscpack.unpack_ndarray_from_file(path).shape
+    with pytest.raises(DoesNotFit):
+        repack(path, metadata={**old, "shape": [2999]})
     bloscpack.pack_bytes_to_file(bytes(16), path)
     repack(path, metadata={**old, "shape": [2]})
     assert [0.0, 0.0] == bloscpack.unpack_ndarray_from_file(path).tolist()
+
+
+@pytest.mark.parametrize("metadata", [{"unit": "m"}, [], 0, "", {"container": "other"}])
+@pytest.mark.parametrize("before", [None, {"unit": "s", "n": 1}])
+def test_metadata_of_an_array_file_are_those_of_the_user(path, before, metadata):
+    array = np.asfortranarray(np.arange(3000.0).reshape(300, 10))
+    bloscpack.pack_ndarray_to_file(array, path, metadata=before)
+    repack(path, metadata=metadata, cname="lz4")
+    found, user = bloscpack.unpack_ndarray_from_file(path, return_metadata=True)
+    assert metadata == user
+    assert (array == found).all()
+    assert found.flags.f_contiguous
+    assert {"dtype", "shape", "order", "container", "metadata"} == set(
+        bloscpack.info(path).metadata
+    )
+
+
+@pytest.mark.parametrize("before", [None, {"unit": "s"}])
+def test_an_array_stays_one_without_metadata_of_the_user(path, before):
+    bloscpack.pack_ndarray_to_file(np.arange(30.0), path)
+    expected = bloscpack.info(path).metadata
+    bloscpack.pack_ndarray_to_file(np.arange(30.0), path, metadata=before)
+    repack(path, metadata=None)
+    assert expected == bloscpack.info(path).metadata
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"unit": "s"}),
+        ({"metadata": {"unit": "m"}}, {"unit": "m"}),
+        ({"metadata": None}, None),
+    ],
+)
+def test_an_array_becomes_bytes(path, settings, expected):
+    array = np.arange(3000.0)
+    bloscpack.pack_ndarray_to_file(array, path, metadata={"unit": "s"})
+    repack(path, keep_array=False, **settings)
+    assert_holds(path, array.tobytes(), expected)
+    repack(path, keep_array=False, cname="zlib")  # there is none
+    assert_holds(path, array.tobytes(), expected)
+
+
+def test_bytes_of_an_array_without_metadata_of_the_user(path):
+    bloscpack.pack_ndarray_to_file(np.arange(3), path)
+    repack(path, keep_array=False, chunk_size=5)
+    assert_holds(path, np.arange(3).tobytes())
 
 
 # Files of other layouts, and lengths
@@ -621,29 +674,63 @@ def test_room_for_metadata_costs_no_memory(tmp_path, settings):
     )
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a memory limit")
-def test_too_little_memory_for_the_room(tmp_path):
-    """A change of the metadata in place needs the room in memory, or is refused."""
+def change_on_disk(path):
+    rewrite_metadata(path, {"b": 2})
+
+
+def change_file_object(path):
+    with path.open("r+b") as fp:
+        rewrite_metadata_fp(fp, {"b": 2})
+
+
+def append_with_metadata(path):
+    bloscpack.append_bytes_to_file(b"new", path, metadata={"b": 2})
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "fails"])
+@pytest.mark.parametrize(
+    "change", [change_on_disk, change_file_object, append_with_metadata]
+)
+def test_a_change_of_metadata_in_place_needs_no_memory_for_the_room(
+    tmp_path, monkeypatch, change, fails
+):
     path = tmp_path / "file.blp"
-    write_with_room(path, 2**32 - 1)
-    code = """if True:
-        import resource, sys
-        import bloscpack
-        from bloscpack.append import rewrite_metadata
-        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
-        try:
-            rewrite_metadata(sys.argv[1], {"b": 2}, grow=True)
-        except bloscpack.FormatError as error:
-            print(error)
-    """
-    command = [sys.executable, "-c", code, path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "there is no memory for the room" in done.stdout
+    room = 2**25 + 1
+    write_with_room(path, room, offsets=change is append_with_metadata)
+    before = path.read_bytes()
+
+    def fail(raw):
+        raise LookupError("at the end")
+
+    if fails:
+        monkeypatch.setattr(in_place.JournaledChange, "_commit", fail)
+        monkeypatch.setattr(in_place.InMemoryChange, "_commit", fail)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LookupError) if fails else nullcontext():
+            change(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
     assert ["file.blp"] == os.listdir(tmp_path)
+    if fails:
+        assert before == path.read_bytes()
+    else:
+        assert ({"b": 2}, room) == (
+            source_of(path).metadata,
+            source_of(path).metadata_header.max_meta_size,
+        )
+        assert verify(path).ok
 
 
-def write_with_room(path, room):
+def write_with_room(path, room, *, offsets=False):
     """Write a sparse file with this room for metadata."""
+    if offsets:
+        bloscpack.pack_bytes_to_file(
+            PLAIN, path, 1000, metadata={"a": 1}, max_meta_size=room
+        )
+        return
     content = packed(PLAIN, metadata={"a": 1}, metadata_room=100, offsets=False)
     at = content.index((100).to_bytes(4, "little"), 32)
     rest = 32 + METADATA_HEADER_LENGTH + 100

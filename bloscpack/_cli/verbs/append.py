@@ -14,7 +14,7 @@ from ..options import (
     add_metadata_option,
     add_npy_option,
     blosc_args,
-    wanted_metadata,
+    process_metadata_args,
 )
 from ..stdio import STREAM, check_exists, name_of_input, standard_input
 
@@ -55,7 +55,7 @@ def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
     original_file, new_file = process_append_args(args)
-    metadata = wanted_metadata(args)
+    metadata = process_metadata_args(args)
     if original_file == STREAM:
         raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
     check_exists("original file", original_file)
@@ -112,21 +112,21 @@ def append(
         "nthreads": args.nthreads,
         "sync": args.sync is not False,
         "grow": args.grow,
+        "metadata": UNCHANGED if metadata is None else metadata,
     }
-    size = os.path.getsize(new_file) if os.path.isfile(new_file) else None
-    with shown(new_file, size, args.progress) as bar:
-        options["progress"] = bar
+    with shown(new_file, None, args.progress) as bar:
+        if bar is not None:
+            options.update(progress=bar, expect=bar.expect)
         if args.npy:
             from ...npy_io import append_npy
 
             append_npy(original_file, name_of_input(new_file), settings, **options)
             return
-        options["metadata"] = UNCHANGED if metadata is None else metadata
         if new_file == STREAM:
             with seekable_with_size(standard_input()) as (fp, left):
                 append_from(original_file, fp, left, settings, **options)
             return
-        if size and not args.force:
+        if not args.force and os.path.isfile(new_file):
             _check_no_npy(original_file, new_file)
         append(original_file, new_file, settings, **options)
 

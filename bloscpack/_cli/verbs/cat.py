@@ -11,15 +11,12 @@ import sys
 
 from ... import log
 from ..._crashsafe.snapshot import read_snapshot
-from ..._engine.blosc_settings import own_settings
-from ..._format.chunks import check_digest, decompress
 from ..._storage.base import write_all
-from ...abstract_io import effective_nthreads
-from ...exceptions import FormatError
-from ...file_io import CompressedFPSource
-from ...reader import Reader, Selection
+from ...constants import MAGIC
+from ...reader import Reader, StreamReader
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
+from ..stdio import warn_of_second_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -84,75 +81,16 @@ def run(args: Namespace) -> None:
     def read(fp: Seekable, check: Check) -> None:
         nonlocal streamed
         streamed = not fp.seekable()
-        reader = _StreamReader(fp) if streamed else Reader(fp)
+        reader = StreamReader(fp) if streamed else Reader(fp)
         check(reader.header)
         selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
         reader.deliver(selected, deliver, nthreads=args.nthreads)
+        if selected.stop == reader.nbytes:
+            warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
 
     parts = args.bytes is not None or args.rows is not None
     read_snapshot(args.file_, read, attempts=1, parts=parts)
     log.flush()
-
-
-class _StreamReader(Reader):
-    """Delivers a selection from a file object that can't seek, once."""
-
-    def __init__(self, fp: Seekable) -> None:
-        self._source = CompressedFPSource(fp, to_end=True)
-        self.header = self._source.bloscpack_header
-        self.metadata = self._source.metadata
-        nbytes = self.header.nbytes
-        self._has_size = nbytes is not None
-        self.nbytes = sys.maxsize if nbytes is None else nbytes
-
-    def select(self, span: slice) -> Selection:
-        """Return the selection of a span of plain bytes."""
-        if min(span.start or 0, span.stop or 0) < 0:
-            self._need_size("positions from the end")
-        return super().select(span)
-
-    def select_rows(self, rows: slice) -> Selection:
-        """Return the selection of some rows of the array."""
-        self._need_size("rows")
-        return super().select_rows(rows)
-
-    def _need_size(self, what: str) -> None:
-        if not self._has_size:
-            raise Refusal(
-                "%s can't be read from a pipe if the header of the file does not "
-                "contain its size" % what,
-                EXIT_USAGE,
-            )
-
-    def deliver(
-        self,
-        selection: Selection,
-        deliver: Callable[[bytes], object],
-        *,
-        nthreads: int | None = None,
-    ) -> None:
-        """Call `deliver` with the selected bytes, a part at a time, in order.
-
-        No chunk is read before the bytes of the one in front of it are delivered, so
-        Blosc shares the blocks of each chunk among the threads.
-        """
-        source, checksum = self._source, self.header.checksum_impl
-        to_end = selection.stop == self.nbytes  # what follows has to be checked
-        with own_settings:
-            own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
-            for frame in source.tasks():
-                try:
-                    compressed, digest = source.load(frame)
-                    check_digest(compressed, digest, checksum)
-                    plain = memoryview(decompress(compressed, frame.header))
-                except FormatError as error:
-                    error.locate(frame.number, frame.offset)
-                    raise
-                stop = frame.start + plain.nbytes
-                if selection.within(frame.start, stop):
-                    deliver(selection.cut(plain, frame.start))
-                if stop >= selection.stop and not to_end:
-                    break
 
 
 def parse_span(text: str) -> slice:

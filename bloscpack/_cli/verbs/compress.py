@@ -24,7 +24,7 @@ from ..options import (
     add_metadata_option,
     add_npy_option,
     blosc_args,
-    wanted_metadata,
+    process_metadata_args,
 )
 from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 
@@ -173,7 +173,7 @@ def run(args: Namespace) -> int:
         todo = file_jobs.plan(
             args, lambda name: file_jobs.compressed_name(name, args.suffix)
         )
-    metadata = wanted_metadata(args)
+    metadata = process_metadata_args(args)
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
@@ -240,7 +240,7 @@ def compress(
     before = state_of(in_file)
     clock = Clock()
     if args.npy:
-        nbytes = _compress_npy(args, in_file, out_file, settings)
+        nbytes = _compress_npy(args, in_file, out_file, settings, metadata)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
@@ -306,7 +306,7 @@ def _chosen_for_npy(
 
 
 def _compress_npy(
-    args: Namespace, in_file: str, out_file: str, settings: BloscArgs
+    args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> int:
     """Compress a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import pack_npy_to_file
@@ -325,6 +325,7 @@ def _compress_npy(
             settings,
             _bloscpack_args(args),
             _metadata_args(args),
+            metadata=metadata,
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,

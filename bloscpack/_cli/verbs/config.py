@@ -18,16 +18,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "show the settings in force and where each comes from: an environment\n"
         "variable, the configuration file, or the defaults. An option on the command\n"
         "line wins over all of these.\n\n"
-        "variables: %s\n"
-        "           %s\n"
-        "           %s names another configuration file\n"
-        "file keys: %s"
-        % (
-            " ".join(variables[:4]),
-            " ".join(variables[4:]),
-            settings.CONFIG_VARIABLE,
-            " ".join(settings.CHECKS),
-        )
+        "variables: %s; %s names another configuration file\n\n"
+        "keys of the file: %s"
+        % (" ".join(variables), settings.CONFIG_VARIABLE, " ".join(settings.CHECKS))
     )
     parser.epilog = (
         "examples:\n"

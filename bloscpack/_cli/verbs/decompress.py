@@ -7,9 +7,8 @@ from functools import partial
 
 from ... import log
 from ..._storage.urls import is_url, last_part, shown_name
-from ...constants import MAGIC
 from ...exceptions import UsageError
-from ...serializers import user_metadata
+from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import file_jobs
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import add_files, add_npy_option
@@ -19,8 +18,8 @@ from ..stdio import (
     STREAM,
     descriptor_of,
     name_of_input,
-    name_of_output,
     standard_input,
+    warn_of_second_file,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from ...serializers import Json
 
 EXAMPLES = """examples:
-  %(prog)s data.bin.blp                 to data.bin
+  %(prog)s data.bin.blp                  to data.bin
   %(prog)s data.bin.blp other.bin
-  %(prog)s --rm *.blp x.blp y.blp       each beside it, and remove it
+  %(prog)s --rm --output-dir . *.blp     each here; remove the inputs
   %(prog)s - - < folder.tar.blp | tar x
 """
 
@@ -99,12 +98,6 @@ def run(args: Namespace) -> int:
             file_jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise Refusal("--metadata-to is for one input", EXIT_USAGE)
-    if args.npy and args.metadata_to is not None:
-        raise Refusal(
-            "--npy puts the metadata of the array into the .npy file; --metadata-to "
-            "can't be given",
-            EXIT_USAGE,
-        )
     return file_jobs.run(
         todo,
         lambda *files: decompress(args, *files),
@@ -149,38 +142,36 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     _check_metadata_to(args, in_file, out_file)
     before = state_of(in_file)
     if args.rm:
-        _check_no_loss(args, in_file, args.npy or _is_npy(out_file, args))
+        _check_no_loss(args, in_file, _is_npy(out_file, args))
     clock = Clock()
-    if args.npy:
-        nbytes = _decompress_npy(args, in_file, out_file)
-    else:
-        nbytes, metadata, like = _decompress_plain(args, in_file, out_file)
-        if args.metadata_to is None and _is_npy(out_file, args):
-            metadata = user_metadata(metadata)  # the .npy file has the rest
-        _keep_metadata(metadata, args, like)
+    nbytes, metadata, like = _decompress(args, in_file, out_file)
+    if _is_npy(out_file, args):
+        metadata = user_metadata(metadata)  # the .npy file has the rest
+    _keep_metadata(metadata, args, like)
     clock.log(nbytes)
     remove_input(in_file, before, args)
 
 
-def _decompress_plain(
+def _decompress(
     args: Namespace, in_file: str, out_file: str
 ) -> tuple[int, Json, Attributes | None]:
-    """Decompress to bytes.
+    """Decompress to bytes or to a .npy file.
 
-    Returns their number from the header, the metadata, and the attributes of the input.
+    Returns the number of plain bytes from the header, the metadata, and the attributes
+    of the input.
     """
     from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ..._storage.urls import size_of_input
-    from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
+    from ...file_io import log_input, log_unpacked, plain_sink, unpack_fp_to_fp
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
 
-    make_sink = None
+    make_sink = plain_sink
     if _is_npy(out_file, args):
-        from ... import npy_io
+        from ...npy_io import npy_sink, sink_by_content
 
-        make_sink = partial(npy_io.sink_by_content, sparse=args.sparse)
+        make_sink = npy_sink if args.npy else sink_by_content
     nbytes: int | None = None
     like: Attributes | None = None
 
@@ -203,9 +194,8 @@ def _decompress_plain(
                 begin,
                 nthreads=args.nthreads,
                 progress=bar,
-                behind=partial(_warn_of_second_file, in_file),
-                make_sink=make_sink,
-                sparse=args.sparse,
+                behind=partial(warn_of_second_file, in_file),
+                make_sink=partial(make_sink, sparse=args.sparse),
             )
 
     streamed = is_streamed(out_file)
@@ -226,39 +216,8 @@ def _decompress_plain(
 
 
 def _is_npy(out_file: str, args: Namespace) -> bool:
-    """Return whether an array is written as a .npy file, because of its name."""
-    return out_file.endswith(".npy") and not args.raw
-
-
-def _warn_of_second_file(in_file: str, behind: bytes) -> None:
-    """Warn the user if another Bloscpack file follows the first."""
-    if behind == MAGIC:
-        log.notice(
-            "behind '%s' begins another packed file, which is not read"
-            % shown_name(in_file)
-        )
-
-
-def _decompress_npy(args: Namespace, in_file: str, out_file: str) -> int:
-    """Decompress to a .npy file; return its size in bytes, 0 if it is unknown."""
-    from ...npy_io import unpack_npy_from_file
-    from ..outputs import sync_for
-    from ..progress import shown
-
-    with shown(in_file, None, args.progress) as bar:
-        unpack_npy_from_file(
-            name_of_input(in_file),
-            name_of_output(out_file),
-            nthreads=args.nthreads,
-            sync=sync_for(args),
-            preserve=args.preserve and in_file != STREAM,
-            progress=bar,
-            sparse=args.sparse,
-        )
-    try:
-        return os.path.getsize(out_file) if out_file != STREAM else 0
-    except OSError:  # another program has moved the file
-        return 0
+    """Return whether an array is written as a .npy file."""
+    return args.npy or (out_file.endswith(".npy") and not args.raw)
 
 
 # The metadata
@@ -304,20 +263,19 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
             % (in_file, behind),
             EXIT_COULD_NOT,
         )
-    if args.metadata_to is not None:
-        return
-    from ...serializers import is_array
-
     if npy and (args.npy or is_array(metadata)):
         # Without an array, --npy fails later.
-        more = set(metadata) - IN_NPY if is_array(metadata) else ()
+        more = set(metadata) - IN_NPY if is_array(metadata) else set()
+        if args.metadata_to is not None:
+            more.discard(USER_METADATA)
         if more:
+            hint = "; --metadata-to FILE keeps them" if more == {USER_METADATA} else ""
             raise Refusal(
-                "'%s' has metadata that a .npy file can't have, and --rm would lose: %s"
-                % (in_file, ", ".join(sorted(more))),
+                "'%s' has metadata that a .npy file can't have, and --rm would lose: "
+                "%s%s" % (in_file, ", ".join(sorted(more)), hint),
                 EXIT_COULD_NOT,
             )
-    elif metadata is not None:
+    elif metadata is not None and args.metadata_to is None:
         raise Refusal(
             "'%s' has metadata, which --rm would lose: --metadata-to FILE keeps them"
             % in_file,

@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "examples:\n"
         "  %(prog)s data.blp           one line\n"
         "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
-        "  blpk -n 1 estimate *.blp    memory with a single thread"
+        "  blpk -n 1 estimate *.blp       memory with a single thread"
     )
     add_table_options(parser, "files to be decompressed, or folders of them")
 

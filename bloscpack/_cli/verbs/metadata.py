@@ -31,7 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "show the metadata of a file as JSON, or change them in place, within the\n"
-        "space that the file reserves for them; a file without metadata is rewritten"
+        "space that the file reserves for them; a file without metadata is rewritten.\n"
+        "In an array file the changes are made to the value of the key 'metadata',\n"
+        "beside the description of the array."
     )
     parser.epilog = (
         "examples:\n"
@@ -95,11 +97,12 @@ def run(args: Namespace) -> None:
     change = _update(args) if args.set_ is None else _replacement(args.set_)
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
+    from ...serializers import replaced_metadata
 
     grow = args.grow or not _has_section(args.file_)
 
     def changed(old: Json) -> Json:
-        new = change(old)
+        new = replaced_metadata(old, change(old))
         # Compared as text, because 1 and true are not the same in JSON.
         if _as_text(new, compact=True) == _as_text(old, compact=True):
             log.verbose("the metadata are already the same")
@@ -152,23 +155,34 @@ def _replacement(name: str) -> Change:
 
 
 def _update(args: Namespace) -> Change:
-    """Return a function that removes keys and then sets keys."""
+    """Return a function that removes keys of the user and then sets keys."""
+    from ...serializers import is_array, user_metadata
+
     values = dict(map(_parse_update, args.update))
 
     def change(old: Json) -> Json:
+        beside = " beside the array" if is_array(old) else ""
+        old = user_metadata(old)
         if old is None:  # also the value for a file without metadata
             old = {}
         if not isinstance(old, dict):
             raise Refusal(
-                "'%s': the metadata are no JSON object, so they have no keys"
-                % args.file_,
+                "'%s': the metadata%s are no JSON object, so they have no keys"
+                % (args.file_, beside),
                 EXIT_COULD_NOT,
             )
         missing = [key for key in args.remove if key not in old]
         if missing:
             raise Refusal(
-                "'%s': the metadata have no key '%s', only: %s"
-                % (args.file_, missing[0], ", ".join(sorted(old)) or "none"),
+                "'%s': the metadata%s have no key '%s'%s"
+                % (
+                    args.file_,
+                    beside,
+                    missing[0],
+                    ", but these: " + ", ".join(sorted(old))
+                    if old
+                    else ": there are no keys",
+                ),
                 EXIT_COULD_NOT,
             )
         kept = {key: old[key] for key in old if key not in args.remove}

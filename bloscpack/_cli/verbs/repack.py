@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
-  %(prog)s -k sha256 data.blp           only new digests: the chunks are copied
+  %(prog)s -k sha256 data.blp           new digests, copied chunks
 """
 
 
@@ -47,7 +47,11 @@ def run(args: Namespace) -> int:
     if len(args.files) == 1:
         _repack(args, args.files[0], settings)
         return 0
-    return for_each_file(args.files, lambda name: _repack(args, name, settings))
+    from ..file_jobs import plain_size_of
+    from ..progress import shown_for_run
+
+    with shown_for_run(args.files, plain_size_of, args.progress):
+        return for_each_file(args.files, lambda name: _repack(args, name, settings))
 
 
 def _settings(args: Namespace) -> Settings:
@@ -69,6 +73,7 @@ def _settings(args: Namespace) -> Settings:
         settings["chunk_size"] = "%dB" % args.chunk_size
     if args.no_metadata:
         settings["metadata"] = None
+        settings["keep_array"] = False
     elif args.metadata is not None:
         settings["metadata"] = read_metadata(args.metadata)
         if settings["metadata"] is None:
@@ -94,6 +99,7 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
             nthreads=args.nthreads,
             sync=args.sync is not False,
             progress=bar,
+            expect=None if bar is None else bar.expect,
             **settings,
         )
 

@@ -61,13 +61,14 @@ def _add_search_options(parser: ArgumentParser) -> None:
         help="default: %(default)s",
     )
     parser.add_argument(
-        "--typesize", metavar="<size>", type=int, help="try this type size only"
+        "--typesize", metavar="<bytes>", type=int, help="try this type size only"
     )
     parser.add_argument(
         "--sample",
         metavar="<size>",
         default=SAMPLE,
-        help="size of the sample, 1M or more (default: %(default)s)",
+        help="size of the sample, rounded down to whole chunks\n"
+        "of 1M, at least one (default: %(default)s)",
     )
     parser.add_argument(
         "--seconds",

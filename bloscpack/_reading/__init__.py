@@ -1,0 +1,1 @@
+"""Read parts of a file: where each chunk is, loading chunks, caching them."""

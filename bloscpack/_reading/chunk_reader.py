@@ -1,0 +1,399 @@
+"""Load chunks of one state of a file, in parallel.
+
+Flow: chunk numbers → runs of chunks that are neighbours in the file → one read for each
+run → verify each digest → decompress → hand the plain bytes to the caller.
+
+From a local file every worker reads its own runs. From a place where each read is a
+round trip (`Storage.far`), the thread of the caller requests many runs at once while
+the workers decompress the ones before. Only that thread reads a storage that is not
+``concurrent``.
+"""
+
+from __future__ import annotations
+
+import io
+from _thread import allocate_lock
+from functools import partial
+
+from .._engine.blosc_settings import own_settings
+from .._engine.threads import Workspace, for_each
+from .._format.blosc_header import decode_header
+from .._format.chunks import check_digest, decompress, decompress_into
+from .._format.sections import frame_behind, read_beginning, starts_with_frame
+from .._storage.base import StorageFile
+from .._storage.cursor import Cursor
+from ..abstract_io import effective_nthreads
+from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
+from ..exceptions import DamageError, FormatError
+from .chunk_index import index_from_headers, index_from_table
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    from .._storage.base import Storage
+    from .._storage.protocols import Buffer
+    from ..args import Limits
+    from .chunk_cache import ChunkCache
+    from .chunk_index import ChunkIndex
+
+    Result = TypeVar("Result")
+    # Called with the number of a chunk and its plain bytes.
+    Work = Callable[[int, memoryview], Result]
+    # Returns where to decompress a chunk, None for any place.
+    Room = Callable[[int], memoryview | None]
+
+# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
+# would leave threads without work.
+LOCAL_RUN = 512 * 2**10
+# Maximum number of bytes of a request for several chunks of a file that is far.
+FAR_RUN = 8 * 2**20
+# Maximum number of bytes between two chunks that are worth one request.
+FAR_GAP = 64 * 2**10
+# Maximum number of requests at a time, and of the bytes in their responses.
+REQUESTS_AT_A_TIME = 32
+BYTES_AT_A_TIME = 64 * 2**20
+# Size of the reads of a file that is far, when its chunk headers are read.
+FAR_READ = 2**20
+# Maximum number of bytes by which Blosc makes a chunk longer.
+BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
+
+
+class Run:
+    """Chunks that one read fetches, or one chunk from the cache.
+
+    ``numbers`` are chunk numbers, ``offset`` and ``stop`` file positions. ``content``
+    is the bytes between them, None if a worker is to read them. ``plain`` is the plain
+    bytes of the chunk if they come from the cache.
+    """
+
+    __slots__ = ("content", "numbers", "offset", "plain", "stop")
+
+    def __init__(self, number: int, offset: int, stop: int) -> None:
+        self.numbers = [number]
+        self.offset = offset
+        self.stop = stop
+        self.content: Buffer | None = None
+        self.plain: bytes | None = None
+
+
+class ChunkReader:
+    """One state of a file, from which chunks are loaded.
+
+    Parameters
+    ----------
+    storage
+        The file.
+    cache
+        Keeps plain chunks for later calls; None for no cache.
+    limits
+        Maximum sizes of the file; see `Limits`.
+
+    Attributes
+    ----------
+    header, metadata
+        The header and the metadata of the file.
+    index
+        Where each chunk is.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        cache: ChunkCache | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.storage = storage
+        self._cache = cache
+        self._limits = limits
+        self._workspace = Workspace()
+        self._end_lock = allocate_lock()
+        self._end: int | None = None
+        self._tail = 0, b""
+        # Exact reads: the sections in front of the chunks are few and small.
+        cursor = Cursor(StorageFile(storage))
+        self._beginning = read_beginning(cursor, limits)
+        self.header = self._beginning.header
+        self.metadata = self._beginning.metadata
+        self._first = cursor.position
+        index = index_from_table(self._beginning, self._first, storage.size)
+        self.index: ChunkIndex = self._read_headers() if index is None else index
+
+    def _read_headers(self) -> ChunkIndex:
+        size = FAR_READ if self.storage.far else io.DEFAULT_BUFFER_SIZE
+        with io.BufferedReader(StorageFile(self.storage), size) as fp:
+            cursor = Cursor(fp)
+            cursor.move(self._first)
+            index = index_from_headers(cursor, self._beginning, self._limits)
+            self._end = cursor.position
+            return index
+
+    # The end of the chunks
+
+    def check_end(self) -> int:
+        """Return where the chunks end in the file.
+
+        The last chunk has no next entry in the offset table that tells its size. If its
+        header contradicts the table, the headers of all chunks replace the table.
+        Raises `FormatError` if a frame follows the last chunk (docs/format.rst, C7).
+        """
+        with self._end_lock:
+            if self._end is None:
+                self._end = self._find_end()
+            return self._end
+
+    def _find_end(self) -> int:
+        number = self.index.nchunks - 1
+        offset = self.index.offset(number)
+        start, stop = self.index.span(number)
+        digest_size = self.header.checksum_impl.size
+        if self.storage.far:
+            most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
+            self._tail = offset, self.storage.read_at(offset, most)
+        try:
+            last = decode_header(self._read(offset, BLOSC_HEADER_LENGTH))
+        except FormatError:
+            last = None
+        if last is None or last.nbytes != stop - start:
+            self.index = self._read_headers()
+            return self._end or 0
+        end = offset + last.ctbytes + digest_size
+        if end < self.storage.size and starts_with_frame(
+            partial(self._read, end), self.header
+        ):
+            raise frame_behind(self.header, end)
+        return end
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file, those that `_find_end` read from memory."""
+        start, tail = self._tail
+        if start <= offset and offset + size <= start + len(tail):
+            return tail[offset - start : offset - start + size]
+        return self.storage.read_at(offset, size)
+
+    # Loading
+
+    def each(
+        self,
+        numbers: Sequence[int],
+        work: Work[Result],
+        deliver: Callable[[Result], object] | None = None,
+        *,
+        room: Room | None = None,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call `work` for chunks, on several threads.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        work
+            Called with the number and the plain bytes of a chunk, in any thread and in
+            any order. The bytes are valid during the call.
+        deliver
+            Called with the results of `work`, in the thread of the caller and in order.
+        room
+            Called with the number of a chunk, in any thread; returns writable memory of
+            the plain size of the chunk, into which it is decompressed, or None. Chunks
+            that are decompressed there are not put into the cache.
+        nthreads
+            Number of threads; None for the default.
+
+        Raises
+        ------
+        FormatError
+            If a chunk is damaged. `deliver` has been called for all chunks before it.
+        """
+
+        def work_on_run(run: Run) -> tuple[list[Result], FormatError | None]:
+            results: list[Result] = []
+            try:
+                for chunk in self._plain_chunks(run, room):
+                    results.append(work(*chunk))
+            except FormatError as error:
+                return results, error
+            return results, None
+
+        def deliver_run(done: tuple[list[Result], FormatError | None]) -> None:
+            results, error = done
+            if deliver is not None:
+                for result in results:
+                    deliver(result)
+            if error is not None:
+                raise error
+
+        nruns = self._count_runs(numbers)
+        with own_settings:
+            for_each(
+                self._items(numbers),
+                work_on_run,
+                deliver_run,
+                effective_nthreads(nthreads, nruns),
+            )
+
+    def _count_runs(self, numbers: Sequence[int]) -> int:
+        """Return about how many runs the chunks give, at least 1."""
+        if len(numbers) < 2 or self.storage.far:
+            return max(1, len(numbers))
+        start, stop = self.index.span(numbers[0])[0], self.index.span(numbers[-1])[1]
+        return max(1, min(len(numbers), -(-(stop - start) // LOCAL_RUN)))
+
+    def _items(self, numbers: Sequence[int]) -> Iterator[Run]:
+        """Yield the runs; the thread of the caller reads those that others can't."""
+        runs = self._runs(numbers)
+        if self.storage.far:
+            yield from self._requested(runs)
+            return
+        for run in runs:
+            if run.plain is None and not self.storage.concurrent:
+                run.content = self._read(run.offset, run.stop - run.offset)
+            yield run
+
+    def _runs(self, numbers: Sequence[int]) -> Iterator[Run]:
+        far = self.storage.far
+        gap = FAR_GAP if far else 0
+        run = None
+        nbytes = 0  # the plain bytes of the run
+        for number in numbers:
+            plain = None if self._cache is None else self._cache.get(number)
+            offset, stop = self._extent(number)
+            size = len(range(*self.index.span(number)))
+            if run is not None:
+                in_all = stop - run.offset if far else nbytes + size
+                fits = in_all <= (FAR_RUN if far else LOCAL_RUN)
+                if plain is None and fits and 0 <= offset - run.stop <= gap:
+                    run.numbers.append(number)
+                    run.stop, nbytes = stop, nbytes + size
+                    continue
+                yield run
+            run, nbytes = Run(number, offset, stop), size
+            if plain is not None:
+                run.plain = plain
+                yield run
+                run = None
+        if run is not None:
+            yield run
+
+    def _extent(self, number: int) -> tuple[int, int]:
+        """Return where a chunk starts in the file, and where its digest ends."""
+        is_last = self.index.span(number)[1] == self.index.nbytes
+        end = self.check_end() if is_last else 0
+        stop = self.index.next_offset(number)
+        return self.index.offset(number), end if stop is None else stop
+
+    def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which are requested many at a time."""
+        group: list[Run] = []
+        nbytes = 0
+        for run in runs:
+            group.append(run)
+            nbytes += run.stop - run.offset
+            if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+                yield from self._fetched(group)
+                group, nbytes = [], 0
+        yield from self._fetched(group)
+
+    def _fetched(self, group: list[Run]) -> list[Run]:
+        start, tail = self._tail
+        wanted = []
+        for run in group:
+            if run.plain is not None:
+                continue
+            if start <= run.offset and run.stop <= start + len(tail):
+                run.content = tail[run.offset - start : run.stop - start]
+            else:
+                wanted.append(run)
+        if wanted:
+            extents = [(run.offset, run.stop) for run in wanted]
+            contents = self.storage.read_many(extents)
+            for run, content in zip(wanted, contents, strict=True):
+                run.content = content
+        return group
+
+    def _plain_chunks(
+        self, run: Run, room: Room | None
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Yield the number and the plain bytes of each chunk of a run."""
+        if run.plain is not None:
+            yield self._from_cache(run.numbers[0], run.plain, room)
+            return
+        content = self._content(run)
+        for number in run.numbers:
+            offset, stop = self._extent(number)
+            at = offset - run.offset
+            try:
+                chunk = content[at : at + stop - offset]
+                self._check_size(number, chunk, stop - offset)
+                plain = self._decompress(number, chunk, room)
+            except FormatError as error:
+                error.locate(number, offset)
+                raise
+            yield number, plain
+
+    @staticmethod
+    def _from_cache(
+        number: int, plain: bytes, room: Room | None
+    ) -> tuple[int, memoryview]:
+        place = None if room is None else room(number)
+        if place is None:
+            return number, memoryview(plain)
+        place[:] = plain
+        return number, place
+
+    def _content(self, run: Run) -> memoryview:
+        if run.content is not None:
+            return memoryview(run.content)
+        view = self._workspace.view(run.stop - run.offset)
+        return view[: self.storage.read_into(view, run.offset)]
+
+    def _check_size(self, number: int, content: Buffer, size: int) -> None:
+        """Raise `FormatError` unless a chunk and its digest have `size` bytes."""
+        head = content[:BLOSC_HEADER_LENGTH]
+        found = decode_header(head).ctbytes + self.header.checksum_impl.size
+        if found != size and self.index.from_table and number + 1 < self.index.nchunks:
+            end = self.index.offset(number) + found
+            raise DamageError(
+                "the offset table says that chunk %d starts at byte %d, but the one in "
+                "front of it ends at byte %d"
+                % (number + 1, self.index.offset(number + 1), end),
+                section="offsets",
+                chunk=number + 1,
+                offset=self.entry_offset(number + 1),
+            )
+        if len(content) < size or found != size:
+            raise DamageError(
+                "the file ends too early: expected a chunk and its digest of '%d' "
+                "bytes, found '%d'" % (found, len(content)),
+                section="chunks",
+            )
+
+    def _decompress(
+        self, number: int, content: memoryview, room: Room | None
+    ) -> memoryview:
+        """Verify the digest of a chunk; return its plain bytes."""
+        checksum = self.header.checksum_impl
+        split = len(content) - checksum.size
+        chunk = content[:split]
+        check_digest(chunk, content[split:], checksum)
+        place = None if room is None else room(number)
+        if place is not None:
+            decompress_into(chunk, place)
+            return place
+        plain = decompress(chunk)
+        start, stop = self.index.span(number)
+        if len(plain) != stop - start:
+            raise DamageError(
+                "expected a chunk of '%d' plain bytes, found '%d'"
+                % (stop - start, len(plain)),
+                section="chunks",
+            )
+        if self._cache is not None:
+            self._cache.put(number, plain)
+        return memoryview(plain)
+
+    def entry_offset(self, number: int) -> int:
+        """Return the file position of an entry of the offset table."""
+        nentries = self.header.nchunks + self.header.max_app_chunks
+        return self._first - OFFSET_LENGTH * (nentries - number)

@@ -1,0 +1,365 @@
+"""A file that stays open while parts of it are read, again and again.
+
+A file that was opened by its name may grow meanwhile: an append overwrites the last
+chunk, the header and free entries of the offset table. The opened file keeps the
+plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
+the change, the sections in front of the chunks are read again, through the journal if
+there is one, and the read starts again. Digests prove that a chunk was read whole;
+without digests the state of the file is compared after each read.
+
+A file that is replaced under its name changes nothing here: the old file stays open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from _thread import allocate_lock
+
+from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
+from .._storage.base import MemoryStorage, Storage, naming_errors
+from .._storage.disk import disk
+from .._storage.local import whole_file
+from .._storage.urls import is_url, local_path, shown_name
+from ..args import effective_limits
+from ..exceptions import FormatError, StorageError, UsageTypeError
+from ..serializers import user_metadata
+from .chunk_cache import ChunkCache
+from .chunk_reader import ChunkReader
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
+    from ..args import AnyLimits, Limits
+    from .chunk_reader import Room
+
+# Default number of plain bytes that an opened file keeps of the chunks used last.
+CACHE_NBYTES = 32 * 2**20
+
+
+class _LocalFile:
+    """A file that was opened by its name, and its state when it was read last."""
+
+    def __init__(self, path: Path, limits: Limits | None, cache: ChunkCache) -> None:
+        self.path = os.fspath(path)
+        self._how = cache, limits
+        self._fp: BinaryIO = disk.open(self.path, "rb")
+
+    def read_beginning(self) -> tuple[ChunkReader, Snapshot]:
+        """Return a reader of the present state, and this state."""
+        for _ in range(BEGINNING_ATTEMPTS):
+            snapshot = Snapshot(self.path, self._fp)
+            try:
+                snapshot.apply_journal()
+                reader = ChunkReader(whole_file(snapshot.fp), *self._how)
+            except (FormatError, StorageError):
+                if snapshot.is_unchanged():
+                    raise
+            else:
+                if snapshot.is_unchanged():
+                    return reader, snapshot
+        raise _always_changed(self.path)
+
+    def close(self) -> None:
+        self._fp.close()
+
+
+def _always_changed(path: Path) -> StorageError:
+    return StorageError(
+        errno.EAGAIN, "the file was changed each time it was read", shown_name(path)
+    )
+
+
+class OpenedFile:
+    """A file whose parts are read; `open_parts` makes it. Many threads may use it.
+
+    Attributes
+    ----------
+    header, metadata, user_metadata
+        Header and metadata as they were when the file was opened.
+    nbytes, cbytes
+        Number of plain bytes, and size of the file, when it was opened.
+    nchunks
+        Number of chunks when the file was opened.
+    name
+        Path or URL of the file; None for file objects and buffers.
+    identity
+        A value that differs for two files, or two states of a file, with different
+        content; None if unknown.
+    """
+
+    def __init__(
+        self,
+        storage: Storage | None,
+        local: _LocalFile | None,
+        cache: ChunkCache,
+        limits: Limits | None,
+        name: str | None,
+        nthreads: int | None,
+    ) -> None:
+        self.name = name
+        self._local = local
+        self._nthreads = nthreads
+        self._refreshing = allocate_lock()
+        self._snapshot: Snapshot | None = None
+        with self._naming_errors():
+            if local is None:
+                assert storage is not None
+                self._reader = ChunkReader(storage, cache, limits)
+            else:
+                self._reader, self._snapshot = local.read_beginning()
+        reader = self._reader
+        self._index = reader.index  # stays: later ones have the same spans, and more
+        self.header = reader.header
+        self.metadata = reader.metadata
+        self.user_metadata = user_metadata(reader.metadata)
+        self.nbytes = reader.index.nbytes
+        self.nchunks = reader.index.nchunks
+        self.cbytes = reader.storage.size
+        self.identity: Hashable = reader.storage.identity
+
+    def _naming_errors(self) -> AbstractContextManager[None]:
+        from contextlib import nullcontext
+
+        return nullcontext() if self.name is None else naming_errors(self.name)
+
+    def __enter__(self) -> OpenedFile:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, unless the caller opened it."""
+        if self._local is not None:
+            self._local.close()
+        elif self.name is not None:
+            self._reader.storage.close()
+
+    # Positions
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        return self._index.span(number)
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        return self._index.numbers(start, stop)
+
+    # Reading
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, on several threads.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        use
+            Called with the number and the plain bytes of each chunk, in any thread and
+            in any order. It is called again for the same chunk if the file has changed
+            meanwhile. The bytes are valid during the call.
+        room
+            Called with the number of a chunk; returns writable memory of the size of
+            its span, into which it is decompressed, or None. Chunks that are
+            decompressed there are not kept in the cache.
+        nthreads
+            Number of threads; None for the default.
+
+        Raises
+        ------
+        FormatError
+            If a chunk is damaged.
+        StorageError
+            If the file was replaced by other content.
+        """
+        nthreads = self._nthreads if nthreads is None else nthreads
+        with self._naming_errors():
+            for _ in range(BEGINNING_ATTEMPTS):
+                reader, snapshot = self._reader, self._snapshot
+                try:
+                    self._load(reader, numbers, use, room, nthreads)
+                except (FormatError, StorageError):
+                    if not self._refresh(reader):
+                        raise
+                else:
+                    if (
+                        snapshot is None
+                        or reader.header.checksum_impl.size
+                        or snapshot.is_unchanged()
+                    ):
+                        return
+                    self._refresh(reader)
+        raise _always_changed(self.name or "")
+
+    def _load(
+        self,
+        reader: ChunkReader,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        nthreads: int | None,
+    ) -> None:
+        if reader.index is self._index or not numbers:
+            reader.each(numbers, use, room=room, nthreads=nthreads)
+            return
+
+        # The last chunk may have grown since.
+        def size(number: int) -> int:
+            start, stop = self.span(number)
+            return stop - start
+
+        def room_of_size(number: int) -> memoryview | None:
+            start, stop = reader.index.span(number)
+            fits = stop - start == size(number)
+            return room(number) if room is not None and fits else None
+
+        def use_part(number: int, plain: memoryview) -> None:
+            part = plain[: size(number)]
+            place = None
+            if room is not None and len(part) < len(plain):
+                place = room(number)
+            if place is not None:
+                place[:] = part
+                part = place
+            use(number, part)
+
+        reader.each(numbers, use_part, room=room_of_size, nthreads=nthreads)
+
+    def _refresh(self, reader: ChunkReader) -> bool:
+        """Read the sections again if the file has changed since `reader` was made.
+
+        Return whether it has.
+        """
+        with self._refreshing:
+            if self._reader is not reader:  # another thread has done it
+                return True
+            if self._snapshot is None or self._snapshot.is_unchanged():
+                return False
+            assert self._local is not None
+            reader, snapshot = self._local.read_beginning()
+            if not self._continues(reader):
+                raise StorageError(
+                    errno.EIO,
+                    "the file was changed by more than an append since it was opened",
+                    self.name,
+                )
+            self._reader, self._snapshot = reader, snapshot
+            return True
+
+    def _continues(self, reader: ChunkReader) -> bool:
+        """Return whether the chunks of `reader` have all spans that this file had."""
+        new, old = reader.index, self._index
+        if new.nchunks < old.nchunks or new.nbytes < old.nbytes:
+            return False
+        # All chunks but the last had the same size, and it does not change.
+        last = old.nchunks - 1
+        return last < 0 or new.span(last)[0] == old.span(last)[0]
+
+    def read_into(self, view: memoryview, start: int) -> int:
+        """Fill a writable view of bytes from a plain position; return how many.
+
+        Raises the errors of `load`.
+        """
+        stop = min(start + len(view), self.nbytes)
+        if start >= stop:
+            return 0
+
+        def room(number: int) -> memoryview | None:
+            first, after = self.span(number)
+            inside = start <= first and after <= stop
+            return view[first - start : after - start] if inside else None
+
+        def use(number: int, plain: memoryview) -> None:
+            first, after = self.span(number)
+            if start <= first and after <= stop:
+                return  # it was decompressed there
+            begin, end = max(first, start), min(after, stop)
+            view[begin - start : end - start] = plain[begin - first : end - first]
+
+        self.load(self.numbers(start, stop), use, room=room)
+        return stop - start
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the plain bytes of the span [start, stop), fewer at the end."""
+        from .._engine.prealloc import BytesUnderConstruction
+
+        size = max(0, min(stop, self.nbytes) - start)
+        result = BytesUnderConstruction(size)
+        self.read_into(result.view, start)
+        return result.finish()
+
+
+def open_parts(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    cache_nbytes: int = CACHE_NBYTES,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    whole: bool = False,
+    storage_options: StorageOptions | None = None,
+) -> OpenedFile:
+    """Open a file whose parts are to be read.
+
+    Parameters
+    ----------
+    file
+        A path, a URL, a binary file object that can seek, a buffer with the bytes of
+        the file, or a `Storage`.
+    cache_nbytes
+        Number of plain bytes that are kept of the chunks used last.
+    nthreads, limits
+        As in `unpack_file_from_file`.
+    whole
+        Whether a file that a server can't send in parts may be read as a whole.
+    storage_options
+        Options of the file system of a URL.
+    """
+    cache = ChunkCache(cache_nbytes)
+    checked = effective_limits(limits)
+    if is_url(file) and local_path(file) == file:
+        from .._storage.remote import RemoteStorage
+
+        remote = RemoteStorage(
+            file, storage_options=storage_options, whole=None if whole else False
+        )
+        try:
+            return OpenedFile(remote, None, cache, checked, file, nthreads)
+        except BaseException:
+            remote.close()
+            raise
+    if isinstance(file, (str, os.PathLike)):
+        file = local_path(file)
+        name = os.fsdecode(file)
+        local = _LocalFile(file, checked, cache)
+        try:
+            return OpenedFile(None, local, cache, checked, name, nthreads)
+        except BaseException:
+            local.close()
+            raise
+    return OpenedFile(storage_from(file), None, cache, checked, None, nthreads)
+
+
+def storage_from(file: Seekable | Buffer | Storage) -> Storage:
+    """Return a file object, a buffer or a storage as a storage."""
+    if isinstance(file, Storage):
+        return file
+    if hasattr(file, "read"):
+        return whole_file(file)  # type: ignore[arg-type]
+    try:
+        return MemoryStorage(file)
+    except TypeError as error:
+        raise UsageTypeError(
+            "expected a path, a URL, a file object or bytes, found %r" % (file,)
+        ) from error

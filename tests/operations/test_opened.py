@@ -1,0 +1,244 @@
+"""A file that stays open while parts of it are read, and while it grows."""
+
+import io
+import random
+import threading
+
+import numpy as np
+import pytest
+from builders import packed
+
+import bloscpack
+from bloscpack import FormatError, StorageError, append
+from bloscpack._crashsafe.locking import open_locked
+from bloscpack._reading.chunk_cache import ChunkCache
+from bloscpack._reading.opened import open_parts
+from bloscpack._storage.base import MemoryStorage
+
+PLAIN = np.random.default_rng(3).bytes(2500) + bytes(1234)
+MORE = np.random.default_rng(4).bytes(777)
+CHECKSUMS = ["None", "adler32"]
+
+
+class Far(MemoryStorage):
+    """Counts requests, and refuses reads of other kinds."""
+
+    far = True
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.requests = []
+
+    def read_at(self, offset, nbytes):
+        self.requests.append((offset, offset + nbytes))
+        return super().read_at(offset, nbytes)
+
+    def read_many(self, extents):
+        assert extents
+        return super().read_many(extents)
+
+
+def opened_as(kind, data, tmp_path, **options):
+    path = tmp_path / "a.blp"
+    path.write_bytes(data)
+    files = {
+        "path": str(path),
+        "file": io.BytesIO(data),
+        "buffer": data,
+        "far": Far(data),
+    }
+    return open_parts(files[kind], **options)
+
+
+@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
+@pytest.mark.parametrize("nthreads", [1, 3])
+@pytest.mark.parametrize("cache", [0, 250, 10**6])
+@pytest.mark.parametrize("offsets", [True, False])
+def test_any_span(offsets, cache, nthreads, kind, tmp_path):
+    data = packed(PLAIN, 100, offsets=offsets)
+    draw = random.Random(5)
+    with opened_as(
+        kind, data, tmp_path, cache_nbytes=cache, nthreads=nthreads
+    ) as opened:
+        assert (len(PLAIN), len(data), 38) == (
+            opened.nbytes,
+            opened.cbytes,
+            opened.nchunks,
+        )
+        for _ in range(50):
+            start, stop = sorted(draw.choices(range(len(PLAIN) + 50), k=2))
+            assert PLAIN[start:stop] == opened.read(start, stop)
+        assert PLAIN == opened.read(0, 10**9)
+
+
+def test_every_chunk_once_and_where_it_is_wanted(tmp_path):
+    data = packed(PLAIN, 100)
+    result = bytearray(opened_size := len(PLAIN))
+    view = memoryview(result)
+    seen = []
+    with opened_as("path", data, tmp_path) as opened:
+
+        def room(number):
+            return view[slice(*opened.span(number))] if number % 2 else None
+
+        def use(number, plain):
+            seen.append(number)
+            if number % 2 == 0:
+                view[slice(*opened.span(number))] = plain
+
+        opened.load(opened.numbers(0, opened_size), use, room=room)
+    assert list(range(38)) == sorted(seen)
+    assert PLAIN == result
+
+
+def test_requests_from_far(tmp_path):
+    noise = np.random.default_rng(6).bytes(10**6)
+    storage = Far(packed(noise, 10_000))
+    with open_parts(storage) as opened:
+        storage.requests.clear()
+        assert noise[5:25_000] == opened.read(5, 25_000)
+        assert 1 == len(storage.requests)  # neighbours are read together
+        storage.requests.clear()
+        opened.load([10, 13, 90], lambda number, plain: None)
+        assert 2 == len(storage.requests)  # what lies between is little
+        storage.requests.clear()
+        assert noise[-5:] == opened.read(10**6 - 5, 10**6)
+        assert 1 == len(storage.requests)
+        storage.requests.clear()
+        assert noise == opened.read(0, 10**6)
+        assert 5 == len(storage.requests)  # those around the chunks in the cache
+
+
+def test_cached_chunks_are_read_once(tmp_path):
+    storage = Far(packed(PLAIN, 100))
+    with open_parts(storage, cache_nbytes=250) as opened:
+        for position in (0, 99, 100, 150, 0):
+            opened.read(position, position + 1)
+        before = len(storage.requests)
+        opened.read(120, 130)
+        assert before == len(storage.requests)
+        opened.read(220, 230)  # drops the chunk that was used least recently
+        opened.read(10, 20)
+        assert before + 2 == len(storage.requests)
+
+
+def test_cache_keeps_its_limit():
+    cache = ChunkCache(100)
+    for number in range(10):
+        cache.put(number, bytes(40))
+        assert cache.get(0) is not None  # used again each time
+    assert [0, 9] == [number for number in range(10) if cache.get(number) is not None]
+    cache.put(3, bytes(101))
+    assert cache.get(3) is None
+    cache.clear()
+    assert cache.get(0) is None
+
+
+# Files that change
+
+
+def grown_later(checksum):
+    args = bloscpack.BloscpackArgs(checksum=checksum, max_app_chunks=2000)
+    return bloscpack.pack_bytes_to_bytes(PLAIN, 100, bloscpack_args=args)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+@pytest.mark.parametrize("chunk_size", [100, 1000, "1M"])
+def test_appended_file_stays_what_it_was(chunk_size, checksum, tmp_path):
+    data = packed(PLAIN, chunk_size, checksum=checksum)
+    with opened_as("path", data, tmp_path, cache_nbytes=0) as opened:
+        for _ in range(3):
+            append.append_bytes_to_file(MORE, tmp_path / "a.blp")
+            assert PLAIN == opened.read(0, 10**9)
+            assert len(PLAIN) == opened.nbytes
+    with open_parts(tmp_path / "a.blp") as again:
+        assert PLAIN + 3 * MORE == again.read(0, again.nbytes)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_while_an_append_is_under_way(checksum, tmp_path):
+    """The journal has the old bytes; the file has some of the new ones."""
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, 1000, checksum=checksum))
+    opened = open_parts(path, cache_nbytes=0)
+
+    class Halfway(Exception):
+        pass
+
+    def content():
+        yield MORE
+        assert PLAIN == opened.read(0, 10**9)
+        with open_parts(path) as later:
+            assert PLAIN == later.read(0, 10**9)
+        raise Halfway
+
+    class Fp(io.RawIOBase):
+        parts = content()
+
+        def read(self, size=-1):
+            return next(self.parts)
+
+    with open_locked(path, True) as locked, pytest.raises(Halfway):
+        append._append(
+            locked, Fp(), 10 * len(MORE), None, append.UNCHANGED, 1, None, {}
+        )
+    assert PLAIN == opened.read(0, 10**9)
+    opened.close()
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_replaced_file_stays_open(checksum, tmp_path):
+    with opened_as("path", packed(PLAIN, 100, checksum=checksum), tmp_path) as opened:
+        bloscpack.pack_bytes_to_file(b"other", tmp_path / "a.blp")
+        assert PLAIN == opened.read(0, 10**9)
+
+
+def test_foreign_writer_is_noticed(tmp_path):
+    with opened_as("path", packed(PLAIN, 100), tmp_path, cache_nbytes=0) as opened:
+        (tmp_path / "a.blp").write_bytes(packed(PLAIN[::-1][:500], 90))
+        with pytest.raises(StorageError, match="more than an append"):
+            opened.read(0, 10**9)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_threads_read_while_another_appends(checksum, tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(grown_later(checksum))
+    done = threading.Event()
+    failures = []
+
+    def read(seed):
+        draw = random.Random(seed)
+        while not done.is_set():
+            start, stop = sorted(draw.choices(range(len(PLAIN) + 50), k=2))
+            if PLAIN[start:stop] != opened.read(start, stop):
+                failures.append((start, stop))
+
+    with open_parts(path, cache_nbytes=0, nthreads=1) as opened:
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            append.append_bytes_to_file(MORE, path, sync=False)
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert [] == failures
+
+
+def test_damaged_chunk_is_named_with_its_file(tmp_path):
+    data = bytearray(packed(PLAIN, 100))
+    data[-10] ^= 1
+    with opened_as("path", bytes(data), tmp_path) as opened:
+        assert PLAIN[:3000] == opened.read(0, 3000)
+        with pytest.raises(FormatError, match=r"chunk 37") as caught:
+            opened.read(0, 10**9)
+        assert str(tmp_path / "a.blp") == caught.value.filename
+
+
+def test_errors_close_the_file(tmp_path):
+    (tmp_path / "a.blp").write_bytes(b"no such file")
+    with pytest.raises(FormatError):
+        open_parts(tmp_path / "a.blp")
+    with pytest.raises(TypeError, match="a path, a URL, a file object or bytes"):
+        open_parts(3.5)
