@@ -21,6 +21,22 @@ class Content:
         return self.data[start:stop].ljust(max(0, stop - start), b"\0")
 
 
+class RepeatedContent(Content):
+    """A beginning, and then the same bytes again and again."""
+
+    def __init__(self, begin: bytes, repeated: bytes, count: int) -> None:
+        super().__init__(begin, len(begin) + count * len(repeated))
+        self.repeated = repeated
+
+    def read(self, start: int, stop: int) -> bytes:
+        begin, stop = len(self.data), min(stop, self.size)
+        if start < begin:
+            return self.data[start:stop] + self.read(begin, max(begin, stop))
+        first, offset = divmod(start - begin, len(self.repeated))
+        count = -(-(stop - begin) // len(self.repeated)) - first
+        return (self.repeated * max(0, count))[offset : offset + stop - start]
+
+
 class WebServer:
     """A server of one file, and the record of the requests to it.
 
