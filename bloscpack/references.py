@@ -19,6 +19,7 @@ from ._format.array_metadata import Description
 from ._format.chunk_grid import grid_chunk_shape
 from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
+from ._format.labels import Labels, default_dims
 from ._reading.opened import open_parts
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
@@ -26,6 +27,7 @@ from .serializers import is_array
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from ._format.dtypes import DType
     from ._reading.opened import OpenedFile
@@ -59,6 +61,7 @@ def references(
     name: str | None = None,
     dims: Sequence[str] | None = None,
     location: str | None = None,
+    storage_options: dict[str, Any] | None = None,
 ) -> JsonObject:
     """Return references through which Zarr and xarray read chunks in place.
 
@@ -83,10 +86,13 @@ def references(
         Name of the array of one file, or with `concat`. An empty name makes the array
         the root of the store.
     dims
-        Names of the axes for xarray; by default ``dim_0`` and so on.
+        Names of the axes for xarray; by default those in the metadata, or ``dim_0`` and
+        so on.
     location
         Folder or URL to be written in front of the file names, instead of the folder
         where they are now.
+    storage_options
+        Options of the file system of URLs.
 
     Raises
     ------
@@ -98,7 +104,7 @@ def references(
     if zarr_format not in (2, 3):
         raise UsageValueError("zarr_format must be 2 or 3, not %r" % (zarr_format,))
     describe = _Format2 if zarr_format == 2 else _Format3
-    options = flat, unverified, dims
+    options = flat, unverified, dims, storage_options
     refs: JsonObject = dict(describe.group(""))
     for array_name, paths in _named(files, name, concat):
         parts = [_read(path, location, *options) for path in paths]
@@ -175,8 +181,11 @@ def _read(
     flat: bool,
     unverified: bool,
     dims: Sequence[str] | None,
+    storage_options: dict[str, Any] | None,
 ) -> _Part:
-    with open_parts(path, cache_nbytes=0) as opened:
+    with open_parts(
+        path, cache_nbytes=0, storage_options=storage_options
+    ) as opened:
         part = _Part()
         part.path = os.fsdecode(path)
         _describe(part, opened, flat)
@@ -190,8 +199,9 @@ def _read(
                     % part.checksum,
                 )
             part.checksum = "None"
-        part.dims = _dims(part, dims)
-        part.attributes = _attributes(opened.user_metadata)
+        labels = Labels(opened.user_metadata, len(part.shape))
+        part.dims = _dims(part, labels.dims if dims is None else dims)
+        part.attributes = labels.attrs
         _refer_to_chunks(part, opened, _place(part.path, location))
         return part
 
@@ -261,7 +271,7 @@ def _check_dtype(part: _Part) -> None:
 
 
 def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
-    found = ["dim_%d" % i for i in range(len(part.shape))] if dims is None else [*dims]
+    found = default_dims(len(part.shape)) if dims is None else [*dims]
     if len(found) != len(part.shape):
         raise _unfit(
             part,
@@ -269,12 +279,6 @@ def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
             % (len(found), len(part.shape)),
         )
     return found
-
-
-def _attributes(metadata: Json) -> JsonObject:
-    if metadata is None:
-        return {}
-    return dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata}
 
 
 def _place(path: str, location: str | None) -> str:

@@ -17,6 +17,9 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any
 
+# Protocols of fsspec for files of this machine.
+LOCAL = (None, "file", "local")
+
 
 class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
     """A Zarr store over the chunks of an array file, which stay where they are.
@@ -57,8 +60,11 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
         unverified: bool = False,
         **options: Any,
     ) -> None:
+        name_of_file = os.fspath(fo)
+        if "://" not in name_of_file and target_protocol not in LOCAL:
+            name_of_file = "%s://%s" % (target_protocol, name_of_file)
         found = references(
-            fo,
+            name_of_file,
             zarr_format=zarr_format,
             name=name,
             dims=dims,
