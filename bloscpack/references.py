@@ -183,9 +183,7 @@ def _read(
     dims: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> _Part:
-    with open_parts(
-        path, cache_nbytes=0, storage_options=storage_options
-    ) as opened:
+    with open_parts(path, cache_nbytes=0, storage_options=storage_options) as opened:
         part = _Part()
         part.path = os.fsdecode(path)
         _describe(part, opened, flat)

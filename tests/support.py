@@ -70,6 +70,14 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def has_entry_points() -> bool:
+    """Return whether other libraries find the entry points of this package."""
+    from importlib.metadata import entry_points
+
+    names = [entry.name for entry in entry_points(group="xarray.backends")]
+    return "bloscpack" in names
+
+
 class ShortReads(io.RawIOBase):
     """A file object like a pipe: it can't seek, and returns fewer bytes than requested.
 

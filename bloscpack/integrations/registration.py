@@ -1,8 +1,7 @@
 """Functions that make the compression or the format "blp" known to other libraries.
 
-Strategy: each library calls `BloscpackFile` with a file object and a mode. Each function
-may be called any number of times, and replaces what an earlier call registered. What a
-library does with the name "blp" is documented there.
+Strategy: each library calls `BloscpackFile` with a file object and a mode. Each
+function may be called any number of times, and replaces what an earlier call registered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A backend of xarray: ``xarray.open_dataset("x.blp")`` reads only the needed chunks.
 
 xarray finds the backend through an entry point, and imports this module when it looks
-for a backend. The dataset has one variable: the array of the file. `metadata_of` returns
-metadata with the labels of a `DataArray`, to be stored with its items.
+for a backend. The dataset has one variable: the array of the file. `metadata_of`
+returns metadata with the labels of a `DataArray`, to be stored with its items.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from xarray.core import indexing
 
 from .._format.labels import Labels, default_dims
 from .._reading.opened import CACHE_NBYTES
+from .._storage.urls import is_url, last_part
 from ..constants import EXTENSION, MAGIC
-from ..exceptions import UsageValueError
+from ..exceptions import UsageError, UsageValueError
 from ..lazy_array import LazyArray, open_ndarray
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -108,10 +109,10 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         )
         try:
             labels = Labels(lazy.metadata, lazy.ndim)
-            labels.name = name or labels.name or _stem(filename_or_obj)
+            variable = name or labels.name or _stem(filename_or_obj)
             labels.dims = [*dims] if dims is not None else labels.dims
             decoded: Dataset = decode_cf(
-                _dataset(lazy, labels, _names(drop_variables)),
+                _dataset(lazy, variable, labels, _names(drop_variables)),
                 mask_and_scale=mask_and_scale,
                 decode_times=decode_times,
                 concat_characters=concat_characters,
@@ -146,8 +147,10 @@ def _stem(file: Any) -> str:
         file = getattr(file, "name", "")
     if not isinstance(file, (str, os.PathLike)):
         return DEFAULT_NAME
-    base = os.fsdecode(file).partition("::")[0].rstrip("/").replace("\\", "/")
-    base = base.rsplit("/", 1)[-1].partition("?")[0]
+    name = os.fsdecode(file)
+    base = ""
+    with suppress(UsageError):  # a URL without a path
+        base = last_part(name) if is_url(name) else os.path.basename(name)
     for ending in (EXTENSION, ".npy"):
         base = base.removesuffix(ending)
     return base or DEFAULT_NAME
@@ -157,7 +160,7 @@ def _names(names: str | Iterable[str] | None) -> set[str]:
     return {names} if isinstance(names, str) else {*(names or ())}
 
 
-def _dataset(lazy: LazyArray, labels: Labels, dropped: set[str]) -> Dataset:
+def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> Dataset:
     """Return a dataset with the array and the coordinates in its metadata."""
     dims = default_dims(lazy.ndim) if labels.dims is None else labels.dims
     if len(dims) != lazy.ndim:
@@ -171,15 +174,13 @@ def _dataset(lazy: LazyArray, labels: Labels, dropped: set[str]) -> Dataset:
         "chunksizes": lazy.chunks,
     }
     sizes = dict(zip(dims, lazy.shape, strict=True))
-    variables = {
-        name: _coordinate(name, entry, sizes)
-        for name, entry in labels.coords.items()
-        if name not in dropped
+    coords = {
+        key: _coordinate(key, entry, sizes)
+        for key, entry in labels.coords.items()
+        if key not in dropped and key != name
     }
-    coords = [name for name in variables if name != labels.name]
-    variables[labels.name] = array
-    kept = {name: v for name, v in variables.items() if name not in dropped}
-    return Dataset(kept).set_coords(coords)
+    dataset = Dataset({} if name in dropped else {name: array})
+    return dataset.assign_coords(coords)
 
 
 def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable:
@@ -188,10 +189,9 @@ def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable
     expected = tuple(sizes[dim] for dim in dims)
     values = None
     with suppress(TypeError, ValueError):  # uneven lists, a dtype that does not exist
-        values = numpy.array(entry["data"])
-        dtype = numpy.dtype(entry.get("dtype", values.dtype))
-        if dtype.kind in COORDINATE_KINDS:
-            values = values.astype(dtype)
+        found = numpy.array(entry["data"])
+        dtype = numpy.dtype(entry.get("dtype", found.dtype))
+        values = found.astype(dtype) if dtype.kind in COORDINATE_KINDS else found
     if values is None or values.shape != expected:
         raise UsageValueError(
             "the coordinate '%s' in the metadata does not fit its axes, which have %s "
@@ -210,14 +210,15 @@ class _LazyBackendArray(BackendArray):  # type: ignore[misc]
         self.shape = lazy.shape
         self.dtype = lazy.dtype
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.OUTER, self._read
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
+        read = self._lazy.read_outer
+        if not isinstance(key, indexing.VectorizedIndexer):
+            return read(key.tuple)
+        # xarray reads an outer index that has all items, and selects among them.
+        selected: Array = indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, read
         )
-
-    def _read(self, key: tuple[Any, ...]) -> Array:
-        """Read the items that an outer index selects."""
-        return self._lazy.read_outer(key)
+        return selected
 
 
 def metadata_of(array: DataArray) -> JsonObject:
@@ -262,4 +263,6 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return value.tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
+    return (
+        value.tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
+    )
