@@ -73,5 +73,6 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
             storage_options=target_options,
         )
         options.setdefault("remote_protocol", target_protocol)
-        options.setdefault("remote_options", target_options)
+        remote = {"asynchronous": options.get("asynchronous", False)}
+        options.setdefault("remote_options", {**(target_options or {}), **remote})
         super().__init__(found, **options)

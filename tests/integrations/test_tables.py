@@ -1,0 +1,55 @@
+"""Pandas, Polars and DuckDB read and write tables through the file object."""
+
+from __future__ import annotations
+
+import pytest
+
+import bloscpack as bp
+
+ROWS = {"a": [1, 2, 3], "b": ["x", "y", None]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table.blp"
+
+
+def test_csv_of_pandas(path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = pandas.DataFrame(ROWS)
+    with bp.open(path, "wt", encoding="utf-8", newline="") as file:
+        table.to_csv(file, index=False)
+    with bp.open(path) as file:
+        pandas.testing.assert_frame_equal(table, pandas.read_csv(file))
+    with bp.open(path) as file:
+        sizes = [len(part) for part in pandas.read_csv(file, chunksize=2)]
+    assert [2, 1] == sizes
+
+
+def test_pickle_of_pandas(path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = pandas.DataFrame(ROWS)
+    with bp.open(path, "wb") as file:
+        table.to_pickle(file)
+    with bp.open(path) as file:
+        pandas.testing.assert_frame_equal(table, pandas.read_pickle(file))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "ipc", "ndjson"])
+def test_polars(path, form):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    table = polars.DataFrame(ROWS)
+    with bp.open(path, "wb") as file:
+        getattr(table, "write_" + form)(file)
+    with bp.open(path) as file:
+        assert table.equals(getattr(polars, "read_" + form)(file))
+
+
+def test_duckdb(path):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    with bp.open(path, "wt", encoding="utf-8") as file:
+        file.write("a,b\n1,x\n2,y\n3,\n")
+    with bp.open(path) as file:
+        table = duckdb.read_csv(file)
+        assert [(6,)] == table.aggregate("sum(a)").fetchall()
