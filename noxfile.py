@@ -53,6 +53,15 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def integrations(session: nox.Session) -> None:
+    """Run the tests with the libraries that use Bloscpack files."""
+    install(session, "test-integrations")
+    session.run("pytest", "-q", "tests/integrations", *session.posargs)
+    examples = "tests/project/test_docs.py"
+    session.run("pytest", "-q", examples, "-k", "integration", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation, with warnings as errors, and run its examples."""
     install(session, "docs,test")

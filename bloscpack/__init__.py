@@ -27,6 +27,9 @@ Files that exist
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
+Other libraries
+    register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
+    register_shutil()                      the archive format "blptar" of shutil
 Settings, which the functions that pack also take as keywords
     BloscArgs, BloscpackArgs, MetadataArgs
     Limits                                 maximum sizes of a file to be read
@@ -70,6 +73,9 @@ if TYPE_CHECKING:
     from .file_io import unpack_file_from_file as unpack_file_from_file
     from .file_object import BloscpackFile as BloscpackFile
     from .file_object import open as open
+    from .integrations import register_fsspec as register_fsspec
+    from .integrations import register_joblib as register_joblib
+    from .integrations import register_shutil as register_shutil
     from .lazy_array import LazyArray as LazyArray
     from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
@@ -97,6 +103,7 @@ _HOMES = {
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
     "file_object": "BloscpackFile open",
+    "integrations": "register_fsspec register_joblib register_shutil",
     "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
@@ -125,6 +132,7 @@ _MODULES = (
     "file_io",
     "file_object",
     "headers",
+    "integrations",
     "lazy_array",
     "log",
     "memory_io",
@@ -133,6 +141,7 @@ _MODULES = (
     "numpy_io",
     "pretty",
     "reader",
+    "references",
     "repacking",
     "serializers",
     "sysutil",

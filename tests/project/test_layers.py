@@ -134,7 +134,11 @@ def test_the_documentation_has_the_tree():
 
 
 def test_public_modules_are_listed():
-    public = {path.stem for path in PACKAGE.glob("*.py") if path.stem[0] != "_"}
+    modules = {
+        *PACKAGE.glob("*.py"),
+        *(p.parent for p in PACKAGE.glob("*/__init__.py")),
+    }
+    public = {path.stem for path in modules if path.stem[0] != "_"}
     assert public == set(bloscpack._MODULES)
 
 
