@@ -246,7 +246,9 @@ class PipeReader(io.RawIOBase):
             try:
                 frame = next(self._frames, None)
             except FormatError as error:  # raised behind the intact chunks
-                self._tasks.append(self._ahead.submit(lambda error=error: _throw(error)))
+                self._tasks.append(
+                    self._ahead.submit(lambda error=error: _throw(error))
+                )
                 self._frames = iter(())
                 break
             if frame is None:

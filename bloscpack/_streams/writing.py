@@ -258,9 +258,7 @@ class ChunkWriter:
 
     def _deliver(self, max_tasks: int) -> None:
         """Store chunks until at most `max_tasks` tasks are under way."""
-        while len(self._tasks) > max_tasks or (
-            self._tasks and self._tasks[0].is_done
-        ):
+        while len(self._tasks) > max_tasks or (self._tasks and self._tasks[0].is_done):
             frames = self._ahead.result(self._tasks.popleft())
             if self._sink is not None:
                 self._store(frames)
@@ -297,9 +295,7 @@ class ChunkWriter:
         )
         self._begin(header, self._path, free)
 
-    def _begin(
-        self, header: BloscpackHeader, path: str | None, free: int = 0
-    ) -> None:
+    def _begin(self, header: BloscpackHeader, path: str | None, free: int = 0) -> None:
         new = self._path is not None
         self._sink = _Sink(self._fp, self._recipe.section, path, new, free)
         self._sink.begin(self._recipe, header)

@@ -299,7 +299,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content"), OTHER)
+@pytest.mark.parametrize(("name", "content"), OTHER, ids=[name for name, _ in OTHER])
 @pytest.mark.parametrize("seekable", [True, False])
 def test_other_format(name, content, seekable, path):
     path.write_bytes(content)
@@ -717,7 +717,9 @@ TEXT = "zwei\r\nÄpfel\nund\r eine Birne"
 
 
 @pytest.mark.parametrize("newline", [None, "", "\n", "\r\n"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "UTF16", "utf-32", "latin-1"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "UTF16", "utf-32", "latin-1"]
+)
 def test_text(newline, encoding, tmp_path):
     plain, compressed = tmp_path / "a", tmp_path / "a.blp"
     how = {"encoding": encoding, "newline": newline}
