@@ -122,7 +122,7 @@ class BloscpackFile(io.BufferedIOBase):
             settings["clevel"] = compresslevel
         # The name as the caller wrote it, None for a file object.
         self._name = os.fspath(file) if _is_path(file) else None
-        self._file = file if self._name is None else os.fsdecode(self._name)
+        self._file: Any = file if self._name is None else os.fsdecode(self._name)
         self._lock = RLock()
         self._pid = os.getpid()
         if self._kind == "r":
@@ -165,11 +165,11 @@ class BloscpackFile(io.BufferedIOBase):
 
     def _find_input(self) -> Any:
         """Return the path of a regular file, a URL, a storage, or what can't seek."""
-        file = self._file
+        file: Any = self._file
         if isinstance(file, str):
             if "://" in file or stat.S_ISREG(os.stat(file).st_mode):
                 return file
-            file = self._opened = io.open(file, "rb")
+            file = self._opened = disk.open(file, "rb")
         elif isinstance(file, Storage):
             return file
         elif not hasattr(file, "read"):
@@ -306,7 +306,8 @@ class BloscpackFile(io.BufferedIOBase):
         if offset < 0:
             raise ValueError("the offset %d is negative" % offset)
         stop = self._parts.nbytes if size < 0 else offset + size
-        return buffer.raw.read_span(offset, stop)  # type: ignore[attr-defined]
+        data: bytes = buffer.raw.read_span(offset, stop)  # type: ignore[attr-defined]
+        return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a position in the plain bytes and return it.
@@ -346,7 +347,7 @@ class BloscpackFile(io.BufferedIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Store the complete chunks. The last bytes may stay in memory until `close`."""
+        """Store the complete chunks; the last bytes may stay in memory."""
         self._check_open()
         if self._kind == "r":
             return
@@ -447,7 +448,7 @@ _OF_PARENT: list[object] = []
 class _TextFile(io.TextIOWrapper):
     """Text over a `BloscpackFile`; an exception in a ``with`` block abandons both."""
 
-    buffer: BloscpackFile  # type: ignore[assignment]
+    buffer: BloscpackFile
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
@@ -503,7 +504,7 @@ def open(
         return binary
     try:
         binary._begins_text = True
-        return _TextFile(binary, io.text_encoding(encoding), errors, newline)  # type: ignore[arg-type]
+        return _TextFile(binary, io.text_encoding(encoding), errors, newline)
     except BaseException as error:
         binary._discard(error)
         raise

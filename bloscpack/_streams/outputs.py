@@ -148,7 +148,8 @@ class _Spooled(Output):
     def __init__(self, folder: str | None) -> None:
         from tempfile import SpooledTemporaryFile
 
-        self._spool: IO[bytes] = SpooledTemporaryFile(KEPT_NBYTES, dir=folder)
+        # Closed by `append` or `abandon`.
+        self._spool: IO[bytes] = SpooledTemporaryFile(KEPT_NBYTES, dir=folder)  # noqa: SIM115
         self._nbytes = 0
 
     def write(self, view: Buffer) -> None:
