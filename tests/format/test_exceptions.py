@@ -41,6 +41,9 @@ CLASSES = [
     ("NotReadable", FormatError, (ValueError,)),
     ("HeaderError", FormatError, (ValueError,)),
     ("DamageError", FormatError, (RuntimeError,)),
+    # Raised by file objects alone, which 0.16 did not have.
+    ("NotABloscpackFile", exceptions.NotReadable, (ValueError, OSError)),
+    ("EndsTooEarly", exceptions.DamageError, (RuntimeError,)),
     ("ChecksumLengthMismatch", exceptions.DamageError, (RuntimeError,)),
     ("ChecksumMismatch", exceptions.DamageError, (RuntimeError,)),
     ("Unsupported", FormatError, ()),
