@@ -67,9 +67,9 @@ class PartsReader(io.RawIOBase):
         self._window = memoryview(b"")
         self._window_start = 0
         self._memory = bytearray()
-        chunk_size = max(parts.header.chunk_size, 1)
-        wanted = max(effective_nthreads(nthreads, None), MIN_WINDOW // chunk_size)
-        self._max_chunks = max(1, min(wanted, MAX_WINDOW // chunk_size))
+        start, stop = parts.span(0) if parts.nchunks else (0, 0)
+        chunks = MIN_WINDOW // max(stop - start, 1)
+        self._max_chunks = max(effective_nthreads(nthreads, None), chunks)
         self._chunks_ahead = 1
 
     def readable(self) -> bool:
@@ -150,9 +150,9 @@ class PartsReader(io.RawIOBase):
         self._chunks_ahead = (
             min(2 * self._chunks_ahead, self._max_chunks) if follows else 1
         )
-        number = self.parts.numbers(position, position + 1)[0]
-        last = min(number + self._chunks_ahead, self.parts.nchunks) - 1
-        start, stop = self.parts.span(number)[0], self.parts.span(last)[1]
+        numbers = self.parts.numbers(position, position + MAX_WINDOW)
+        numbers = numbers[: self._chunks_ahead]
+        start, stop = self.parts.span(numbers[0])[0], self.parts.span(numbers[-1])[1]
         # The window is invalid while its memory is overwritten.
         self._window = memoryview(b"")
         if len(self._memory) < stop - start or len(self._memory) > MAX_WINDOW:

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ShortReads, environment
+from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import exceptions
@@ -166,6 +166,26 @@ def test_pipe(pieces, unknown):
             assert len(found) == file.tell()
         assert DATA == found
         assert b"" == file.read(1)
+
+
+def test_golden_files():
+    entries = golden_files()
+    count = 0
+    for entry in entries[::7]:
+        content = (BLP / entry["file"]).read_bytes()
+        try:
+            expected = bp.unpack_bytes_from_bytes(content)[0]
+        except bp.FormatError:
+            continue
+        with bp.open(BLP / entry["file"]) as file:
+            assert expected == file.read()
+            assert expected[-10:] == file.pread(10, max(0, len(expected) - 10))
+            file.seek(0)
+            assert expected == b"".join(iter(lambda: file.read(5000), b""))  # noqa: B023
+        with bp.open(ShortReads(content, (100_000,))) as file:
+            assert expected == file.read()
+        count += 1
+    assert count > 20
 
 
 def test_pipe_of_system(tmp_path):
