@@ -181,7 +181,7 @@ def test_golden_files():
             assert expected == file.read()
             assert expected[-10:] == file.pread(10, max(0, len(expected) - 10))
             file.seek(0)
-            assert expected == b"".join(iter(lambda: file.read(5000), b""))  # noqa: B023
+            assert expected == b"".join(iter(lambda: file.read(5000), b""))
         with bp.open(ShortReads(content, (100_000,))) as file:
             assert expected == file.read()
         count += 1
