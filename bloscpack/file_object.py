@@ -164,7 +164,7 @@ class BloscpackFile(io.BufferedIOBase):
         self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
 
     def _find_input(self) -> Any:
-        """Return the path of a regular file, a URL, a storage, or what can't seek."""
+        """Return a path, a URL or a storage; or a file object that can't seek."""
         file: Any = self._file
         if isinstance(file, str):
             if "://" in file or stat.S_ISREG(os.stat(file).st_mode):
@@ -400,7 +400,7 @@ class BloscpackFile(io.BufferedIOBase):
             return
         if self._pid == os.getpid():
             output.abandon(error)
-        else:  # the files and threads are those of the parent process
+        else:  # the parent process has the temporary file and the threads
             _OF_PARENT.append(output)
 
     def _release(self) -> None:
@@ -517,7 +517,7 @@ def _is_path(file: object) -> bool:
 
 
 def _beginning(source: str | Storage) -> tuple[bytes | None, int | None]:
-    """Return the first bytes of a file and its size; None for those of a URL."""
+    """Return the first bytes of a file and its size; None for a URL."""
     if isinstance(source, Storage):
         return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
     if "://" in source:
