@@ -108,6 +108,9 @@ class BloscpackFile(io.BufferedIOBase):
         self._output: Output | None = None
         self._written = 0
         self._failure: BaseException | None = None
+        # Set while `io.TextIOWrapper` finds out whether new text needs a byte order
+        # mark: it needs one at position 0 of a file that can seek.
+        self._begins_text = False
         self._closed = True  # until it is open
         if mode not in MODES:
             raise UsageValueError("invalid mode: %r" % (mode,))
@@ -119,7 +122,7 @@ class BloscpackFile(io.BufferedIOBase):
             settings["clevel"] = compresslevel
         # The name as the caller wrote it, None for a file object.
         self._name = os.fspath(file) if _is_path(file) else None
-        self._file = file if self._name is None else os.fsdecode(self._name)
+        self._file: Any = file if self._name is None else os.fsdecode(self._name)
         self._lock = RLock()
         self._pid = os.getpid()
         if self._kind == "r":
@@ -161,12 +164,12 @@ class BloscpackFile(io.BufferedIOBase):
         self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
 
     def _find_input(self) -> Any:
-        """Return the path of a regular file, a URL, a storage, or what can't seek."""
-        file = self._file
+        """Return a path, a URL or a storage; or a file object that can't seek."""
+        file: Any = self._file
         if isinstance(file, str):
             if "://" in file or stat.S_ISREG(os.stat(file).st_mode):
                 return file
-            file = self._opened = io.open(file, "rb")
+            file = self._opened = disk.open(file, "rb")
         elif isinstance(file, Storage):
             return file
         elif not hasattr(file, "read"):
@@ -225,7 +228,7 @@ class BloscpackFile(io.BufferedIOBase):
         """Return whether `seek` works: in a file that is read and is no pipe."""
         self._check_open()
         if self._kind != "r":
-            return False
+            return self._begins_text
         return self._buffer is None or self._buffer.seekable()
 
     def fileno(self) -> NoReturn:
@@ -303,7 +306,8 @@ class BloscpackFile(io.BufferedIOBase):
         if offset < 0:
             raise ValueError("the offset %d is negative" % offset)
         stop = self._parts.nbytes if size < 0 else offset + size
-        return buffer.raw.read_span(offset, stop)  # type: ignore[attr-defined]
+        data: bytes = buffer.raw.read_span(offset, stop)  # type: ignore[attr-defined]
+        return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a position in the plain bytes and return it.
@@ -318,6 +322,8 @@ class BloscpackFile(io.BufferedIOBase):
     def tell(self) -> int:
         """Return the position: the number of plain bytes before it."""
         self._check_open()
+        if self._begins_text and self._output is not None:
+            return 0 if self._output.begins_file else 1
         return self._written if self._kind != "r" else self._find_buffer().tell()
 
     # Writing
@@ -331,36 +337,41 @@ class BloscpackFile(io.BufferedIOBase):
         if type(data) is not bytes or len(data) > WORTH_A_VIEW:
             data = as_bytes_view(data)
         with self._lock:
-            self._call_output("write", data)
+            output = self._find_output()
+            try:
+                output.write(data)
+            except BaseException as error:
+                self._failure = error
+                raise
             self._written += len(data)
         return len(data)
 
     def flush(self) -> None:
-        """Store the complete chunks. The last bytes may stay in memory until `close`."""
+        """Store the complete chunks; the last bytes may stay in memory."""
         self._check_open()
-        if self._kind != "r":
-            with self._lock:
-                self._call_output("flush")
+        if self._kind == "r":
+            return
+        with self._lock:
+            output = self._find_output()
+            try:
+                output.flush()
+            except BaseException as error:
+                self._failure = error
+                raise
 
-    def _call_output(self, method: str, *args: Any) -> None:
-        self._check_open()
-        if self._output is None:
-            raise io.UnsupportedOperation("the file is not open for writing")
-        self._check_writer()
-        try:
-            getattr(self._output, method)(*args)
-        except BaseException as error:
-            self._failure = self._failure or error
-            raise
-
-    def _check_writer(self) -> None:
-        """Raise `StorageError` after an error, and in a child process."""
-        if self._failure is not None:
+    def _find_output(self) -> Output:
+        """Return the output, or raise the error that explains why there is none."""
+        output = self._output
+        if output is None or self._failure is not None or self._pid != os.getpid():
+            self._check_open()
+            if output is None:
+                raise io.UnsupportedOperation("the file is not open for writing")
+            if self._failure is None:
+                raise StorageError("the file was opened for writing by another process")
             raise StorageError(
                 "nothing more can be written after an error: %s" % self._failure
             ) from self._failure
-        if self._pid != os.getpid():
-            raise StorageError("the file was opened for writing by another process")
+        return output
 
     # Closing
 
@@ -375,7 +386,7 @@ class BloscpackFile(io.BufferedIOBase):
                 return
             try:
                 if self._output is not None:
-                    self._call_output("finish")
+                    self._find_output().finish()
             except BaseException as error:
                 self._abandon(error)
                 raise
@@ -389,7 +400,7 @@ class BloscpackFile(io.BufferedIOBase):
             return
         if self._pid == os.getpid():
             output.abandon(error)
-        else:  # the files and threads are those of the parent process
+        else:  # the parent process has the temporary file and the threads
             _OF_PARENT.append(output)
 
     def _release(self) -> None:
@@ -437,7 +448,7 @@ _OF_PARENT: list[object] = []
 class _TextFile(io.TextIOWrapper):
     """Text over a `BloscpackFile`; an exception in a ``with`` block abandons both."""
 
-    buffer: BloscpackFile  # type: ignore[assignment]
+    buffer: BloscpackFile
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
@@ -446,7 +457,7 @@ class _TextFile(io.TextIOWrapper):
 
     def __del__(self) -> None:
         # The finalizer of the base class would complete the output.
-        with suppress(ValueError):  # it was detached, and belongs to the caller
+        with suppress(ValueError, AttributeError):  # it is detached, or was never made
             self.buffer.__del__()
 
 
@@ -492,10 +503,13 @@ def open(
     if not text:
         return binary
     try:
-        return _TextFile(binary, io.text_encoding(encoding), errors, newline)  # type: ignore[arg-type]
+        binary._begins_text = True
+        return _TextFile(binary, io.text_encoding(encoding), errors, newline)
     except BaseException as error:
         binary._discard(error)
         raise
+    finally:
+        binary._begins_text = False
 
 
 def _is_path(file: object) -> bool:
@@ -503,7 +517,7 @@ def _is_path(file: object) -> bool:
 
 
 def _beginning(source: str | Storage) -> tuple[bytes | None, int | None]:
-    """Return the first bytes of a file and its size; None for those of a URL."""
+    """Return the first bytes of a file and its size; None for a URL."""
     if isinstance(source, Storage):
         return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
     if "://" in source:

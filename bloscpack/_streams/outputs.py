@@ -60,7 +60,12 @@ class Settings:
 
 
 class Output:
-    """The contract of this module."""
+    """The contract of this module.
+
+    ``begins_file`` says whether the first byte that is written begins the plain bytes.
+    """
+
+    begins_file = True
 
     def write(self, view: Buffer) -> None:
         """Write bytes, perhaps later."""
@@ -96,9 +101,7 @@ class NewFile(Output):
             self._replacing.__exit__(type(error), error, error.__traceback__)
             raise
         self._fp = fp
-
-    def write(self, view: Buffer) -> None:
-        self._writer.write(view)
+        self.write = self._writer.write  # type: ignore[method-assign]
 
     def flush(self) -> None:
         self._writer.flush()
@@ -119,9 +122,7 @@ class WrittenObject(Output):
     def __init__(self, fp: Any, settings: Settings) -> None:
         self._fp = fp
         self._writer = ChunkWriter(fp, settings.recipe, settings.nthreads)
-
-    def write(self, view: Buffer) -> None:
-        self._writer.write(view)
+        self.write = self._writer.write  # type: ignore[method-assign]
 
     def flush(self) -> None:
         self._writer.flush()
@@ -142,10 +143,13 @@ class _Spooled(Output):
     They are in memory, or in a file without a name in `folder` if they are many.
     """
 
+    begins_file = False
+
     def __init__(self, folder: str | None) -> None:
         from tempfile import SpooledTemporaryFile
 
-        self._spool: IO[bytes] = SpooledTemporaryFile(KEPT_NBYTES, dir=folder)
+        # Closed by `append` or `abandon`.
+        self._spool: IO[bytes] = SpooledTemporaryFile(KEPT_NBYTES, dir=folder)  # noqa: SIM115
         self._nbytes = 0
 
     def write(self, view: Buffer) -> None:

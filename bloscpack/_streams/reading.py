@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 from collections import deque
+from functools import partial
 
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
@@ -30,6 +31,7 @@ from ..file_io import CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, NoReturn
 
     from .._engine.ahead import Task
@@ -65,9 +67,9 @@ class PartsReader(io.RawIOBase):
         self._window = memoryview(b"")
         self._window_start = 0
         self._memory = bytearray()
-        chunk_size = max(parts.header.chunk_size, 1)
-        wanted = max(effective_nthreads(nthreads, None), MIN_WINDOW // chunk_size)
-        self._max_chunks = max(1, min(wanted, MAX_WINDOW // chunk_size))
+        start, stop = parts.span(0) if parts.nchunks else (0, 0)
+        chunks = MIN_WINDOW // max(stop - start, 1)
+        self._max_chunks = max(effective_nthreads(nthreads, None), chunks)
         self._chunks_ahead = 1
 
     def readable(self) -> bool:
@@ -148,9 +150,9 @@ class PartsReader(io.RawIOBase):
         self._chunks_ahead = (
             min(2 * self._chunks_ahead, self._max_chunks) if follows else 1
         )
-        number = self.parts.numbers(position, position + 1)[0]
-        last = min(number + self._chunks_ahead, self.parts.nchunks) - 1
-        start, stop = self.parts.span(number)[0], self.parts.span(last)[1]
+        numbers = self.parts.numbers(position, position + MAX_WINDOW)
+        numbers = numbers[: self._chunks_ahead]
+        start, stop = self.parts.span(numbers[0])[0], self.parts.span(numbers[-1])[1]
         # The window is invalid while its memory is overwritten.
         self._window = memoryview(b"")
         if len(self._memory) < stop - start or len(self._memory) > MAX_WINDOW:
@@ -178,6 +180,7 @@ class PipeReader(io.RawIOBase):
         self._limits = limits
         self._nthreads = nthreads
         self._source: CompressedFPSource | None = None
+        self._frames: Iterator[Frame] = iter(())
         self._error: Exception | None = None
         self._plain = memoryview(b"")
         self._position = 0
@@ -246,21 +249,20 @@ class PipeReader(io.RawIOBase):
             try:
                 frame = next(self._frames, None)
             except FormatError as error:  # raised behind the intact chunks
-                self._tasks.append(self._ahead.submit(lambda error=error: _throw(error)))
+                self._tasks.append(self._ahead.submit(partial(_throw, error)))
                 self._frames = iter(())
                 break
             if frame is None:
                 break
-            self._tasks.append(
-                self._ahead.submit(lambda frame=frame: self._decompress(frame))
-            )
+            self._tasks.append(self._ahead.submit(partial(self._decompress, frame)))
         self._chunks_ahead = min(2 * self._chunks_ahead, self._max_chunks)
 
     def _decompress(self, frame: Frame) -> bytes:
         assert self._source is not None
         try:
             compressed, digest = self._source.load(frame)
-            check_digest(compressed, digest, self._source.checksum_impl)
+            header = self._source.bloscpack_header
+            check_digest(compressed, digest, header.checksum_impl)
             with own_settings:
                 return decompress(compressed, frame.header)
         except FormatError as error:

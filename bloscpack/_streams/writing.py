@@ -37,7 +37,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .._engine.ahead import Task
     from .._format.metadata import Section
-    from .._storage.protocols import Writable
+    from .._storage.protocols import Buffer, Writable
     from ..args import PackKeywords
 
     # Compressed chunks, each with its digest.
@@ -184,7 +184,6 @@ class ChunkWriter:
         self._path = path
         self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
         self._checksum = recipe.header(-1, 1, 1, 0).checksum_impl
-        self._blocksize = plain_number(recipe.blosc_args.blocksize)
         self._sink: _Sink | None = None
         self._kept: Frames = []
         self._kept_nbytes = 0
@@ -193,13 +192,12 @@ class ChunkWriter:
         self._batch = bytearray()
         chunk_size = recipe.chunk_size
         self._batch_nbytes = chunk_size * max(1, RUN_TO_COMPRESS // chunk_size)
-        # A block size can't be used by several threads.
-        nthreads = effective_nthreads(nthreads, 1 if self._blocksize else None)
+        nthreads = effective_nthreads(nthreads, None)
         self._ahead = Ahead(nthreads)
         self._max_tasks = nthreads + 1
         self._tasks: deque[Task] = deque()
 
-    def write(self, view: memoryview) -> None:
+    def write(self, view: Buffer) -> None:
         """Write bytes; the caller may change `view` afterwards."""
         self.nbytes += len(view)
         room = self._batch_nbytes - len(self._batch)
@@ -246,7 +244,6 @@ class ChunkWriter:
         view, size = memoryview(batch), self._recipe.chunk_size
         frames = []
         with own_settings:
-            own_settings.use_blocksize(self._blocksize)
             for start in range(0, len(view) or 1, size):
                 try:
                     compressed = compress(
@@ -261,9 +258,7 @@ class ChunkWriter:
 
     def _deliver(self, max_tasks: int) -> None:
         """Store chunks until at most `max_tasks` tasks are under way."""
-        while len(self._tasks) > max_tasks or (
-            self._tasks and self._tasks[0].is_done
-        ):
+        while len(self._tasks) > max_tasks or (self._tasks and self._tasks[0].is_done):
             frames = self._ahead.result(self._tasks.popleft())
             if self._sink is not None:
                 self._store(frames)
@@ -300,9 +295,7 @@ class ChunkWriter:
         )
         self._begin(header, self._path, free)
 
-    def _begin(
-        self, header: BloscpackHeader, path: str | None, free: int = 0
-    ) -> None:
+    def _begin(self, header: BloscpackHeader, path: str | None, free: int = 0) -> None:
         new = self._path is not None
         self._sink = _Sink(self._fp, self._recipe.section, path, new, free)
         self._sink.begin(self._recipe, header)
