@@ -58,7 +58,7 @@ def integrations(session: nox.Session) -> None:
     install(session, "test-integrations")
     session.run("pytest", "-q", "tests/integrations", *session.posargs)
     examples = "tests/project/test_docs.py"
-    session.run("pytest", "-q", examples, "-k", "integration", *session.posargs)
+    session.run("pytest", "-q", examples, "-k", "independent", *session.posargs)
 
 
 @nox.session

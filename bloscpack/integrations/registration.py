@@ -1,7 +1,8 @@
 """Functions that make the compression or the format "blp" known to other libraries.
 
 Strategy: each library calls `BloscpackFile` with a file object and a mode. Each
-function may be called any number of times, and replaces what an earlier call registered.
+function may be called any number of times, and replaces what an earlier call has
+registered.
 """
 
 from __future__ import annotations

@@ -226,15 +226,6 @@ def metadata_of(array: DataArray) -> JsonObject:
 
     `open_dataset` makes dimensions, coordinates, attributes and name of the array from
     them. Dates become numbers with units, as in files of netCDF.
-
-    Examples
-    --------
-    >>> import bloscpack, numpy, xarray
-    >>> array = xarray.DataArray([1.5, 2.5], {"x": [10, 20]}, ["x"], "speed")
-    >>> bloscpack.pack_ndarray_to_file(
-    ...     array.values, "speed.blp", metadata=metadata_of(array))
-    >>> xarray.open_dataset("speed.blp")["speed"].sel(x=20).item()
-    2.5
     """
     found: JsonObject = {"dims": [str(dim) for dim in array.dims]}
     if array.name is not None:

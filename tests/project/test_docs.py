@@ -22,6 +22,8 @@ import bloscpack
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "bloscpack"
 PAGES = sorted(DOCS.glob("*.rst"))
+# Pages on which each block is an example of its own, and may need other libraries.
+INDEPENDENT = ("integrations.rst",)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -136,7 +138,9 @@ def environment(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name not in INDEPENDENT], ids=lambda page: page.name
+)
 def test_examples_of_page(page, tmp_path, monkeypatch, environment):
     work = tmp_path / "work"
     work.mkdir()
@@ -151,6 +155,38 @@ def test_examples_of_page(page, tmp_path, monkeypatch, environment):
             count += run_console(block, environment)
     # Nothing that looks like an example is in a block that is not run.
     assert len(re.findall(r"^ *(?:>>>|\$) ", text, re.M)) == count
+
+
+def independent_blocks():
+    for page in INDEPENDENT:
+        text = (DOCS / page).read_text("utf-8")
+        for language, _, number, block in code_blocks(text):
+            name = "%s:%d" % (page, number)
+            yield pytest.param(page, language, number, block, id=name)
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "number", "block"), [*independent_blocks()]
+)
+def test_independent_example(page, language, number, block, tmp_path, monkeypatch):
+    assert "python" == language
+    for names in re.findall(r"^>>> import (.*)", block, re.M):
+        for name in re.findall(r"(\w+)[\w.]*(?: as \w+)?", names):
+            pytest.importorskip(name, reason="%s is not installed" % name)
+    if not support.has_entry_points():
+        pytest.skip("the package is not installed")
+    monkeypatch.chdir(tmp_path)
+    run_python(block, DOCS / page, number, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", INDEPENDENT)
+def test_independent_examples_are_complete(page):
+    text = (DOCS / page).read_text("utf-8")
+    blocks = "".join(block for *_, block in code_blocks(text))
+    examples = r"^ *(?:>>>|\$) "
+    assert len(re.findall(examples, text, re.M)) == len(
+        re.findall(examples, blocks, re.M)
+    )
 
 
 def test_there_are_examples():
