@@ -136,7 +136,7 @@ class ChunkReader:
 
         The last chunk has no next entry in the offset table that tells its size. If its
         header contradicts the table, the headers of all chunks replace the table.
-        Raises `FormatError` if a frame follows the last chunk (docs/format.rst, C7).
+        Raises `FormatError` if a frame follows the last chunk (rule C7).
         """
         with self._end_lock:
             if self._end is None:

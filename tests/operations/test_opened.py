@@ -10,7 +10,6 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
-from bloscpack._crashsafe.locking import open_locked
 from bloscpack._reading.chunk_cache import ChunkCache
 from bloscpack._reading.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
@@ -178,10 +177,8 @@ def test_while_an_append_is_under_way(checksum, tmp_path):
         def read(self, size=-1):
             return next(self.parts)
 
-    with open_locked(path, True) as locked, pytest.raises(Halfway):
-        append._append(
-            locked, Fp(), 10 * len(MORE), None, append.UNCHANGED, 1, None, {}
-        )
+    with pytest.raises(Halfway):
+        append.append_from(path, Fp(), 10 * len(MORE), nthreads=1)
     assert PLAIN == opened.read(0, 10**9)
     opened.close()
 
