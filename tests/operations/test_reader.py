@@ -115,6 +115,14 @@ def test_table_that_lies():
     assert PLAIN[:300] == Reader(io.BytesIO(data)).read(0, 300)
 
 
+def test_file_object_stays_open(tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, CHUNK_SIZE))
+    reader = Reader(path.open("rb"))
+    assert PLAIN[5:305] == reader.read(5, 305)
+    reader._chunks.storage._fp.close()
+
+
 def test_too_few_chunks_in_the_header():
     data = packed(PLAIN, CHUNK_SIZE)
     header = decode_header(data[:32])
