@@ -1,4 +1,4 @@
-"""References: let Zarr and xarray read the chunks of files in place.
+"""References, ``bloscpack.references(files)``: let Zarr read the chunks in place.
 
 A reference file maps the keys of a Zarr store to extents of other files, as kerchunk
 writes it. A chunk of a `.blp` file is what the Blosc codec of Zarr reads, and the
