@@ -1,4 +1,4 @@
-"""The requests that read a remote file: HTTP, S3, and any file system of fsspec.
+"""The requests that read a remote file: by HTTP, and from any file system of fsspec.
 
 Strategy: a `Place` makes one request per call and judges the response: its status, its
 range, its length and the version of the file in it. It raises `Temporary` for what may
@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StorageError
+from .file_systems import IgnoresRanges, NotFound, Temporary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -48,18 +49,6 @@ KEEP_CONTENT = {
 }
 
 
-class Temporary(Exception):
-    """A request failed in a way that may not happen again: it is repeated."""
-
-
-class IgnoresRanges(StorageError):
-    """The server sends whole files, whatever range is requested."""
-
-
-class NotFound(StorageError, FileNotFoundError):
-    """There is no file at a URL."""
-
-
 class Opened:
     """The answer to the first requests: size, version and first bytes of a file."""
 
@@ -87,7 +76,7 @@ class Place:
         self._size = 0
         self._version: tuple[str, ...] = ()
         # A cache or an archive keeps the content that it had when it was opened.
-        self._compares = not _class_names(fs) & KEEP_CONTENT
+        self._compares = not class_names(fs) & KEEP_CONTENT
 
     async def open(self) -> Opened:
         """Return size, version and first bytes; later requests expect the same."""
@@ -352,67 +341,6 @@ class HttpPlace(Place):
             raise self._changed()
 
 
-class S3Place(Place):
-    """An object in a store with the interface of S3, by the client of s3fs."""
-
-    _etag = ""
-
-    async def _probe(self) -> tuple[int, tuple[str, ...]]:
-        info = await self.fs._info(self.path, refresh=True)
-        self._etag = info.get("ETag") or ""
-        return self._judge_info(info)
-
-    async def fetch(self, start: int, stop: int) -> bytes:
-        bucket, key, version_id = self.fs.split_path(self.path)
-        settings = {"Range": "bytes=%d-%d" % (start, stop - 1)}
-        if self._etag:
-            settings["IfMatch"] = self._etag
-        if version_id:
-            settings["VersionId"] = version_id
-        try:
-            response = await self.fs._call_s3(
-                "get_object", Bucket=bucket, Key=key, **settings
-            )
-        except OSError as error:
-            if _status_of(error) in (412, 416):
-                changed = True
-            else:
-                raise
-        else:
-            changed = bool(self._etag) and response.get("ETag") != self._etag
-        if changed:
-            raise self._changed()
-        body = response["Body"]
-        try:
-            if response.get("ContentLength", 0) > stop - start:
-                raise self._ignores_ranges()
-            data = bytes(await body.read())
-        finally:
-            body.close()
-        self._check_length(len(data), stop - start)
-        return data
-
-
-def _status_of(error: OSError) -> int:
-    """Return the HTTP status behind an error of s3fs; 0 if there is none."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-
-
-def _class_names(fs: object) -> set[str]:
+def class_names(fs: object) -> set[str]:
     """Return the names of a class and its bases; importing them may need a package."""
     return {"%s.%s" % (kind.__module__, kind.__name__) for kind in type(fs).__mro__}
-
-
-def place_for(fs: Any, path: str, fail: Fail) -> Place:
-    """Return the place for what fsspec returns for a URL."""
-    from fsspec.asyn import AsyncFileSystem
-
-    names = _class_names(fs)
-    if "fsspec.implementations.http.HTTPFileSystem" in names:
-        return HttpPlace(fs, path, fail)
-    if "s3fs.core.S3FileSystem" in names:
-        return S3Place(fs, path, fail)
-    if isinstance(fs, AsyncFileSystem):
-        return Place(fs, path, fail)
-    return FilePlace(fs, path, fail)
