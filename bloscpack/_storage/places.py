@@ -1,8 +1,8 @@
 """The requests that read a remote file: by HTTP, and from any file system of fsspec.
 
 Strategy: a `Place` makes one request per call and judges the response: its status, its
-range, its length and the version of the file in it. It raises `Temporary` for what may
-succeed when it is repeated, and `StorageError` for the rest; `RemoteStorage` repeats.
+range, its length and the version of the file in it. It raises `Temporary` for
+failures that may pass, which `RemoteStorage` repeats, and `StorageError` for others.
 All methods that make requests are coroutines and run in the thread of fsspec.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ) -> StorageError: ...
 
 
-# Number of bytes at the begin of a file that one request reads before any data.
+# Number of bytes at the start of a file that one request reads before any data.
 HEAD_SIZE = 64 * 2**10
 # Seconds without a byte from the server after which a request has timed out.
 STALL_SECONDS = 30.0
@@ -104,7 +104,7 @@ class Place:
             yield await self.fetch(start, min(start + BLOCK_SIZE, self._size))
 
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
-        """Return the size and the version of the file as they are now."""
+        """Return the present size and version of the file."""
         self._forget_listing()
         return self._judge_info(await self.fs._info(self.path))
 
@@ -142,7 +142,7 @@ class Place:
     def _ignores_ranges(self) -> StorageError:
         text = (
             "the server ignores ranges and sends the whole file, so no part of it can "
-            "be read alone; whole=True reads all of it"
+            "be read alone; whole=True, or 'blpk decompress', reads all of it"
         )
         return self._fail(errno.ENOTSUP, text, IgnoresRanges)
 
@@ -155,7 +155,7 @@ class FilePlace(Place):
 
     A thread makes the calls: they may use the thread of fsspec, like those of an
     archive on a server. Unless the file system reads parts itself, the file is opened
-    once, because opening may mean to read it from the begin.
+    once: opening it may mean to read it from the start.
     """
 
     _fp: Any = None
@@ -303,7 +303,7 @@ class HttpPlace(Place):
                 self._note_version(response.headers)
                 self._size, self._version = whole, self._versions()
                 stop = min(stop, whole)
-            # The whole file is what was asked for if it is short.
+            # The range may be the whole file.
             if start or stop != self._size or whole not in (None, self._size):
                 raise self._ignores_ranges()
             return stop

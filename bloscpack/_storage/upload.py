@@ -31,7 +31,7 @@ def uploading(
     """Yield a file object whose content is stored at a URL when the block ends.
 
     If the block raises an error, nothing is stored, and an object that was there
-    before stays as it is.
+    before is unchanged.
     """
     names = ErrorNames(url, storage_options)
     if url.partition(MARK)[0] in READ_ONLY:

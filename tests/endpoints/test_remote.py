@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import traceback
 
 import numpy as np
 import pytest
 from storage import servers
 from storage.servers import serving
+from support import environment
 
 import bloscpack as bp
 from bloscpack._storage import s3
@@ -34,6 +37,24 @@ def memory():
     fs.store.clear()
     yield fs
     fs.store.clear()
+
+
+LOCAL = """
+import sys
+import bloscpack as bp
+bp.pack_bytes_to_file(b"abc", sys.argv[1])
+bp.unpack_bytes_from_file(sys.argv[1])
+bp.info(sys.argv[1])
+print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "bloscpack._storage.remote"}))
+"""
+
+
+def test_local_files_need_no_package(tmp_path):
+    command = [sys.executable, "-c", LOCAL, str(tmp_path / "x.blp")]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ("\n", "") == (done.stdout, done.stderr)
 
 
 # Reading
