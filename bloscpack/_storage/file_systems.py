@@ -164,8 +164,11 @@ def _settings_for_s3() -> dict[str, Any]:
     Some servers send it with a part of the object, and every read would fail.
     """
     import fsspec.config
-    from botocore.config import Config
 
+    try:
+        from botocore.config import Config
+    except ImportError:
+        return {}  # fsspec says what is missing
     name = "response_checksum_validation"
     known = name in Config.OPTION_DEFAULTS
     if not known or "config_kwargs" in fsspec.config.conf.get("s3", ()):
