@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from _thread import allocate_lock
 from contextlib import contextmanager
 
@@ -85,7 +86,7 @@ class RemoteStorage(Storage):
         fs, path = find_file_system(url, dict(storage_options or {}), self._names)
         from fsspec.asyn import get_loop
 
-        self._loop = get_loop()
+        self._loop, self._pid = get_loop(), os.getpid()
         self._place = _place_for(fs, path, self._names.error)
         if not whole:
             try:
@@ -107,6 +108,12 @@ class RemoteStorage(Storage):
         """Return the result of a coroutine that runs in the thread of fsspec."""
         from fsspec.asyn import sync
 
+        if self._pid != os.getpid():
+            # The thread of fsspec does not run here: waiting for it would never end.
+            coroutine.close()
+            raise self._names.error(
+                errno.EBADF, "a fork of the process that opened the URL can't read it"
+            )
         with self._names.translating():
             result: Result = sync(self._loop, lambda: coroutine)
             return result
