@@ -5,6 +5,7 @@ command of README.rst runs the tests without it.
 """
 
 import shutil
+from pathlib import Path
 
 import nox
 
@@ -58,6 +59,15 @@ def docs(session: nox.Session) -> None:
     output = "docs/_build/html"
     session.run("sphinx-build", "-W", "-n", "-q", "-b", "html", "docs", output)
     session.run("pytest", "-q", "tests/project/test_docs.py")
+
+
+@nox.session
+def remote(session: nox.Session) -> None:
+    """Test URLs with servers of HTTP and S3 on this machine."""
+    install(session, "test-remote")
+    tests = ["test_remote.py", "test_s3.py"]
+    found = [str(path) for name in tests for path in Path("tests").rglob(name)]
+    session.run("pytest", "-q", *found, *session.posargs)
 
 
 @nox.session

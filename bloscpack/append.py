@@ -37,6 +37,7 @@ from ._format.sections import find_last_chunk, read_beginning, walk_chunks
 from ._storage.base import MemoryStorage, StorageFile, naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
+from ._storage.urls import without_url
 from .abstract_io import effective_nthreads, log_digest
 from .args import BloscArgs, refuse_unknown, settings_from
 from .constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
@@ -539,6 +540,7 @@ def append(
         `append_fp`.
     """
     check_distinct(new_file, orig_file)
+    without_url(new_file, "appending")
     with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
         append_from(orig_file, new_fp, size, blosc_args, **settings)
 

@@ -19,6 +19,7 @@ from ._cli.exit_codes import (
     printable_message_of,
 )
 from ._compat import sibling_names
+from ._storage.urls import shown_name
 from .exceptions import BloscpackError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -127,7 +128,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, log.printable(str(value))))
+        log.debug("    %s: %s" % (argument, log.printable(str(_public(value)))))
     process_nthread_arg(args)
     if not output_is_optional:
         log.need_output()
@@ -135,6 +136,13 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     code = module.run(args) or EXIT_OK
     log.verbose("done")
     return int(code)
+
+
+def _public(value: object) -> object:
+    """Return an argument for messages, without the credentials of URLs."""
+    if isinstance(value, list):
+        return [_public(inner) for inner in value]
+    return shown_name(value) if isinstance(value, str) else value
 
 
 def _prepare_log(args: Namespace) -> None:

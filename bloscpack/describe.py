@@ -8,7 +8,6 @@ Blosc are not imported.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from ._crashsafe.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
 from ._storage.cursor import Cursor
+from ._storage.urls import shown_name
 from .abstract_objects import ImmutableObject
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._crashsafe.snapshot import Check
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning
-    from ._storage.protocols import Path, Seekable
+    from ._storage.protocols import Path, Seekable, StorageOptions
     from .serializers import Json, JsonObject
 
 
@@ -267,7 +267,7 @@ class FileInfo(Record):
         return user_metadata(self.metadata)
 
 
-def info(path: Path) -> FileInfo:
+def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileInfo:
     """Return the description of a file, read from its beginning.
 
     Nothing is decompressed but the metadata, and no digest of a chunk is verified: see
@@ -277,6 +277,8 @@ def info(path: Path) -> FileInfo:
     ----------
     path
         The compressed file.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -291,7 +293,7 @@ def info(path: Path) -> FileInfo:
     >>> found.nbytes, found.nchunks, found.first_chunk.codec
     (1000000, 1, 'blosclz')
     """
-    fields = describe(path, strict=False)
+    fields = describe(path, strict=False, storage_options=storage_options)
     array = fields["array"]
     if array is not None and array["shape"] is not None:
         array["shape"] = tuple(array["shape"])
@@ -310,7 +312,12 @@ _INNER: dict[str, type[Record]] = {
 }
 
 
-def describe(path: Path, *, strict: bool = True) -> JsonObject:
+def describe(
+    path: Path,
+    *,
+    strict: bool = True,
+    storage_options: StorageOptions | None = None,
+) -> JsonObject:
     """Return a description of a file from its beginning; sizes are in bytes.
 
     ``nbytes`` and ``nchunks`` are also correct if the file header does not contain
@@ -322,7 +329,8 @@ def describe(path: Path, *, strict: bool = True) -> JsonObject:
     the size in the file header is accepted: old releases wrote files like that.
     """
     read = partial(_describe, strict=strict)
-    return {"file": os.fsdecode(path), **read_snapshot(path, read)}
+    found = read_snapshot(path, read, parts=True, storage_options=storage_options)
+    return {"file": shown_name(path), **found}
 
 
 def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:

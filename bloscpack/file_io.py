@@ -27,6 +27,7 @@ from ._storage.cursor import Cursor
 from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
 from ._storage.spool import size_of
+from ._storage.urls import is_url, size_of_input, without_url
 from .abstract_io import (
     CompressedSink,
     PlainSink,
@@ -59,7 +60,14 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.sections import Frame
-    from ._storage.protocols import BinaryFile, Buffer, Path, Seekable, Writable
+    from ._storage.protocols import (
+        BinaryFile,
+        Buffer,
+        Path,
+        Seekable,
+        StorageOptions,
+        Writable,
+    )
     from .abstract_io import PlainTask, Progress
     from .args import (
         AnyBloscArgs,
@@ -470,11 +478,18 @@ def log_packed(in_size: int, out_file: Path) -> None:
         log.verbose("compression ratio: %f" % (in_size / max(out_size, 1)))
 
 
+def log_input(in_file: Path, in_size: int) -> None:
+    """Log the size of a local input."""
+    if not is_url(in_file):
+        log.verbose("input file size: %s" % pretty_size(in_size))
+
+
 def log_unpacked(in_size: int, out_file: Path) -> None:
-    """Log the size of an unpacked file and its decompression ratio."""
+    """Log the size of an unpacked file, and its ratio unless the input is a URL."""
     out_size = _size_to_log(out_file)
     if out_size is not None:
         log.verbose("output file size: %s" % pretty_size(out_size))
+    if out_size is not None and in_size:
         log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
 
 
@@ -500,6 +515,7 @@ def pack_file_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a file into another file.
@@ -519,6 +535,8 @@ def pack_file_to_file(
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
         as keywords, such as ``clevel=9``.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     sync
         Whether to wait until the disk has stored the file, so that it survives a crash
         of the machine. By default only if it replaces another file.
@@ -532,9 +550,12 @@ def pack_file_to_file(
         not stored.
     """
     check_distinct(in_file, out_file)
+    without_url(in_file, "packing a file")
     with (
         open(in_file, "rb") as in_fp,
-        replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp,
+        replacing(
+            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+        ) as out_fp,
     ):
         pack_fp_to_fp(
             in_fp,
@@ -600,6 +621,7 @@ def unpack_file_from_file(
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
     sparse: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> Json:
     """Decompress a file into another file and return its metadata.
 
@@ -616,6 +638,8 @@ def unpack_file_from_file(
         meanwhile, it is read again and `progress` counts its chunks again.
     sync
         As in `pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     limits
         The sizes that the file must not exceed; see `Limits`.
     sparse
@@ -628,11 +652,13 @@ def unpack_file_from_file(
         `in_file` is damaged or exceeds the limits. `out_file` is unchanged.
     """
     check_distinct(in_file, out_file)
-    in_size = os.path.getsize(in_file)
-    log.verbose("input file size: %s" % pretty_size(in_size))
+    in_size = size_of_input(in_file)
+    log_input(in_file, in_size)
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
-        with replacing(out_file, sync, attributes_of_input(in_fp)) as out_fp:
+        with replacing(
+            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+        ) as out_fp:
             return unpack_fp_to_fp(
                 in_fp,
                 out_fp,
@@ -644,7 +670,9 @@ def unpack_file_from_file(
                 make_sink=partial(plain_sink, sparse=sparse),
             )
 
-    metadata = read_snapshot(in_file, read, attempts_for(out_file))
+    metadata = read_snapshot(
+        in_file, read, attempts_for(out_file), storage_options=storage_options
+    )
     log_unpacked(in_size, out_file)
     return metadata
 
@@ -725,6 +753,7 @@ def pack_bytes_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress a buffer into a file.
@@ -739,7 +768,7 @@ def pack_bytes_to_file(
     >>> len(plain), metadata
     (4000, {'unit': 'm'})
     """
-    with replacing(out_file, sync) as out_fp:
+    with replacing(out_file, sync, storage_options=storage_options) as out_fp:
         in_size = _pack_bytes(
             bytes_,
             out_fp,
@@ -831,6 +860,7 @@ def unpack_bytes_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> tuple[bytes, Json]:
     """Return the plain bytes of a file and its metadata.
 
@@ -842,6 +872,8 @@ def unpack_bytes_from_file(
         The compressed file.
     nthreads, progress, limits
         As in `unpack_file_from_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -854,7 +886,7 @@ def unpack_bytes_from_file(
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads, progress)
 
-    return read_snapshot(compressed_file, read)
+    return read_snapshot(compressed_file, read, storage_options=storage_options)
 
 
 def unpack_bytes_from_bytes(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 
 import numpy
 from numpy.lib import format as npy_format
@@ -25,6 +24,7 @@ from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
 from ._storage.spool import seekable_with_size, size_of
+from ._storage.urls import size_of_input, without_url
 from .append import append_from
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
@@ -50,7 +50,14 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import BinaryFile, Buffer, Path, Readable, Writable
+    from ._storage.protocols import (
+        BinaryFile,
+        Buffer,
+        Path,
+        Readable,
+        StorageOptions,
+        Writable,
+    )
     from .abstract_io import Progress
     from .append import AppendKeywords
     from .args import (
@@ -237,6 +244,7 @@ def pack_npy_to_file(
     sync: bool | None = None,
     preserve: bool = False,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress the array in a ``.npy`` file into an array file.
@@ -254,6 +262,8 @@ def pack_npy_to_file(
         As in `bloscpack.numpy_io.pack_ndarray`, and so are `progress` and `settings`.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
     preserve
         Whether the output gets the times of the input and, if it replaces no file, its
         permissions. A pipe has neither.
@@ -276,6 +286,7 @@ def pack_npy_to_file(
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     check_distinct(npy_file, out_file)
+    without_url(npy_file, "packing a file")
     with open_file(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
@@ -286,6 +297,7 @@ def pack_npy_to_file(
             attributes_of_input(in_fp),
             access=preserve,
             times=preserve,
+            storage_options=storage_options,
         ) as out_fp:
             pack_items(
                 NpySource(in_fp),
@@ -380,6 +392,7 @@ def unpack_npy_from_file(
     preserve: bool = False,
     progress: Progress | None = None,
     sparse: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> None:
     """Decompress an array file into a ``.npy`` file.
 
@@ -397,6 +410,8 @@ def unpack_npy_from_file(
         As in `bloscpack.file_io.unpack_file_from_file`.
     sync, preserve
         As in `pack_npy_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -406,7 +421,7 @@ def unpack_npy_from_file(
         `in_file` is damaged. `npy_file` is unchanged.
     """
     check_distinct(in_file, npy_file)
-    in_size = os.path.getsize(in_file)
+    in_size = size_of_input(in_file)
 
     def read(in_fp: BinaryFile, check: Check) -> None:
         source = CompressedFPSource(in_fp, to_end=True)
@@ -418,11 +433,14 @@ def unpack_npy_from_file(
             attributes_of_input(in_fp),
             access=preserve,
             times=preserve,
+            storage_options=storage_options,
         ) as out_fp:
             sink = npy_sink(source, out_fp, reserved, sparse=sparse)
             unpack_checked(source, sink, check, nthreads, progress)
 
-    read_snapshot(in_file, read, attempts_for(npy_file))
+    read_snapshot(
+        in_file, read, attempts_for(npy_file), storage_options=storage_options
+    )
     log_unpacked(in_size, npy_file)
 
 
@@ -461,6 +479,7 @@ def append_npy(
         `npy_file`.
     """
     check_distinct(npy_file, orig_file)
+    without_url(npy_file, "appending")
     with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
         rows = read_header(new_fp)
         _check_size(new_fp, rows, size)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import Buffer, Path, Seekable
+    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from .abstract_io import CompressedSink, CompressedSource, Progress
     from .args import (
         AnyBloscArgs,
@@ -308,6 +308,7 @@ def pack_ndarray_to_file(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress an array into a file.
@@ -322,6 +323,8 @@ def pack_ndarray_to_file(
         As in `pack_ndarray`, and so are `progress`, `settings` and the errors.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Examples
     --------
@@ -329,7 +332,7 @@ def pack_ndarray_to_file(
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
     """
-    with replacing(filename, sync) as fp:
+    with replacing(filename, sync, storage_options=storage_options) as fp:
         pack_ndarray(
             ndarray,
             CompressedFPSink(fp, new=True),
@@ -425,13 +428,18 @@ def unpack_ndarray_from_file(
     filename: Path,
     *,
     return_metadata: Literal[False] = False,
+    storage_options: StorageOptions | None = None,
     **others: Unpack[UnpackKeywords],
 ) -> Array: ...
 
 
 @overload
 def unpack_ndarray_from_file(
-    filename: Path, *, return_metadata: Literal[True], **others: Unpack[UnpackKeywords]
+    filename: Path,
+    *,
+    return_metadata: Literal[True],
+    storage_options: StorageOptions | None = None,
+    **others: Unpack[UnpackKeywords],
 ) -> tuple[Array, Json]: ...
 
 
@@ -442,6 +450,7 @@ def unpack_ndarray_from_file(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Array | tuple[Array, Json]:
     """Return the array in a file.
 
@@ -459,6 +468,8 @@ def unpack_ndarray_from_file(
         meanwhile, it is read again and `progress` counts its chunks again.
     limits
         The sizes that the file must not exceed; see `Limits`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -480,7 +491,7 @@ def unpack_ndarray_from_file(
         ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
         return ndarray, user_metadata(source.metadata)
 
-    found = read_snapshot(filename, read)
+    found = read_snapshot(filename, read, storage_options=storage_options)
     return found if return_metadata else found[0]
 
 

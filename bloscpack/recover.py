@@ -7,7 +7,6 @@ never written to.
 
 from __future__ import annotations
 
-import os
 from functools import cache, partial
 
 from ._compat import make_callable
@@ -20,6 +19,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
 from ._storage.spool import positional
+from ._storage.urls import shown_name
 from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
@@ -183,7 +183,7 @@ def recover(
             return found
 
     recovery = read_snapshot(damaged, read, attempts_for(out_file))
-    recovery.report.filename = os.fsdecode(damaged)
+    recovery.report.filename = shown_name(damaged)
     return recovery
 
 

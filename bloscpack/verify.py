@@ -5,8 +5,6 @@ Damage never raises here. Only a file that is no Bloscpack file, or can't be rea
 
 from __future__ import annotations
 
-import os
-
 from ._compat import make_callable
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
@@ -14,12 +12,13 @@ from ._damage.findings import Finding, Report
 from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
 from ._storage.spool import positional
+from ._storage.urls import shown_name
 from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from ._storage.base import Storage
-    from ._storage.protocols import Path, Readable
+    from ._storage.protocols import Path, Readable, StorageOptions
     from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
@@ -58,17 +57,24 @@ def verify_fp(
 
 
 def verify(
-    path: Path, *, nthreads: int | None = None, progress: Progress | None = None
+    path: Path,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Report:
     """Check the file `path`; see `verify_fp` for the settings and the errors.
 
     If an append to the file is in progress or was interrupted, the file is checked as
-    it was before that append.
+    it was before that append. `storage_options` are settings of fsspec for a URL, such
+    as keys.
     """
     report = read_snapshot(
-        path, lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress)
+        path,
+        lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),
+        storage_options=storage_options,
     )
-    report.filename = os.fsdecode(path)
+    report.filename = shown_name(path)
     return report
 
 

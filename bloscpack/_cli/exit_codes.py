@@ -8,6 +8,7 @@ command ends with the highest exit code among them.
 from __future__ import annotations
 
 from .. import log
+from .._storage.urls import shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import (
     BloscpackError,
@@ -79,7 +80,9 @@ def printable_message_of(error: BaseException) -> str:
 
 def _message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return "'%s': %s" % (error.filename, error.strerror)
+        name = error.filename
+        shown = shown_name(name) if isinstance(name, str) else name
+        return "'%s': %s" % (shown, error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory"
     return str(error) or type(error).__name__
@@ -108,7 +111,7 @@ def _hint_for(error: BaseException) -> str:
 
 def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
-    name, text = log.printable(name), printable_message_of(error)
+    name, text = log.printable(shown_name(name)), printable_message_of(error)
     # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
     log.report(text if named else "'%s': %s" % (name, text))

@@ -14,6 +14,7 @@ import stat
 
 from .. import log
 from .._crashsafe import journal
+from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
 from ..exceptions import BloscpackError
 from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal, for_each_file
@@ -83,7 +84,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
                 "'%s' of --output-dir is not a folder" % args.output_dir, EXIT_COULD_NOT
             )
         for name, out_file in jobs:
-            if name != STREAM and not os.path.exists(name):
+            if name != STREAM and not os.path.exists(name) and not is_url(name):
                 continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     jobs += [(name, NO_OUTPUT) for name in unreadable]
@@ -140,7 +141,7 @@ def _found(
     packed = str(args.subcommand).startswith("d")
     for name in names:
         if not (args.recursive and os.path.isdir(name)):
-            yield name, os.path.basename(name)
+            yield name, last_part(name) if is_url(name) else os.path.basename(name)
             continue
         for path in _walk(name, True, packed, args.suffix, left_out):
             place = name if path == name else os.path.relpath(path, name)
@@ -283,7 +284,7 @@ def size_of(name: str) -> int | None:
     try:
         status = os.stat(name)
     except OSError:
-        return None if name == STREAM else 0
+        return None if name == STREAM or is_url(name) else 0
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
@@ -296,7 +297,8 @@ def plain_size_of(name: str) -> int | None:
     from .._storage.cursor import Cursor
 
     if not os.path.isfile(name):
-        return None if os.path.exists(name) or name == STREAM else 0
+        no_size = os.path.exists(name) or name == STREAM or is_url(name)
+        return None if no_size else 0
     try:
         with open(name, "rb") as fp:
             return read_header(Cursor(fp)).nbytes
@@ -320,16 +322,20 @@ def compressed_name(name: str, suffix: str = EXTENSION) -> str:
 
 
 def plain_name(name: str, suffix: str = EXTENSION) -> str:
-    """Return the name of the plain file beside an input."""
+    """Return the name of the plain file beside an input, or here if it is a URL."""
     if name == STREAM:
         return STREAM
     check_extension("input file", name, suffix)
+    if is_url(name):
+        name = last_part(name)
     return name[: -len(suffix)]
 
 
 def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     """Raise `Refusal` unless a name has the suffix of compressed files."""
-    if name != STREAM and not name.endswith(suffix):
+    end = last_part(name) if is_url(name) else name
+    if name != STREAM and not end.endswith(suffix):
         raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, name, suffix), EXIT_COULD_NOT
+            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix),
+            EXIT_COULD_NOT,
         )

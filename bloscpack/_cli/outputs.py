@@ -19,6 +19,7 @@ from .._crashsafe.ownership import attributes_of_input
 from .._crashsafe.replace import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.stream import is_stream, open_stream
+from .._storage.urls import is_url, shown_name, without_url
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
@@ -82,6 +83,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
             "the name '%s' without its suffix is empty: give the output a name"
             % in_file
         )
+    without_url(out_file, "an output of the command")
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.lexists(out_file):
@@ -90,7 +92,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         log.verbose("overwriting existing file: '%s'" % out_file)
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
-    log.verbose("input file is: '%s'" % in_file)
+    log.verbose("input file is: '%s'" % shown_name(in_file))
     log.verbose("output file is: '%s'" % out_file)
 
 
@@ -208,7 +210,7 @@ def _check_removable(in_file: str, out_file: str) -> None:
     if state_of(in_file) is None:
         raise Refusal(
             "--rm removes nothing but regular files, no links and no streams: '%s'"
-            % in_file,
+            % shown_name(in_file),
             EXIT_USAGE,
         )
     if journal.is_journal(in_file):
@@ -257,7 +259,7 @@ def sync_for(args: Namespace) -> bool | None:
 
 def state_of(in_file: str) -> tuple[int, ...] | None:
     """Return values that show a change of an input; None if it can't be removed."""
-    if in_file == STREAM:
+    if in_file == STREAM or is_url(in_file):
         return None
     status = os.lstat(in_file)
     if not stat.S_ISREG(status.st_mode):

@@ -14,6 +14,7 @@ from math import inf
 from time import monotonic
 
 from .. import log
+from .._storage.urls import shown_name
 from ..pretty import pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -197,7 +198,7 @@ class Bar:
             self._number = self._files.index(name, self._number)
         self._number += 1
         self._file_total, self._file_done = total, 0
-        name = log.printable(os.path.basename(name))
+        name = log.printable(os.path.basename(shown_name(name)))
         if len(name) > NAME_WIDTH:
             name = name[: NAME_WIDTH - 3] + "..."
         if len(self._files) > 1:

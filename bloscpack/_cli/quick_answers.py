@@ -113,7 +113,7 @@ def info(file_: str) -> None:
 
     log.need_output()
     check_exists("file", file_)
-    beginning, head = read_snapshot(file_, _read_info)
+    beginning, head = read_snapshot(file_, _read_info, parts=True)
     _log_beginning(beginning)
     if head:
         _log_chunk_header(head)

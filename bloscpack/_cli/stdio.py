@@ -9,6 +9,7 @@ import os
 import sys
 
 from .. import log
+from .._storage.urls import is_url, shown_name
 from ..constants import MAGIC
 from ..exceptions import FileNotFound, StorageError
 
@@ -52,7 +53,7 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
 
 def quoted_input(in_file: str) -> str:
     """Return an input as messages name it."""
-    return "standard input" if is_input(in_file) else "'%s'" % in_file
+    return "standard input" if is_input(in_file) else "'%s'" % shown_name(in_file)
 
 
 def is_input(name: str) -> bool:
@@ -62,7 +63,7 @@ def is_input(name: str) -> bool:
 
 def check_exists(role: str, path: str) -> None:
     """Raise `FileNotFound` unless `path` exists."""
-    if path != STREAM and not os.path.exists(path):
+    if path != STREAM and not os.path.exists(path) and not is_url(path):
         raise FileNotFound("%s '%s' does not exist!" % (role, path))
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 
 from .. import log
 from .._storage.disk import NO_ROOM, disk
+from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
 from .in_place import (
@@ -237,6 +238,7 @@ def open_locked(
 @contextmanager
 def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
     """Open and lock the file that has the name `path` when the lock is taken."""
+    without_url(path, "changing a file")
     journal_name = journal.name_for(os.fsdecode(path))
     while True:
         interrupted = os.path.lexists(journal_name)

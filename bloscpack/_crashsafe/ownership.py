@@ -19,6 +19,7 @@ no bits. Set-user-ID and set-group-ID bits are never copied.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from contextlib import suppress
@@ -95,8 +96,11 @@ class Attributes:
 
 
 def attributes_of_input(fp: BinaryFile) -> Attributes | None:
-    """Return the attributes of an input file; None for a pipe or a device."""
-    descriptor = fp.fileno()
+    """Return the attributes of an input file; None for a pipe, a device or a URL."""
+    try:
+        descriptor = fp.fileno()
+    except io.UnsupportedOperation:
+        return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     return Attributes(descriptor)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from .._storage.disk import NO_ROOM, disk
 from .._storage.stream import is_stream, open_stream, standard_stream
+from .._storage.urls import is_url, local_path, shown_name
 from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
 from .locking import open_locked
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
     """Raise `UsageError` if both names belong to the same file."""
     names = os.fspath(in_file), os.fspath(out_file)  # refuses descriptors
     try:
-        same = os.path.samefile(*names)
+        same = names[0] == names[1] if is_url(names[0]) else os.path.samefile(*names)
     except FileNotFoundError:
         return
     if same:
         raise UsageError(
             "input '%s' and output '%s' are the same file"
-            % (os.fsdecode(in_file), os.fsdecode(out_file))
+            % (shown_name(in_file), shown_name(out_file))
         )
 
 
@@ -50,13 +51,15 @@ def replacing(
     *,
     access: bool = False,
     times: bool = False,
+    storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
 
     If the block raises an error, the new file is removed and `path` is unchanged. A
     symbolic link is followed. The new file has the owner and permissions of the file
     that it replaces, or those of any new file. A target that is no regular file, like a
-    pipe, is written directly.
+    pipe, is written directly. A URL is stored in one step at the end; `storage_options`
+    are settings of fsspec for it, and the other arguments are for local files.
 
     With `sync` the file is on the disk when this returns; None means that it is if it
     replaces another file, whose content could otherwise be lost in a crash. `like` are
@@ -64,6 +67,13 @@ def replacing(
     access of the input with `access`, if it replaces no file, and the times with
     `times`. See `ownership`.
     """
+    path = local_path(path)
+    if is_url(path):
+        from .._storage.upload import uploading
+
+        with uploading(path, storage_options) as stored:
+            yield stored
+        return
     name = os.fsdecode(path)
     _check_name(os.path.realpath(name))
     if not os.path.exists(name):

@@ -17,6 +17,7 @@ import stat
 from .. import log
 from .._storage.base import Storage, StorageFile
 from .._storage.local import open_file, whole_file
+from .._storage.urls import is_url, local_path
 from ..exceptions import FormatError, StorageError
 from . import acceptance, journal
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO, TypeVar
 
-    from .._storage.protocols import BinaryFile, Path
+    from .._storage.protocols import BinaryFile, Path, StorageOptions
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
@@ -162,6 +163,9 @@ def read_snapshot(
     path: Path,
     read: Callable[[BinaryFile, Callable[[BloscpackHeader | None], None]], Result],
     attempts: int = ATTEMPTS,
+    *,
+    parts: bool = False,
+    storage_options: StorageOptions | None = None,
 ) -> Result:
     """Return the result of ``read(fp, check)`` for one state of a file.
 
@@ -169,9 +173,19 @@ def read_snapshot(
     `read` is called again, so it must undo its effects when it raises an error.
     `attempts` is the maximum number of calls that get beyond their first `check`.
 
-    Raises `StorageError` if the file changed during every attempt.
+    `path` may be a URL, for which `storage_options` are settings of fsspec. `parts`
+    says that `read` needs only some bytes. Every response is checked to be of the same
+    version of the file, so `check` does nothing.
+
+    Raises `StorageError` if the file changed during every attempt, or, at a URL, at
+    all.
     """
-    path = os.fspath(path)  # refuses a descriptor, which would be closed
+    path = local_path(os.fspath(path))  # refuses a descriptor, which would be closed
+    if is_url(path):
+        from .._storage.remote import opened_remote
+
+        with opened_remote(path, parts=parts, storage_options=storage_options) as fp:
+            return read(fp, lambda header: None)
     for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:
             break

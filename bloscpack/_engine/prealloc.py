@@ -33,15 +33,16 @@ BYTES_HEADER = bytes.__basicsize__ - 1
 
 CPYTHON = sys.implementation.name == "cpython"
 if CPYTHON:
-    _new = ctypes.pythonapi.PyBytes_FromStringAndSize
-    _new.restype = ctypes.c_void_p
-    _new.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
-    _resize = ctypes.pythonapi._PyBytes_Resize
-    _resize.restype = ctypes.c_int
-    _resize.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
-    _release = ctypes.pythonapi.Py_DecRef
-    _release.restype = None
-    _release.argtypes = [ctypes.c_void_p]
+    # Attributes of `ctypes.pythonapi` are shared by all packages, which give them other
+    # types of arguments and results. These are our own.
+    _api = ctypes.pythonapi
+    _new = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)(
+        ("PyBytes_FromStringAndSize", _api)
+    )
+    _resize = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t)(
+        ("_PyBytes_Resize", _api)
+    )
+    _release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", _api))
 
 
 def memory_at(address: int, nbytes: int, owner: object) -> memoryview:

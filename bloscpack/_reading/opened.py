@@ -20,6 +20,7 @@ from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._storage.base import MemoryStorage, Storage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
+from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
 from ..exceptions import FormatError, StorageError, UsageTypeError
 from ..serializers import user_metadata
@@ -30,9 +31,9 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
     from contextlib import AbstractContextManager
-    from typing import Any, BinaryIO
+    from typing import BinaryIO
 
-    from .._storage.protocols import Buffer, Path, Seekable
+    from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from ..args import AnyLimits, Limits
     from .chunk_reader import Room
 
@@ -69,7 +70,7 @@ class _LocalFile:
 
 def _always_changed(path: Path) -> StorageError:
     return StorageError(
-        errno.EAGAIN, "the file was changed each time it was read", os.fsdecode(path)
+        errno.EAGAIN, "the file was changed each time it was read", shown_name(path)
     )
 
 
@@ -136,6 +137,8 @@ class OpenedFile:
         """Close the file, unless the caller opened it."""
         if self._local is not None:
             self._local.close()
+        elif self.name is not None:
+            self._reader.storage.close()
 
     # Positions
 
@@ -316,7 +319,7 @@ def open_parts(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     whole: bool = False,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> OpenedFile:
     """Open a file whose parts are to be read.
 
@@ -336,7 +339,19 @@ def open_parts(
     """
     cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
+    if is_url(file) and local_path(file) == file:
+        from .._storage.remote import RemoteStorage
+
+        remote = RemoteStorage(
+            file, storage_options=storage_options, whole=None if whole else False
+        )
+        try:
+            return OpenedFile(remote, None, cache, checked, file, nthreads)
+        except BaseException:
+            remote.close()
+            raise
     if isinstance(file, (str, os.PathLike)):
+        file = local_path(file)
         name = os.fsdecode(file)
         local = _LocalFile(file, checked, cache)
         try:

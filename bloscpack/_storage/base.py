@@ -26,6 +26,7 @@ import os
 from _thread import allocate_lock
 
 from ..exceptions import FormatError, StorageError, UsageError
+from .urls import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ class Storage:
         A storage that is ``far`` requests them all at once.
         """
         return [self.read_at(start, stop - start) for start, stop in extents]
+
+    def close(self) -> None:
+        """Release what the storage has opened; a file object of a caller stays open."""
 
     def read_blocks(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes from `start` to `stop` in blocks of at most `READ_SIZE`."""
@@ -188,7 +192,7 @@ class naming_errors:
         # part in it.
         about_file = isinstance(error, (FormatError, RuntimeError))
         if about_file and isinstance(error, (FormatError, UsageError)):
-            error.filename = error.filename or os.fsdecode(self._path)
+            error.filename = error.filename or shown_name(self._path)
 
 
 # File objects and buffers

@@ -6,9 +6,12 @@ Nothing here is imported at run time: importing ``typing`` costs start-up time.
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+# Settings of fsspec for the file system of a URL.
+StorageOptions = Mapping[str, Any]
 Buffer = bytes | bytearray | memoryview
 
 

@@ -1,5 +1,6 @@
 """Bytes objects that are allocated first and then filled in place."""
 
+import ctypes
 import io
 import os
 import sys
@@ -75,3 +76,14 @@ def test_writer_lets_others_write_what_it_has_made_room_for(size, kind):
     for write in reversed(left):
         write()
     assert b"head" + b"".join(piece + b"+" for piece in pieces) == writer.getvalue()
+
+
+@pytest.mark.skipif(not prealloc.CPYTHON, reason="functions of CPython")
+def test_other_packages_may_change_the_shared_functions_of_python(monkeypatch):
+    """fsspec gives these attributes of ctypes other types when it is imported."""
+    shared = ctypes.pythonapi.PyBytes_FromStringAndSize
+    monkeypatch.setattr(shared, "restype", ctypes.py_object)
+    monkeypatch.setattr(shared, "argtypes", (ctypes.c_void_p, ctypes.c_ssize_t))
+    made = BytesUnderConstruction(100_000)
+    made.view[:] = b"x" * 100_000
+    assert b"x" * 100_000 == made.finish()

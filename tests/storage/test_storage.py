@@ -32,6 +32,7 @@ from bloscpack._storage.local import (
     whole_file,
     writes_at_end,
 )
+from bloscpack._storage.remote import ReadAhead, RemoteStorage
 from bloscpack.reader import Reader
 
 DATA = bytes(range(256)) * 4
@@ -121,6 +122,20 @@ def rolled_back_file(folder, content):
         yield storage_of(io.BufferedReader(RolledBackFile(fp, saved)))
 
 
+@contextmanager
+def remote_file(folder, content):
+    fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    fsspec.filesystem("memory").pipe("/file", content)
+    with RemoteStorage("memory://file") as storage:
+        yield storage
+
+
+@contextmanager
+def remote_file_read_ahead(folder, content):
+    with remote_file(folder, content) as storage:
+        yield ReadAhead(storage)
+
+
 STORAGES: dict[str, Callable[[Path, bytes], object]] = {
     "memory": memory,
     "scattered memory": scattered_memory,
@@ -132,6 +147,8 @@ STORAGES: dict[str, Callable[[Path, bytes], object]] = {
     "local file behind its start": local_file_behind_its_start,
     "file over a storage": file_over_a_storage,
     "rolled back file": rolled_back_file,
+    "remote file": remote_file,
+    "remote file, read ahead": remote_file_read_ahead,
 }
 
 
@@ -211,9 +228,17 @@ def test_negative_offset(storage):
         storage.read_at(-3, 2)
 
 
-def test_only_local_files_have_an_identity(kind, tmp_path):
+def test_only_local_and_remote_files_have_an_identity(kind, tmp_path):
     with kind(tmp_path, DATA) as storage:
-        assert (storage.identity is not None) == isinstance(storage, LocalStorage)
+        known = isinstance(storage, (LocalStorage, RemoteStorage, ReadAhead))
+        assert known == (storage.identity is not None)
+
+
+def test_many_extents(storage):
+    extents = [(7, 9), (900, 2000), (3, 3), (2000, 3000), (0, len(DATA))]
+    expected = [DATA[start:stop] for start, stop in extents]
+    assert expected == storage.read_many(extents)
+    assert [] == storage.read_many([])
 
 
 def test_other_content_has_another_identity(kind, tmp_path):

@@ -88,7 +88,8 @@ def run(args: Namespace) -> None:
         if selected.stop == reader.nbytes:
             warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
 
-    read_snapshot(args.file_, read, attempts=1)
+    parts = args.bytes is not None or args.rows is not None
+    read_snapshot(args.file_, read, attempts=1, parts=parts)
     log.flush()
 
 

@@ -6,6 +6,7 @@ import os
 from functools import partial
 
 from ... import log
+from ..._storage.urls import is_url, last_part, shown_name
 from ...exceptions import UsageError
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import file_jobs
@@ -124,9 +125,9 @@ def _plain_name(name: str, args: Namespace) -> str:
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "
-            "--output or --output-dir" % (name, args.suffix)
+            "--output or --output-dir" % (shown_name(name), args.suffix)
         )
-    return name
+    return last_part(name) if is_url(name) else name
 
 
 # One file
@@ -161,8 +162,8 @@ def _decompress(
     """
     from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
-    from ...file_io import log_unpacked, plain_sink, unpack_fp_to_fp
-    from ...pretty import pretty_size
+    from ..._storage.urls import size_of_input
+    from ...file_io import log_input, log_unpacked, plain_sink, unpack_fp_to_fp
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
 
@@ -206,8 +207,8 @@ def _decompress(
         else:
             metadata = read(standard_input(), lambda header: None)
         return nbytes or 0, metadata, like
-    in_size = os.path.getsize(in_file)
-    log.verbose("input file size: %s" % pretty_size(in_size))
+    in_size = size_of_input(in_file)
+    log_input(in_file, in_size)
     metadata = read_snapshot(in_file, read, attempts)
     if not streamed:
         log_unpacked(in_size, out_file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ... import log
+from ..._storage.urls import shown_name
 from ...describe import describe
 from ..display import say_json
 from ..exit_codes import EXIT_OK, for_each_file
@@ -40,7 +41,7 @@ def run(args: Namespace) -> int:
 
     def act(path: str) -> None:
         if not args.json:
-            log.normal("'%s':" % log.printable(path))
+            log.normal("'%s':" % log.printable(shown_name(path)))
         several.append(_read(args, path))
 
     worst = for_each_file(file_jobs.packed_files(args), act)

@@ -10,6 +10,7 @@ import os
 import sys
 from array import array
 
+from ..._storage.urls import shown_name
 from ...describe import ratio_of
 from ...log import printable
 from ..display import say, size_text
@@ -178,7 +179,7 @@ def survey_quickly(path: str) -> Chunks:
         check(header)
         return sizes
 
-    sizes = read_snapshot(path, read)
+    sizes = read_snapshot(path, read, parts=True)
     chunks = Chunks(len(sizes))
     for number, (nbytes, cbytes) in enumerate(sizes):
         chunks.put(number, nbytes, cbytes)
@@ -253,7 +254,7 @@ def summary(chunks: Chunks, path: str) -> Iterator[str]:
     nbytes, cbytes = sum(chunks.nbytes), sum(chunks.cbytes)
     bad = sum(chunks.bad)
     yield "%s: %d chunk%s, %s in %s, ratio %.2f, %s" % (
-        printable(path),
+        printable(shown_name(path)),
         len(chunks),
         "s" * (len(chunks) != 1),
         size_text(nbytes),
@@ -372,7 +373,8 @@ def draw_png(chunks: Chunks, path: str, figure: Figure, out_file: str) -> None:
     axes.set_yticks([])
     bad = sum(chunks.bad)
     axes.set_title(
-        "%s: %d chunks, %d damaged (red)" % (printable(path), len(chunks), bad)
+        "%s: %d chunks, %d damaged (red)"
+        % (printable(shown_name(path)), len(chunks), bad)
     )
     like = None
     if os.path.isfile(path):

@@ -136,7 +136,7 @@ def _read(path: str) -> Json:
             raise NoMetadataFound("the file has no metadata section")
         return beginning.metadata
 
-    return read_snapshot(path, read)
+    return read_snapshot(path, read, parts=True)
 
 
 def _as_text(value: object, compact: bool) -> str:

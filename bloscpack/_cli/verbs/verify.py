@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..._crashsafe.journal import SUFFIX, is_journal
 from ..._damage.findings import ERROR
+from ..._storage.urls import shown_name
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
@@ -61,14 +62,14 @@ def run(args: Namespace) -> int:
         with shown(path, total, args.progress) as bar:
             report = verify(path, nthreads=args.nthreads, progress=bar)
         if args.json:
-            reports.append({"file": path, **report.as_dict()})
+            reports.append({"file": shown_name(path), **report.as_dict()})
         elif not (args.quiet and report.ok):
             tell(report)
         return state_of(report)[0]
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
-        names = {"file": path, "filename": path}
+        names = {"file": shown_name(path), "filename": shown_name(path)}
         reports.append({**names, "ok": False, "error": message_of(error)})
 
     files = file_jobs.packed_files(args)

@@ -1,0 +1,346 @@
+"""The requests that read a remote file: by HTTP, and from any file system of fsspec.
+
+Strategy: a `Place` makes one request per call and judges the response: its status, its
+range, its length and the version of the file in it. It raises `Temporary` for
+failures that may pass, which `RemoteStorage` repeats, and `StorageError` for others.
+All methods that make requests are coroutines and run in the thread of fsspec.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import StorageError
+from .file_systems import IgnoresRanges, NotFound, Temporary
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Protocol
+
+    class Fail(Protocol):
+        """Returns an error from its number and its text; it adds the name."""
+
+        def __call__(
+            self, number: int, text: str, kind: type[StorageError] = ...
+        ) -> StorageError: ...
+
+
+# Number of bytes at the start of a file that one request reads before any data.
+HEAD_SIZE = 64 * 2**10
+# Seconds without a byte from the server after which a request has timed out.
+STALL_SECONDS = 30.0
+# Size in bytes of the blocks in which a whole file is read.
+BLOCK_SIZE = 4 * 2**20
+# Fields of `fs.info` that change with the content, by the names that the file systems
+# of fsspec use.
+VERSION_FIELDS = (
+    *("ETag", "etag", "VersionId", "version_id", "generation", "Content-MD5", "md5"),
+    *("md5Hash", "content_md5", "checksum", "CRC", "LastModified", "Last-Modified"),
+    *("last_modified", "mtime", "updated", "modified", "created", "ino"),
+)
+KEEP_CONTENT = {
+    "fsspec.implementations.cached.CachingFileSystem",
+    "fsspec.archive.AbstractArchiveFileSystem",
+}
+
+
+class Opened:
+    """The answer to the first requests: size, version and first bytes of a file."""
+
+    def __init__(self, size: int, version: tuple[str, ...], head: bytes) -> None:
+        self.size = size
+        self.version = version
+        self.head = head
+
+
+class Place:
+    """A file in a file system of fsspec whose methods are coroutines.
+
+    Parameters
+    ----------
+    fs, path
+        What fsspec returns for the URL.
+    fail
+        Returns the error for an error number and a text; it adds the name.
+    """
+
+    def __init__(self, fs: Any, path: str, fail: Fail) -> None:
+        self.fs = fs
+        self.path = path
+        self._fail = fail
+        self._size = 0
+        self._version: tuple[str, ...] = ()
+        # A cache or an archive keeps the content that it had when it was opened.
+        self._compares = not class_names(fs) & KEEP_CONTENT
+
+    async def open(self) -> Opened:
+        """Return size, version and first bytes; later requests expect the same."""
+        self._size, self._version = await self._probe()
+        head = await self.fetch(0, min(self._size, HEAD_SIZE)) if self._size else b""
+        return Opened(self._size, self._version, head)
+
+    async def open_whole(self) -> Opened:
+        """Return size and version, without first bytes: `blocks` is called next."""
+        self._size, self._version = await self._probe()
+        return Opened(self._size, self._version, b"")
+
+    async def fetch(self, start: int, stop: int) -> bytes:
+        """Return the bytes of the extent, which lies inside the file."""
+        data: bytes = await self._read(start, stop)
+        compares = self._compares and self._version
+        if compares and (self._size, self._version) != await self._probe():
+            raise self._changed()
+        self._check_length(len(data), stop - start)
+        return data
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """Yield the bytes of the whole file."""
+        for start in range(0, self._size, BLOCK_SIZE):
+            yield await self.fetch(start, min(start + BLOCK_SIZE, self._size))
+
+    async def _probe(self) -> tuple[int, tuple[str, ...]]:
+        """Return the present size and version of the file."""
+        self._forget_listing()
+        return self._judge_info(await self.fs._info(self.path))
+
+    async def _read(self, start: int, stop: int) -> bytes:
+        return bytes(await self.fs._cat_file(self.path, start=start, end=stop))
+
+    def _forget_listing(self) -> None:
+        parent = getattr(self.fs, "_parent", None)
+        with suppress(Exception):  # a cache that can't be emptied is not an error
+            self.fs.invalidate_cache(parent(self.path) if parent else None)
+
+    def _judge_info(self, info: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+        if info.get("type") == "directory":
+            raise self._fail(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not isinstance(info.get("size"), int):
+            raise self._fail(errno.EIO, "the server does not tell the size of the file")
+        fields = [(name, info.get(name)) for name in VERSION_FIELDS]
+        version = tuple("%s=%s" % field for field in fields if field[1])
+        return info["size"], version
+
+    # Errors
+
+    def _check_length(self, found: int, expected: int) -> None:
+        if found > expected:
+            raise self._ignores_ranges()
+        if found < expected:
+            raise Temporary(
+                "the response is too short: expected '%d' bytes, found '%d'"
+                % (expected, found)
+            )
+
+    def _changed(self) -> StorageError:
+        return self._fail(errno.EAGAIN, "the file was changed while it was read")
+
+    def _ignores_ranges(self) -> StorageError:
+        text = (
+            "the server ignores ranges and sends the whole file, so no part of it can "
+            "be read alone; whole=True, or 'blpk decompress', reads all of it"
+        )
+        return self._fail(errno.ENOTSUP, text, IgnoresRanges)
+
+    def close(self) -> None:
+        """Release what is open."""
+
+
+class FilePlace(Place):
+    """A file in a file system whose methods block.
+
+    A thread makes the calls: they may use the thread of fsspec, like those of an
+    archive on a server. Unless the file system reads parts itself, the file is opened
+    once: opening it may mean to read it from the start.
+    """
+
+    _fp: Any = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._lock = threading.Lock()
+
+    async def _probe(self) -> tuple[int, tuple[str, ...]]:
+        return await asyncio.to_thread(self._probe_now)
+
+    def _probe_now(self) -> tuple[int, tuple[str, ...]]:
+        self._forget_listing()
+        return self._judge_info(self.fs.info(self.path))
+
+    async def _read(self, start: int, stop: int) -> bytes:
+        return await asyncio.to_thread(self._read_now, start, stop)
+
+    def _read_now(self, start: int, stop: int) -> bytes:
+        from fsspec.spec import AbstractFileSystem
+
+        if self._compares and type(self.fs).cat_file is not AbstractFileSystem.cat_file:
+            return bytes(self.fs.cat_file(self.path, start=start, end=stop))
+        with self._lock:
+            if self._fp is None:
+                self._fp = self.fs.open(self.path, "rb")
+            self._fp.seek(start)
+            data = bytearray()
+            while len(data) < stop - start:
+                more = self._fp.read(stop - start - len(data))
+                if not more:
+                    break
+                data += more
+            return bytes(data)
+
+    def close(self) -> None:
+        if self._fp is not None:
+            self._fp.close()
+
+
+class HttpPlace(Place):
+    """A file on a web server. Every response is judged by its headers."""
+
+    _etag = ""
+    _modified = ""
+
+    async def _probe(self) -> tuple[int, tuple[str, ...]]:
+        """Make a HEAD request; a size of -1 means that the server does not tell it."""
+        async with await self._send("head", {}) as response:
+            if response.status in (404, 410) or response.status >= 500:
+                self._judge_status(response)
+            if response.status != 200:  # as for an address signed for GET alone
+                return -1, ()
+            self._note_version(response.headers)
+            plain = response.headers.get("Content-Encoding", "identity") == "identity"
+            size = response.headers.get("Content-Length", "") if plain else ""
+            return int(size) if size.isdigit() else -1, self._versions()
+
+    def _note_version(self, headers: Mapping[str, str]) -> None:
+        self._etag = headers.get("ETag", "")
+        self._modified = headers.get("Last-Modified", "")
+
+    def _versions(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self._etag, self._modified)))
+
+    async def open(self) -> Opened:
+        self._size, self._version = await self._probe()
+        if self._size == 0:
+            return Opened(0, self._version, b"")
+        stop = HEAD_SIZE if self._size < 0 else min(self._size, HEAD_SIZE)
+        head = await self.fetch(0, stop)
+        return Opened(self._size, self._version, head)
+
+    async def fetch(self, start: int, stop: int) -> bytes:
+        range_ = {"Range": "bytes=%d-%d" % (start, stop - 1)}
+        async with await self._send("get", range_) as response:
+            self._judge_status(response)
+            stop = self._judge_range(response, start, stop)
+            self._judge_version(response.headers)
+            data = bytearray()
+            async for block in response.content.iter_any():
+                data += block
+                if len(data) > stop - start:
+                    raise self._ignores_ranges()
+        self._check_length(len(data), stop - start)
+        return bytes(data)
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        async with await self._send("get", {}) as response:
+            self._judge_status(response)
+            self._judge_version(response.headers)
+            count = 0
+            async for block in response.content.iter_chunked(BLOCK_SIZE):
+                count += len(block)
+                yield block
+        expected = response.headers.get("Content-Length", "")
+        if self._size < 0:
+            self._size = int(expected) if expected.isdigit() else count
+        self._check_length(min(count, self._size), self._size)
+        if count > self._size:
+            raise self._changed()
+
+    async def _send(self, method: str, headers: Mapping[str, str]) -> Any:
+        import aiohttp
+
+        # The settings of fsspec for every request, like `headers` and `auth`.
+        settings = dict(self.fs.kwargs)
+        given = dict(settings.pop("headers", None) or {})
+        condition = {}
+        if method == "get" and self._etag.startswith(
+            '"'
+        ):  # a weak one would never match
+            condition = {"If-Match": self._etag}
+        headers = {"Accept-Encoding": "identity", **given, **headers, **condition}
+        if "timeout" not in (*settings, *self.fs.client_kwargs):
+            settings["timeout"] = aiohttp.ClientTimeout(
+                total=None, sock_connect=STALL_SECONDS, sock_read=STALL_SECONDS
+            )
+        settings.setdefault("allow_redirects", True)
+        session = await self.fs.set_session()
+        send = getattr(session, method)
+        return await send(self.fs.encode_url(self.path), headers=headers, **settings)
+
+    def _judge_status(self, response: Any) -> None:
+        status = response.status
+        if status in (200, 206):
+            return
+        text = "the server answered %d %s" % (status, response.reason or "")
+        text = text.rstrip()
+        if status in (404, 410):
+            raise self._fail(errno.ENOENT, text, NotFound)
+        if status >= 500:
+            raise Temporary(text)
+        if status in (412, 416) and self._size >= 0:
+            raise self._changed()
+        denied = status in (401, 403, 407)
+        raise self._fail(errno.EACCES if denied else errno.EIO, text)
+
+    def _judge_range(self, response: Any, start: int, stop: int) -> int:
+        """Return where the bytes of a response end, and note an unknown size."""
+        if response.status == 200:
+            length = response.headers.get("Content-Length", "")
+            whole = int(length) if length.isdigit() else None
+            if self._size < 0 and whole is not None:
+                self._note_version(response.headers)
+                self._size, self._version = whole, self._versions()
+                stop = min(stop, whole)
+            # The range may be the whole file.
+            if start or stop != self._size or whole not in (None, self._size):
+                raise self._ignores_ranges()
+            return stop
+        unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
+        span, _, total = rest.partition("/")
+        if unit.lower() != "bytes" or not total:
+            raise self._fail(errno.EIO, "the response does not name its range")
+        if self._size < 0:
+            if not total.isdigit():
+                text = "the server does not tell the size of the file"
+                raise self._fail(errno.EIO, text)
+            self._note_version(response.headers)
+            self._size, self._version = int(total), self._versions()
+            stop = min(stop, self._size)
+        if total not in ("*", str(self._size)):
+            raise self._changed()
+        first, _, last = span.partition("-")
+        if first != str(start) or not last.isdigit() or int(last) >= stop:
+            raise self._fail(
+                errno.EIO,
+                "expected the bytes %d-%d, found '%.50s' in the response"
+                % (start, stop - 1, span),
+            )
+        self._check_length(int(last) + 1 - start, stop - start)
+        return stop
+
+    def _judge_version(self, headers: Mapping[str, str]) -> None:
+        found = headers.get("ETag", "")
+        if self._etag and found:
+            changed = found != self._etag
+        else:
+            found = headers.get("Last-Modified", "")
+            changed = bool(self._modified and found) and found != self._modified
+        if changed:
+            raise self._changed()
+
+
+def class_names(fs: object) -> set[str]:
+    """Return the names of a class and its bases; importing them may need a package."""
+    return {"%s.%s" % (kind.__module__, kind.__name__) for kind in type(fs).__mro__}

@@ -1,0 +1,306 @@
+"""Remote files: URLs as a `Storage`, through fsspec.
+
+Strategy: a `Place` makes single requests; this module repeats those that failed for a
+time, limits how many run at once, and names the URL in every error without its
+credentials. The first 64 KiB are read when the storage is made, and kept: header,
+metadata and offset table usually need no further request. fsspec is imported when the
+first URL is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from _thread import allocate_lock
+from contextlib import contextmanager
+
+from ..exceptions import BloscpackError
+from .base import Storage, StorageFile, naming_errors
+from .file_systems import ErrorNames, IgnoresRanges, find_file_system
+from .urls import is_url, last_part, public_name
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from tempfile import SpooledTemporaryFile
+    from types import TracebackType
+    from typing import Any, BinaryIO, TypeVar
+
+    from .places import Fail, Opened, Place
+    from .protocols import StorageOptions
+
+    Result = TypeVar("Result")
+
+__all__ = ["RemoteStorage", "is_url", "last_part", "public_name"]
+
+# Maximum number of times that a request is made.
+ATTEMPTS = 5
+# Seconds before a request is made for the second time; the time doubles each time.
+FIRST_DELAY = 0.25
+# Seconds after the first attempt after which a request is not repeated.
+RETRY_SECONDS = 120.0
+# Maximum number of requests of one file that run at once.
+MAX_REQUESTS = 32
+# Size in bytes up to which a file that must be read whole is kept in memory.
+MAX_IN_MEMORY = 16 * 2**20
+# Size in bytes of the blocks that are read ahead, and how many are read at once.
+AHEAD_SIZE = 2 * 2**20
+AHEAD_COUNT = 4
+
+
+class RemoteStorage(Storage):
+    """The file at a URL, which must not change while it is read.
+
+    Parameters
+    ----------
+    url
+        The URL, or a chain of URLs of fsspec.
+    storage_options
+        Settings for fsspec, such as keys.
+    whole
+        Whether to read the whole file at once, in one request. False: only parts.
+        None: the whole file if the server can't send parts.
+
+    Raises
+    ------
+    UsageError
+        fsspec, or the package that it needs for the URL, is not installed.
+    StorageError
+        The file can't be read. It is a `FileNotFoundError` if there is none.
+    """
+
+    far = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage_options: StorageOptions | None = None,
+        whole: bool | None = False,
+    ) -> None:
+        self._names = ErrorNames(url, storage_options)
+        self.name = self._names.name
+        self._spool: SpooledTemporaryFile[bytes] | None = None
+        self._lock = allocate_lock()
+        fs, path = find_file_system(url, dict(storage_options or {}), self._names)
+        from fsspec.asyn import get_loop
+
+        self._loop, self._pid = get_loop(), os.getpid()
+        self._place = _place_for(fs, path, self._names.error)
+        if not whole:
+            try:
+                opened = self._wait(self._repeat(self._place.open))
+            except IgnoresRanges:
+                if whole is not None:
+                    raise
+                whole = True
+        if whole:
+            opened = self._wait(self._repeat(self._read_whole))
+        self.size = opened.size
+        self._head = opened.head
+        if opened.version:
+            self.identity = (self.name, opened.size, *opened.version)
+
+    # Requests
+
+    def _wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of a coroutine that runs in the thread of fsspec."""
+        from fsspec.asyn import sync
+
+        if self._pid != os.getpid():
+            # The thread of fsspec does not run here: waiting for it would never end.
+            coroutine.close()
+            raise self._names.error(
+                errno.EBADF, "a fork of the process that opened the URL can't read it"
+            )
+        with self._names.translating():
+            result: Result = sync(self._loop, lambda: coroutine)
+            return result
+
+    async def _repeat(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of a request; make it again if it failed for a time."""
+        import asyncio
+        from time import monotonic
+
+        begin, delay = monotonic(), FIRST_DELAY
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await request()
+            except BloscpackError:
+                raise
+            except Exception as error:
+                text = self._names.temporary(error)
+                if text is None:
+                    raise
+            late = monotonic() - begin + delay > RETRY_SECONDS
+            if attempt == ATTEMPTS or late:
+                break
+            await asyncio.sleep(delay)
+            delay *= 2
+        raise self._names.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
+
+    async def _read_whole(self) -> Opened:
+        """Copy the file to a spool, in memory or in a temporary file."""
+        import tempfile
+
+        opened = await self._place.open_whole()
+        if self._spool is not None:
+            self._spool.close()
+        spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - kept
+        self._spool = spool
+        async for block in self._place.blocks():
+            spool.write(block)
+        opened.size = spool.tell()
+        return opened
+
+    # Reading
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        if view:
+            view[:] = self.read_many([(offset, offset + len(view))])[0]
+        return len(view)
+
+    def read_at(self, offset: int, nbytes: int) -> bytes:
+        if offset < 0:
+            raise ValueError("the offset %d is negative" % offset)
+        return self.read_many([(offset, offset + max(nbytes, 0))])[0]
+
+    def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
+        spans = [(start, min(stop, self.size)) for start, stop in extents]
+        if self._spool is not None:
+            return [self._read_spool(start, stop) for start, stop in spans]
+        missing = [span for span in spans if span[0] < span[1] > len(self._head)]
+        fetched = iter(self._wait(self._fetch_all(missing)) if missing else ())
+        return [
+            next(fetched)
+            if start < stop > len(self._head)
+            else self._head[start : max(start, stop)]
+            for start, stop in spans
+        ]
+
+    def _read_spool(self, start: int, stop: int) -> bytes:
+        assert self._spool is not None
+        with self._lock:
+            self._spool.seek(start)
+            return self._spool.read(max(0, stop - start))
+
+    async def _fetch_all(self, spans: list[tuple[int, int]]) -> list[bytes]:
+        import asyncio
+
+        free = asyncio.Semaphore(MAX_REQUESTS)
+
+        async def fetch(start: int, stop: int) -> bytes:
+            head = self._head[start:]
+            start += len(head)
+            async with free:
+                rest = await self._repeat(lambda: self._place.fetch(start, stop))
+            return head + rest if head else rest
+
+        tasks = [asyncio.ensure_future(fetch(*span)) for span in spans]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # after an error the others are of no use
+                task.cancel()
+
+    def close(self) -> None:
+        """Release what is open; the connections stay with fsspec."""
+        if self._spool is not None:
+            self._spool.close()
+        self._place.close()
+
+    def __enter__(self) -> RemoteStorage:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _place_for(fs: Any, path: str, fail: Fail) -> Place:
+    """Return the place for what fsspec returns for a URL."""
+    from fsspec.asyn import AsyncFileSystem
+
+    from .places import FilePlace, HttpPlace, Place, class_names
+    from .s3 import S3Place
+
+    names = class_names(fs)
+    if "fsspec.implementations.http.HTTPFileSystem" in names:
+        return HttpPlace(fs, path, fail)
+    if "s3fs.core.S3FileSystem" in names:
+        return S3Place(fs, path, fail)
+    if isinstance(fs, AsyncFileSystem):
+        return Place(fs, path, fail)
+    return FilePlace(fs, path, fail)
+
+
+class ReadAhead(Storage):
+    """Another storage, read forward in blocks, of which several are fetched at once."""
+
+    concurrent = False
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lock = allocate_lock()
+        self._blocks: dict[int, bytes] = {}
+        self.size = storage.size
+        self.identity = storage.identity
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        done = 0
+        while done < len(view):
+            number, begin = divmod(offset + done, AHEAD_SIZE)
+            data = self._block(number)[begin : begin + len(view) - done]
+            view[done : done + len(data)] = data
+            done += len(data)
+        return len(view)
+
+    def _block(self, number: int) -> bytes:
+        with self._lock:
+            if number not in self._blocks:
+                forward = number - 1 in self._blocks or number == 0
+                self._fetch(number, AHEAD_COUNT if forward else 1)
+            return self._blocks[number]
+
+    def _fetch(self, first: int, count: int) -> None:
+        last = -(-self.size // AHEAD_SIZE)
+        numbers = [
+            number
+            for number in range(first, min(first + count, last))
+            if number not in self._blocks
+        ]
+        extents = [(n * AHEAD_SIZE, (n + 1) * AHEAD_SIZE) for n in numbers]
+        for number, data in zip(numbers, self._storage.read_many(extents), strict=True):
+            self._blocks[number] = data
+        # The oldest blocks go first; those in front of them may be read once more.
+        for number in list(self._blocks)[: -3 * AHEAD_COUNT]:
+            del self._blocks[number]
+
+
+@contextmanager
+def opened_remote(
+    url: str,
+    *,
+    parts: bool = False,
+    storage_options: StorageOptions | None = None,
+) -> Iterator[BinaryIO]:
+    """Open the file at a URL as a file object; errors about it get its name.
+
+    With `parts` only some bytes are going to be read. Otherwise the file is read
+    forward, in large blocks, or in one request if the server can't send parts.
+    """
+    whole = False if parts else None
+    with (
+        naming_errors(url),
+        RemoteStorage(url, storage_options=storage_options, whole=whole) as storage,
+    ):
+        inner = storage if parts else ReadAhead(storage)
+        with io.BufferedReader(StorageFile(inner)) as fp:
+            yield fp

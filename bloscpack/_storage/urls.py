@@ -1,0 +1,129 @@
+"""URLs in place of file names: how they are told apart, and how they are shown.
+
+Strategy: every function is pure but for `is_url`, which looks for a local file. Nothing
+here imports fsspec, so names of local files cost no time. A URL may contain a password
+or a signature: a message contains `public_name` of it, never the URL.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..exceptions import UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from .protocols import Path
+
+MARK = "://"
+# Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
+LINK = "::"
+# What a message shows in place of a query and a fragment.
+HIDDEN = "?..."
+
+
+def is_url(name: object) -> TypeGuard[str]:
+    """Return whether a name is a URL, or a chain of URLs, and not a local file."""
+    if not isinstance(name, str) or MARK not in name:
+        return False
+    schemes = name.partition(MARK)[0].split(LINK)
+    # One letter is a drive of Windows.
+    valid = all(len(scheme) > 1 and _is_scheme(scheme) for scheme in schemes)
+    return valid and not os.path.lexists(name)
+
+
+def _is_scheme(text: str) -> bool:
+    rest = text.replace("+", "").replace("-", "").replace(".", "").replace("_", "")
+    return text[0].isalpha() and rest.isascii() and rest.isalnum()
+
+
+def local_path(path: Path) -> Path:
+    """Return the path in a ``file://`` URL; return other names unchanged."""
+    for start in ("file://", "local://"):
+        if isinstance(path, str) and path.startswith(start) and is_url(path):
+            return path.removeprefix(start)
+    return path
+
+
+def shown_name(name: Path) -> str:
+    """Return the name of a file for messages, without the credentials of a URL."""
+    text = os.fsdecode(name)
+    return public_name(text) if MARK in text else text
+
+
+def public_name(url: str) -> str:
+    """Return a URL without user name, password, query and fragment.
+
+    The query may be a signature or a token, so no part of it is kept.
+    """
+    return LINK.join(map(_public_part, _parts(url)))
+
+
+def _parts(url: str) -> list[str]:
+    """Return the URLs of a chain; a ``::`` inside of one, as in a query, stays."""
+    parts: list[str] = []
+    for part in url.split(LINK):
+        if parts and MARK in parts[-1] and MARK not in part:
+            parts[-1] += LINK + part
+        else:
+            parts.append(part)
+    return parts
+
+
+def _public_part(part: str) -> str:
+    scheme, mark, rest = part.partition(MARK)
+    if not mark:
+        return part
+    hidden = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
+    rest, more = rest[:hidden], rest[hidden:]
+    host, slash, path = rest.partition("/")
+    if "@" in more and _is_cut_password(host if slash else rest):
+        return scheme + mark + HIDDEN
+    if "@" in host:
+        host = host.rpartition("@")[2]
+    elif "@" in path and _is_cut_password(host):
+        host, slash, path = path.rpartition("@")[2].partition("/")
+    return scheme + mark + host + slash + path + (HIDDEN if more else "")
+
+
+def _is_cut_password(host: str) -> bool:
+    """Return whether a host is the start of ``user:password`` with a ``/`` in it."""
+    _, colon, port = host.rpartition(":")
+    return bool(colon) and not port.isdigit() and not host.endswith("]")
+
+
+def last_part(url: str) -> str:
+    """Return the last part of the path of a URL, under which a copy is stored.
+
+    Raises `UsageError` if the path has no last part.
+    """
+    from urllib.parse import unquote
+
+    first = next(part for part in _parts(url) if part.partition(MARK)[2])
+    scheme, _, path = first.partition(MARK)
+    if scheme in ("http", "https"):
+        path = unquote(path.partition("#")[0].partition("?")[0].partition("/")[2])
+    else:
+        path = path.partition(LINK)[0]
+    name = path.rpartition("/")[2]
+    if name in ("", ".", "..") or "\0" in name or os.sep in name:
+        raise UsageError(
+            "the path of '%s' has no last part to name the output after: use --output"
+            % public_name(url)
+        )
+    return name
+
+
+def size_of_input(path: Path) -> int:
+    """Return the size of a local file in bytes; 0 for a URL, which is not opened."""
+    return 0 if is_url(path) else os.path.getsize(path)
+
+
+def without_url(name: object, what: str) -> None:
+    """Raise `UsageError` if a name is a URL, where `what` needs a local file."""
+    if is_url(name):
+        raise UsageError(
+            "%s needs a local file, and '%s' is a URL" % (what, public_name(name))
+        )

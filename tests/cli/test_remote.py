@@ -1,0 +1,195 @@
+"""The verbs that take URLs in place of files."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from storage import servers
+from storage.servers import serving
+
+import bloscpack as bp
+
+pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+
+ARRAY = np.arange(300_000, dtype="<i4").reshape(1000, 300)
+
+
+@pytest.fixture
+def packed():
+    return bp.pack_ndarray_to_bytes(ARRAY, "100K", metadata={"unit": "m"})
+
+
+@pytest.fixture
+def web(packed, monkeypatch):
+    from bloscpack._storage import remote
+
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    with serving(packed) as web:
+        yield web
+
+
+@pytest.fixture
+def secret_url(web):
+    """A URL with a user, a password and a signature, none of which may be shown."""
+    web.auth = "joe:t0ken"
+    return "http://joe:t0ken@%s/some/data.blp?sig=hidden" % web.host
+
+
+def shown(result):
+    text = result[1] + result[2]
+    assert not any(secret in text for secret in ("joe", "t0ken", "hidden")), text
+    return result
+
+
+def test_info(run, secret_url, web, packed, tmp_path):
+    (tmp_path / "local.blp").write_bytes(packed)
+    expected = run("info", tmp_path / "local.blp")
+    assert expected == shown(run("info", secret_url))
+    assert ["HEAD", "GET"] == web.methods()
+    code, out, _ = shown(run("info", "--json", secret_url))
+    assert 0 == code
+    assert "http://%s/some/data.blp?..." % web.host == json.loads(out)["file"]
+
+
+def test_list(run, secret_url):
+    code, out, _ = shown(run("list", secret_url))
+    assert 0 == code
+    assert "/some/data.blp?..." in out
+
+
+def test_cat(run, secret_url, web):
+    letters = np.frombuffer(b"abcdefghij" * 30_000, "S1").reshape(1000, 300)
+    web.content = servers.Content(bp.pack_ndarray_to_bytes(letters, "100K"))
+    text = letters.tobytes().decode()
+    assert (0, text, "") == run("cat", secret_url)
+    web.requests.clear()
+    assert (0, text[1000:2000], "") == run("cat", "--bytes", "1000:2000", secret_url)
+    assert 3 >= len(web.requests)
+    rows = letters[5:900:100].tobytes().decode()
+    assert (0, rows, "") == run("cat", "--rows", "5:900:100", secret_url)
+
+
+def test_verify(run, secret_url, web):
+    code, out, _ = shown(run("verify", secret_url))
+    assert 0 == code
+    assert "/some/data.blp?...: ok (12 chunks" in out
+    code, out, _ = shown(run("verify", "--json", secret_url))
+    assert [True] == [report["ok"] for report in json.loads(out)]
+    web.always = servers.flip
+    code, out, _ = shown(run("verify", secret_url))
+    assert 3 == code
+
+
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+def test_map(run, secret_url, quick):
+    code, out, _ = shown(run("map", *quick, secret_url))
+    assert 0 == code
+    assert "/some/data.blp?..." in out
+
+
+def test_debugging_shows_no_credentials(run, secret_url):
+    code, out, err = shown(run("-d", "verify", secret_url))
+    assert 0 == code
+    assert "/some/data.blp?..." in out + err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["here.bin"], ["--output", "here.bin"], ["--output-dir", "out"]]
+)
+def test_decompress(run, secret_url, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    if arguments == ["here.bin"]:
+        arguments = [secret_url, "here.bin"]
+    else:
+        arguments = [*arguments, secret_url]
+    assert 0 == shown(run("decompress", "--raw", *arguments))[0]
+    (found,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert ARRAY.tobytes() == found.read_bytes()
+    where = {1: "data", 3: "out/data"}.get(len(arguments), "here.bin")
+    if "--output" in arguments:
+        where = "here.bin"
+    assert tmp_path / where == found
+
+
+def test_decompress_to_npy(run, web, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert 0 == run("decompress", "--npy", web.url, "x.npy")[0]
+    assert (np.load("x.npy") == ARRAY).all()
+
+
+def test_decompress_replaces_no_file(run, secret_url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").write_bytes(b"old")
+    code, _, err = shown(run("decompress", secret_url))
+    assert 1 == code
+    assert "exists" in err
+    assert b"old" == (tmp_path / "data").read_bytes()
+
+
+def test_two_urls_are_no_input_and_output(run, secret_url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = shown(run("decompress", secret_url, secret_url))
+    assert 2 == code
+    assert "local file" in err
+    assert [] == os.listdir()
+
+
+def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert 2 == shown(run("decompress", "--rm", secret_url))[0]
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["info", "list", "cat", "verify", "map", "decompress", "estimate", "metadata"],
+)
+@pytest.mark.parametrize("number", [403, 404, 500])
+def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    web.always = servers.status(number)
+    code, _, err = shown(run(verb, secret_url))
+    assert 1 == code
+    assert "'http://%s/some/data.blp?...'" % web.host in err
+    assert str(number) in err
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["append", "URL", "new"],
+        ["append", "old.blp", "URL"],
+        ["compress", "URL", "x.blp"],
+        ["compress", "new", "URL"],
+        ["compress", "--npy", "URL", "x.blp"],
+        ["repack", "URL", "x.blp"],
+        ["metadata", "--set", "{}", "URL"],
+        ["tune", "URL"],
+        ["recover", "old.blp", "URL"],
+    ],
+)
+def test_verbs_that_need_local_files(run, secret_url, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").write_bytes(b"new")
+    bp.pack_bytes_to_file(b"old", "old.blp")
+    arguments = [secret_url if name == "URL" else name for name in arguments]
+    code, _, _ = shown(run(*arguments))
+    assert code in (1, 2)
+    assert ["new", "old.blp"] == sorted(os.listdir())
+
+
+def test_server_without_ranges(run, web, tmp_path, monkeypatch):
+    """A verb that needs the whole file reads it; one that needs a part refuses."""
+    monkeypatch.chdir(tmp_path)
+    web.ranges = False
+    web.content = servers.Content(bp.pack_bytes_to_bytes(os.urandom(200_000)))
+    assert 0 == run("verify", web.url)[0]
+    assert 0 == run("decompress", web.url)[0]
+    code, _, err = run("info", web.url)
+    assert 1 == code
+    assert "ignores ranges" in err

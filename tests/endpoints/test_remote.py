@@ -1,0 +1,305 @@
+"""The functions on files, with URLs: what they return, write, and leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+import pytest
+from storage import servers
+from storage.servers import serving
+from support import environment
+
+import bloscpack as bp
+from bloscpack._storage import s3
+from bloscpack._storage.file_systems import ErrorNames
+
+pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+
+PLAIN = np.arange(500_000, dtype="<i4").tobytes()
+ARRAY = np.arange(500_000, dtype="<f8").reshape(1000, 500)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    from bloscpack._storage import remote
+
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+
+
+@pytest.fixture
+def memory():
+    fs = fsspec.filesystem("memory")
+    fs.store.clear()
+    yield fs
+    fs.store.clear()
+
+
+LOCAL = """
+import sys
+import bloscpack as bp
+bp.pack_bytes_to_file(b"abc", sys.argv[1])
+bp.unpack_bytes_from_file(sys.argv[1])
+bp.info(sys.argv[1])
+print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "bloscpack._storage.remote"}))
+"""
+
+
+def test_local_files_need_no_package(tmp_path):
+    command = [sys.executable, "-c", LOCAL, str(tmp_path / "x.blp")]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ("\n", "") == (done.stdout, done.stderr)
+
+
+# Reading
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_unpack(ranges, tmp_path):
+    with serving(bp.pack_bytes_to_bytes(PLAIN, "100K", metadata={"a": 1})) as web:
+        web.ranges = ranges
+        assert (PLAIN, {"a": 1}) == bp.unpack_bytes_from_file(web.url)
+        bp.unpack_file_from_file(web.url, tmp_path / "x")
+        assert PLAIN == (tmp_path / "x").read_bytes()
+    with serving(bp.pack_ndarray_to_bytes(ARRAY, "100K")) as web:
+        web.ranges = ranges
+        assert (ARRAY == bp.unpack_ndarray_from_file(web.url)).all()
+        bp.npy_io.unpack_npy_from_file(web.url, tmp_path / "x.npy")
+        assert (ARRAY == np.load(tmp_path / "x.npy")).all()
+
+
+def test_unpack_reads_each_byte_once():
+    plain = os.urandom(5_000_000)
+    packed = bp.pack_bytes_to_bytes(plain, "100K")
+    with serving(packed) as web:
+        assert plain == bp.unpack_bytes_from_file(web.url)[0]
+        assert 5 == len(web.requests)
+        spans = [r[1]["Range"] for r in web.requests if "Range" in r[1]]
+        assert len(spans) == len(set(spans))
+
+
+def test_info_and_verify():
+    with serving(bp.pack_ndarray_to_bytes(ARRAY, "100K")) as web:
+        found = bp.info(web.url)
+        assert (web.url, ARRAY.nbytes) == (found.file, found.nbytes)
+        assert 2 == len(web.requests)
+        report = bp.verify(web.url)
+        assert (True, web.url) == (report.ok, report.filename)
+        web.always = servers.flip
+        report = bp.verify(web.url)
+        assert not report.ok
+        with pytest.raises(bp.FormatError) as caught:
+            bp.unpack_ndarray_from_file(web.url)
+        assert web.url in str(caught.value)
+
+
+def test_storage_options(tmp_path):
+    options = {"headers": {"Authorization": "Basic am9lOnQwa2Vu"}}
+    calls = (
+        bp.info,
+        bp.verify,
+        bp.unpack_bytes_from_file,
+        bp.unpack_ndarray_from_file,
+        lambda url, **keys: bp.unpack_file_from_file(url, tmp_path / "x", **keys),
+        lambda url, **keys: bp.npy_io.unpack_npy_from_file(url, tmp_path / "n", **keys),
+    )
+    with serving(bp.pack_ndarray_to_bytes(ARRAY)) as web:
+        web.auth = "joe:t0ken"
+        for call in calls:
+            call(web.url, storage_options=options)
+            with pytest.raises(bp.StorageError, match="401"):
+                call(web.url)
+
+
+def test_storage_options_of_outputs(memory, tmp_path):
+    (tmp_path / "x").write_bytes(PLAIN)
+    np.save(tmp_path / "x.npy", ARRAY)
+    url = "memory://x.blp"
+    for call in (
+        lambda **keys: bp.pack_bytes_to_file(PLAIN, url, **keys),
+        lambda **keys: bp.pack_file_to_file(tmp_path / "x", url, **keys),
+        lambda **keys: bp.pack_ndarray_to_file(ARRAY, url, **keys),
+        lambda **keys: bp.npy_io.pack_npy_to_file(tmp_path / "x.npy", url, **keys),
+    ):
+        memory.store.clear()
+        call(storage_options={"skip_instance_cache": True})
+        assert ["/x.blp"] == list(memory.store)
+
+
+def test_recover(tmp_path):
+    with serving(bp.pack_bytes_to_bytes(PLAIN, "100K")) as web:
+        web.content.data = web.content.data[:100_000]
+        web.content.size = 100_000
+        assert bp.recover(web.url, tmp_path / "x.blp").report.filename == web.url
+        assert PLAIN.startswith(bp.unpack_bytes_from_file(tmp_path / "x.blp")[0][:9])
+
+
+def test_a_file_that_changes(tmp_path):
+    with serving(bp.pack_bytes_to_bytes(os.urandom(5_000_000), "100K")) as web:
+
+        def change(handler):
+            web.etag = '"2"'
+            return False
+
+        web.answers = [None, None, change]
+        with pytest.raises(bp.StorageError, match="changed while it was read"):
+            bp.unpack_file_from_file(web.url, tmp_path / "x")
+        assert [] == os.listdir(tmp_path)
+
+
+def test_nothing_there():
+    with serving(b"") as web:
+        web.always = servers.status(404)
+        for function in (bp.unpack_bytes_from_file, bp.info, bp.verify):
+            with pytest.raises(FileNotFoundError) as caught:
+                function(web.url)
+            assert web.url == caught.value.filename
+
+
+def test_errors_about_the_bytes_hide_credentials():
+    with serving(b"no such file" * 100) as web:
+        url = "http://joe:t0ken@%s/x.blp?sig=hidden" % web.host
+        for function in (bp.unpack_bytes_from_file, bp.info, bp.verify):
+            with pytest.raises(bp.FormatError) as caught:
+                function(url)
+            text = "".join(traceback.format_exception(caught.value))
+            assert "http://%s/x.blp?..." % web.host in text
+            assert not any(secret in text for secret in ("joe", "t0ken", "hidden"))
+
+
+def test_local_url_is_a_local_file(tmp_path):
+    bp.pack_bytes_to_file(PLAIN, "file://%s/x.blp" % tmp_path)
+    assert ["x.blp"] == os.listdir(tmp_path)
+    assert PLAIN == bp.unpack_bytes_from_file("file://%s/x.blp" % tmp_path)[0]
+
+
+# Writing
+
+
+def test_pack_to_memory(memory, tmp_path):
+    (tmp_path / "x").write_bytes(PLAIN)
+    bp.pack_file_to_file(tmp_path / "x", "memory://a.blp", "100K")
+    bp.pack_bytes_to_file(PLAIN, "memory://b.blp", "100K")
+    expected = bp.pack_bytes_to_bytes(PLAIN, "100K")
+    assert expected == memory.cat("/a.blp") == memory.cat("/b.blp")
+    bp.pack_ndarray_to_file(ARRAY, "memory://c.blp")
+    assert (ARRAY == bp.unpack_ndarray_from_file("memory://c.blp")).all()
+    assert (
+        10
+        == bp.info("memory://b.blp").offsets.free // bp.info("memory://b.blp").nchunks
+    )
+
+
+def test_failure_leaves_the_old_object(memory):
+    memory.pipe("/a.blp", b"old")
+    for name in ("a", "b"):
+        with pytest.raises(ZeroDivisionError):
+            bp.pack_bytes_to_file(
+                PLAIN, "memory://%s.blp" % name, "100K", progress=lambda nbytes: 1 / 0
+            )
+    assert ["/a.blp"] == list(memory.store)
+    assert b"old" == memory.cat("/a.blp")
+
+
+def test_unpack_to_a_url(memory, tmp_path):
+    bp.pack_bytes_to_file(PLAIN, tmp_path / "x.blp")
+    bp.unpack_file_from_file(tmp_path / "x.blp", "memory://plain")
+    assert PLAIN == memory.cat("/plain")
+    with pytest.raises(bp.UsageError, match="same file"):
+        bp.unpack_file_from_file("memory://x", "memory://x")
+
+
+def test_http_is_not_written():
+    with serving(b"") as web:
+        url = "http://joe:t0ken@%s/x.blp" % web.host
+        with pytest.raises(bp.UsageError, match="can't be written") as caught:
+            bp.pack_bytes_to_file(b"abc", url)
+        assert "t0ken" not in str(caught.value)
+        assert [] == web.requests
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda url, path: bp.append(url, path),
+        lambda url, path: bp.append(path, url),
+        lambda url, path: bp.pack_file_to_file(url, path),
+        lambda url, path: bp.npy_io.pack_npy_to_file(url, path),
+    ],
+)
+def test_functions_that_need_local_files(call, tmp_path):
+    (tmp_path / "x").write_bytes(b"x")
+    url = "http://joe:t0ken@127.0.0.1:1/x.blp"
+    with pytest.raises(bp.UsageError, match="needs a local file") as caught:
+        call(url, tmp_path / "x")
+    assert "t0ken" not in str(caught.value)
+
+
+# Uploads in parts, into a store that keeps the calls
+
+
+class Store:
+    """The methods of a store with the interface of S3; ``calls`` lists them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict]] = []
+        self.parts: dict[int, bytes] = {}
+        self.object: bytes | None = None
+
+    def split_path(self, path):
+        return (*path.split("/", 1), None)
+
+    def invalidate_cache(self):
+        """Do nothing."""
+
+    def call_s3(self, method, **fields):
+        self.calls.append((method, fields))
+        if method == "put_object":
+            self.object = fields["Body"]
+        if method == "upload_part":
+            self.parts[fields["PartNumber"]] = fields["Body"]
+            return {"ETag": "%d" % fields["PartNumber"]}
+        if method == "complete_multipart_upload":
+            numbers = [p["PartNumber"] for p in fields["MultipartUpload"]["Parts"]]
+            assert numbers == sorted(numbers) == sorted(self.parts)
+            self.object = b"".join(self.parts[number] for number in numbers)
+        return {"UploadId": "u"}
+
+
+@pytest.mark.parametrize("size", [0, 5, 2000, 300_000])
+def test_parts_are_the_file(size, monkeypatch):
+    monkeypatch.setattr(s3, "PART_SIZE", 10_000)
+    monkeypatch.setattr(s3, "PARTS_OF_A_SIZE", 3)
+    plain = os.urandom(size)
+    store = Store()
+    file = s3.PartsFile(store, "bucket/x", None)
+    names = ErrorNames("s3://bucket/x", None)
+    file._names = names
+    from bloscpack.bytes_io import PlainBytesSource
+    from bloscpack.file_io import CompressedFPSink
+
+    bp.abstract_io.pack(
+        PlainBytesSource(plain),
+        CompressedFPSink(file, new=True),
+        *bp.args.calculate_nchunks(size, "1K"),
+    )
+    file.complete()
+    assert bp.pack_bytes_to_bytes(plain, "1K") == store.object
+    sizes = [len(store.parts[number]) for number in sorted(store.parts)]
+    assert all(size >= 10_000 for size in sizes[:-1])
+
+
+def test_bytes_behind_the_first_part_can_not_be_changed(monkeypatch):
+    monkeypatch.setattr(s3, "PART_SIZE", 100)
+    file = s3.PartsFile(Store(), "bucket/x", ErrorNames("s3://b/x", None))
+    file.write(bytes(100))
+    file.write(bytes(300))
+    file.seek(98)
+    with pytest.raises(bp.StorageError, match="the first part"):
+        file.write(b"abc")

@@ -1,0 +1,133 @@
+"""Files in object stores, with two servers; the extra ``test-remote`` has them."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import pytest
+from storage import object_stores
+
+import bloscpack as bp
+from bloscpack._storage import remote, s3
+from bloscpack._storage.remote import RemoteStorage
+
+s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
+
+PLAIN = os.urandom(600_000)
+SERVERS = {"moto": object_stores.moto, "rclone": object_stores.rclone}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def options(request, tmp_path_factory):
+    with SERVERS[request.param](tmp_path_factory.mktemp("store")) as options:
+        s3fs.S3FileSystem(**options).mkdir("bucket")
+        yield options
+
+
+@pytest.fixture
+def fs(options, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    fs = s3fs.S3FileSystem(**options)
+    yield fs
+    for name in fs.ls("bucket", refresh=True, detail=False):
+        fs.rm(name)
+
+
+@pytest.fixture
+def packed():
+    return bp.pack_bytes_to_bytes(PLAIN, "100K")
+
+
+def names_in(fs):
+    return fs.ls("bucket", refresh=True, detail=False)
+
+
+def test_read(fs, options, packed):
+    fs.pipe("bucket/x.blp", packed)
+    with RemoteStorage("s3://bucket/x.blp", storage_options=options) as storage:
+        assert len(packed) == storage.size
+        assert storage.identity is not None
+        extents = [(500_000, 500_100), (10, 20), (60_000, 70_000)]
+        assert [packed[a:b] for a, b in extents] == storage.read_many(extents)
+
+
+def test_object_that_changes(fs, options, packed):
+    fs.pipe("bucket/x.blp", packed)
+    with RemoteStorage("s3://bucket/x.blp", storage_options=options) as storage:
+        fs.pipe("bucket/x.blp", packed[::-1])
+        with pytest.raises(bp.StorageError, match="changed while it was read"):
+            storage.read_at(500_000, 100)
+
+
+def test_object_that_shrinks(fs, options, packed):
+    fs.pipe("bucket/x.blp", packed)
+    with RemoteStorage("s3://bucket/x.blp", storage_options=options) as storage:
+        fs.pipe("bucket/x.blp", packed[:1000])
+        with pytest.raises(bp.StorageError, match="changed while it was read"):
+            storage.read_at(500_000, 100)
+
+
+def test_nothing_there(options):
+    for url in ("s3://bucket/no.blp", "s3://nobucket/no.blp"):
+        with pytest.raises(FileNotFoundError) as caught:
+            RemoteStorage(url, storage_options=options)
+        assert isinstance(caught.value, bp.StorageError)
+        assert url in str(caught.value)
+
+
+def test_wrong_keys(options, request):
+    if "moto" in request.node.name:
+        pytest.skip("moto accepts all keys")
+    other = {**options, "key": "joe-key", "secret": "t0ken-other"}
+    with pytest.raises(bp.StorageError) as caught:
+        RemoteStorage("s3://bucket/x.blp", storage_options=other)
+    text = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert not any(secret in text for secret in ("joe-key", "t0ken-other"))
+
+
+@pytest.fixture
+def stored(options, monkeypatch):
+    """Let the URLs of S3 mean the server; small parts are refused by the servers."""
+    import fsspec.config
+
+    monkeypatch.setitem(fsspec.config.conf, "s3", options)
+    monkeypatch.setattr(s3, "PART_SIZE", 5 * 2**20)
+
+
+@pytest.mark.parametrize("size", [0, 600_000, 23_000_000])
+def test_pack(fs, stored, size):
+    plain = os.urandom(size)
+    bp.pack_bytes_to_file(plain, "s3://bucket/x.blp", "1M")
+    assert bp.pack_bytes_to_bytes(plain, "1M") == fs.cat("bucket/x.blp")
+    assert (plain, None) == bp.unpack_bytes_from_file("s3://bucket/x.blp")
+    assert bp.verify("s3://bucket/x.blp").ok
+    assert size == bp.info("s3://bucket/x.blp").nbytes
+
+
+def test_failure_leaves_no_object(fs, stored):
+    plain, done = os.urandom(20_000_000), []
+
+    def fail(nbytes):
+        done.append(nbytes)
+        if sum(done) > 15_000_000:
+            raise KeyError("in the middle")
+
+    fs.pipe("bucket/old.blp", b"old")
+    for name in ("new", "old"):
+        done.clear()
+        with pytest.raises(KeyError):
+            bp.pack_bytes_to_file(
+                plain, "s3://bucket/%s.blp" % name, "1M", progress=fail
+            )
+    assert ["bucket/old.blp"] == names_in(fs)
+    assert b"old" == fs.cat("bucket/old.blp")
+    assert not fs.call_s3("list_multipart_uploads", Bucket="bucket").get("Uploads")
+
+
+def test_no_bucket(stored):
+    with pytest.raises(bp.StorageError) as caught:
+        bp.pack_bytes_to_file(b"abc", "s3://nobucket/x.blp")
+    text = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert "s3://nobucket/x.blp" in text
+    assert not any(secret in text for secret in object_stores.SECRETS)

@@ -1,0 +1,223 @@
+"""Web servers on the loopback interface, which misbehave as a test asks."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Content:
+    """Bytes that are made when they are read, so that a file can be large."""
+
+    def __init__(self, data: bytes = b"", size: int | None = None) -> None:
+        self.data = data
+        self.size = len(data) if size is None else size
+
+    def read(self, start: int, stop: int) -> bytes:
+        stop = min(stop, self.size)
+        return self.data[start:stop].ljust(max(0, stop - start), b"\0")
+
+
+class RepeatedContent(Content):
+    """A beginning, and then the same bytes again and again."""
+
+    def __init__(self, begin: bytes, repeated: bytes, count: int) -> None:
+        super().__init__(begin, len(begin) + count * len(repeated))
+        self.repeated = repeated
+
+    def read(self, start: int, stop: int) -> bytes:
+        begin, stop = len(self.data), min(stop, self.size)
+        if start < begin:
+            return self.data[start:stop] + self.read(begin, max(begin, stop))
+        first, offset = divmod(start - begin, len(self.repeated))
+        count = -(-(stop - begin) // len(self.repeated)) - first
+        return (self.repeated * max(0, count))[offset : offset + stop - start]
+
+
+class WebServer:
+    """A server of one file, and the record of the requests to it.
+
+    Parameters
+    ----------
+    data
+        The content of the file, as bytes or `Content`.
+
+    Attributes
+    ----------
+    requests
+        ``(method, headers)`` of each request.
+    answers
+        Functions of the next requests, in order: each gets the handler and returns
+        True if it has answered, so that the usual answer is left out.
+    always
+        Such a function for all later requests.
+    ranges, etag, conditions, auth
+        Whether the server knows ranges and ``If-Match``; its ETag; ``user:password``.
+    """
+
+    def __init__(self, data: bytes | Content) -> None:
+        self.content = data if isinstance(data, Content) else Content(data)
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.answers: list = []
+        self.always = None
+        self.ranges = True
+        self.conditions = True
+        self.head = True
+        self.etag = '"1"'
+        self.modified = ""
+        self.auth = ""
+        self.ended = threading.Event()
+
+    def methods(self) -> list[str]:
+        return [method for method, _ in self.requests]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    web: WebServer
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        web = self.web
+        web.requests.append((self.command, dict(self.headers)))
+        special = web.answers.pop(0) if web.answers else web.always
+        if special is not None and special(self):
+            return
+        self.answer_usually()
+
+    def fail(self, status: int, **headers: str) -> bool:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """Return the requested extent, the whole file without a range."""
+        size = self.web.content.size
+        text = self.headers.get("Range", "")
+        if not (self.web.ranges and text):
+            return 0, size
+        first, _, last = text.removeprefix("bytes=").partition("-")
+        return int(first), min(int(last) + 1, size)
+
+    def answer_usually(self, change=lambda data: data, length: int = 0) -> bool:
+        web = self.web
+        if web.auth:
+            expected = "Basic " + base64.b64encode(web.auth.encode()).decode()
+            if self.headers.get("Authorization") != expected:
+                return self.fail(401)
+        if self.command == "HEAD" and not web.head:
+            return self.fail(405)
+        condition = self.headers.get("If-Match")
+        if web.conditions and condition and condition != web.etag:
+            return self.fail(412)
+        start, stop = self.span()
+        partial = web.ranges and "Range" in self.headers
+        self.send_response(206 if partial else 200)
+        if partial:
+            span = "bytes %d-%d/%d" % (start, stop - 1, web.content.size)
+            self.send_header("Content-Range", span)
+        if web.etag:
+            self.send_header("ETag", web.etag)
+        if web.modified:
+            self.send_header("Last-Modified", web.modified)
+        self.send_header("Content-Length", str(stop - start + length))
+        self.end_headers()
+        if self.command == "GET":
+            for at in range(start, stop, 2**20):
+                self.wfile.write(change(web.content.read(at, min(at + 2**20, stop))))
+        return True
+
+
+@contextmanager
+def serving(data: bytes | Content):
+    """Yield a `WebServer` that runs, with its ``url``."""
+    web = WebServer(data)
+    handler = type("ThisHandler", (Handler,), {"web": web})
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request, address) -> None:
+            """Print nothing if the client has closed the connection."""
+
+    with Quiet(("127.0.0.1", 0), handler) as server:
+        web.host = "127.0.0.1:%d" % server.server_port
+        web.url = "http://%s/data.blp" % web.host
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield web
+        finally:
+            web.ended.set()
+            server.shutdown()
+            thread.join()
+
+
+# Answers
+
+
+def status(number: int, **headers: str):
+    """Return an answer with a status and no content."""
+    return lambda handler: handler.fail(number, **headers)
+
+
+def stall(seconds: float = 60):
+    """Return an answer that sends headers and half of the bytes, then nothing."""
+
+    def answer(handler: Handler) -> bool:
+        handler.answer_usually(lambda data: data[: len(data) // 2])
+        handler.wfile.flush()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not handler.web.ended.wait(0.02):
+            pass
+        handler.close_connection = True
+        return True
+
+    return answer
+
+
+def cut(handler: Handler) -> bool:
+    """Announce all bytes, send half of them, and close the connection."""
+    handler.answer_usually(lambda data: data[: len(data) // 2])
+    handler.close_connection = True
+    return True
+
+
+def short(handler: Handler) -> bool:
+    """Send half of the range, with a length and a range that agree with it."""
+    web, (start, stop) = handler.web, handler.span()
+    if handler.command == "HEAD":
+        return False
+    stop = (start + stop) // 2
+    handler.send_response(206)
+    span = "bytes %d-%d/%d" % (start, stop - 1, web.content.size)
+    handler.send_header("Content-Range", span)
+    handler.send_header("ETag", web.etag)
+    handler.send_header("Content-Length", str(stop - start))
+    handler.end_headers()
+    handler.wfile.write(web.content.read(start, stop))
+    return True
+
+
+def flip(handler: Handler) -> bool:
+    """Flip a bit in the middle of the bytes."""
+
+    def change(data: bytes) -> bytes:
+        middle = len(data) // 2
+        return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+    return handler.answer_usually(change)

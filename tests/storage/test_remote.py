@@ -1,0 +1,506 @@
+"""URLs as a storage: requests, responses, errors, and what they may not show."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+import traceback
+
+import pytest
+from storage import servers
+from storage.servers import Content, serving
+
+import bloscpack as bp
+from bloscpack._storage import remote
+from bloscpack._storage.remote import ReadAhead, RemoteStorage
+from bloscpack._storage.urls import is_url, last_part, public_name, without_url
+
+fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+
+HEAD = 64 * 2**10
+DATA = os.urandom(300_000)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+
+
+@pytest.fixture
+def web():
+    pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+    with serving(DATA) as web:
+        yield web
+
+
+def text_of(error: BaseException) -> str:
+    """Return all that a program or a traceback may show of an error."""
+    shown = [str(error), repr(error), str(getattr(error, "filename", ""))]
+    return "".join([*shown, *traceback.format_exception(error)])
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://h/a.blp", "http://h/a.blp"),
+        ("http://u:p@h:80/a?sig=1::2#x", "http://h:80/a?..."),
+        ("http://u:p/q@h/x", "http://h/x"),
+        ("http://u:p?q@h/x", "http://?..."),
+        ("http://u:p@q@h/x", "http://h/x"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+        ("http://u:p@[::1]:80/x", "http://[::1]:80/x"),
+        ("http://h:80/x@y", "http://h:80/x@y"),
+        ("s3://b/k@x/y.blp", "s3://b/k@x/y.blp"),
+        ("zip://a.blp::http://u:p@h/z.zip?t=1", "zip://a.blp::http://h/z.zip?..."),
+        ("simplecache::http://u:p@h/b?s=//x", "simplecache::http://h/b?..."),
+    ],
+)
+def test_public_name(url, shown):
+    assert shown == public_name(url)
+    assert is_url(url)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "/x", "C://x", "a b://x", "http:/x", b"http://x", "::http://x", "-://x"],
+)
+def test_no_url(name):
+    assert not is_url(name)
+
+
+def test_a_local_file_with_the_name_of_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_url("http://x")
+    (tmp_path / "http:").mkdir()
+    (tmp_path / "http:" / "x").write_bytes(b"")
+    assert not is_url("http://x")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://h/a/b.blp", "b.blp"),
+        ("http://h/a%20b.blp?x=/y", "a b.blp"),
+        ("zip://in/a.blp::http://h/z.zip", "a.blp"),
+        ("simplecache::s3://b/k.blp", "k.blp"),
+        ("zip://a.blp::simplecache::s3://b/k.zip", "a.blp"),
+    ],
+)
+def test_last_part(url, name):
+    assert name == last_part(url)
+
+
+@pytest.mark.parametrize("url", ["http://h", "http://h/", "http://h/..", "s3://b/%/"])
+def test_no_last_part(url):
+    with pytest.raises(bp.UsageError, match="--output"):
+        last_part(url)
+
+
+def test_last_part_is_no_path():
+    with pytest.raises(bp.UsageError):
+        last_part("http://h/a%2F..%2F..")
+    assert "b" == last_part("http://h/..%2Fb")
+
+
+def test_without_url():
+    without_url("x", "this")
+    with pytest.raises(
+        bp.UsageError, match="this needs a local file, and 'http://h/x'"
+    ):
+        without_url("http://u:p@h/x", "this")
+
+
+# Requests
+
+
+def test_one_head_request_and_one_range_come_first(web):
+    with RemoteStorage(web.url) as storage:
+        assert len(DATA) == storage.size
+        assert ["HEAD", "GET"] == web.methods()
+        assert "bytes=0-%d" % (HEAD - 1) == web.requests[1][1]["Range"]
+        assert DATA[:HEAD] == storage.read_at(0, HEAD)
+        assert 2 == len(web.requests)
+        assert DATA[100:90_000] == storage.read_at(100, 89_900)
+        assert "bytes=%d-89999" % HEAD == web.requests[2][1]["Range"]
+        assert '"1"' == web.requests[2][1]["If-Match"]
+
+
+def test_extents_are_requested_at_once(web):
+    late = []
+
+    def answer(handler):
+        late.append(len(web.requests))
+        end = time.monotonic() + 10
+        while len(web.requests) < 2 + 8 and time.monotonic() < end:
+            time.sleep(0.005)
+        return False
+
+    extents = [(100_000 + 10 * i, 100_008 + 10 * i) for i in range(8)]
+    with RemoteStorage(web.url) as storage:
+        web.always = answer
+        found = storage.read_many(extents)
+    assert [DATA[slice(*extent)] for extent in extents] == found
+    assert 10 == len(web.requests)
+
+
+def test_read_many_in_any_order_and_beyond_the_end(web):
+    size = len(DATA)
+    extents = [(size - 5, size + 5), (0, 3), (70_000, 70_001), (size, size + 1), (9, 9)]
+    extents += [(2**40, 2**41), (5, 2)]
+    with RemoteStorage(web.url) as storage:
+        expected = [DATA[slice(*extent)] for extent in extents]
+        assert expected == storage.read_many(extents)
+
+
+def test_a_chunk_of_a_large_file_takes_three_requests():
+    rows = 2**20
+    packed = bp.pack_bytes_to_bytes(os.urandom(3 * rows), rows, checksum="crc32")
+    content = Content(packed, 2**30)
+    with serving(content) as web, RemoteStorage(web.url) as storage:
+        assert 2**30 == storage.size
+        assert packed[2 * rows : 2 * rows + 100] == storage.read_at(2 * rows, 100)
+        assert 3 == len(web.requests)
+
+
+def test_read_ahead_reads_every_byte_once(web, monkeypatch):
+    monkeypatch.setattr(remote, "AHEAD_SIZE", 20_000)
+    with RemoteStorage(web.url) as storage:
+        ahead = ReadAhead(storage)
+        found = [ahead.read_at(at, 777) for at in range(0, len(DATA), 777)]
+    assert DATA == b"".join(found)
+    spans = [headers["Range"] for method, headers in web.requests if method == "GET"]
+    assert len(set(spans)) == len(spans)
+    assert 13 == len(spans)  # the first 64 KiB were read at once
+
+
+def test_empty_file():
+    with serving(b"") as web, RemoteStorage(web.url) as storage:
+        assert 0 == storage.size
+        assert b"" == storage.read_at(0, 10)
+        assert ["HEAD"] == web.methods()
+
+
+def test_server_without_head_requests(web):
+    web.head = False
+    with RemoteStorage(web.url) as storage:
+        assert len(DATA) == storage.size
+        assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+        assert '"1"' == web.requests[-1][1]["If-Match"]
+
+
+def test_identity_is_that_of_the_content(web):
+    identities = []
+    for web.etag in ('"1"', '"1"', '"2"'):
+        with RemoteStorage(web.url) as storage:
+            identities.append(storage.identity)
+    assert identities[0] == identities[1] != identities[2]
+    assert identities == pickle.loads(pickle.dumps(identities))
+    web.etag = ""
+    with RemoteStorage(web.url) as storage:
+        assert storage.identity is None
+
+
+def test_a_fork_gets_an_error(web, monkeypatch):
+    with RemoteStorage(web.url) as storage:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(bp.StorageError, match="a fork"):
+            storage.read_at(100_000, 9)
+        assert DATA[:9] == storage.read_at(0, 9)
+
+
+# Servers that misbehave
+
+
+def test_server_that_ignores_ranges(web):
+    web.ranges = False
+    with pytest.raises(bp.StorageError, match=r"ignores ranges.*whole=True") as caught:
+        RemoteStorage(web.url)
+    assert web.url in str(caught.value)
+    web.requests.clear()
+    for whole in (True, None):
+        with RemoteStorage(web.url, whole=whole) as storage:
+            assert len(DATA) == storage.size
+            assert DATA[5:250_000] == storage.read_at(5, 249_995)
+            assert [DATA[-3:], DATA[:2]] == storage.read_many(
+                [(len(DATA) - 3, len(DATA)), (0, 2)]
+            )
+    # With None, the ranged request comes first.
+    assert ["HEAD", "GET"] * 3 == web.methods()
+
+
+def test_short_file_on_a_server_that_ignores_ranges():
+    with serving(b"short") as web:
+        web.ranges = False
+        with RemoteStorage(web.url) as storage:
+            assert b"hort" == storage.read_at(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "whole"),
+    [(servers.cut, True), (servers.cut, False), (servers.short, False)],
+)
+def test_response_that_is_too_short(web, answer, whole):
+    web.answers = [None, answer]
+    with RemoteStorage(web.url, whole=whole) as storage:
+        web.answers = [answer]
+        assert DATA == storage.read_at(0, len(DATA))
+        web.always = answer
+        if not whole:
+            with pytest.raises(bp.StorageError, match="tried 5 times") as caught:
+                storage.read_at(100_000, 1000)
+            assert web.url == caught.value.filename
+
+
+def test_response_that_is_longer_than_the_range(web):
+    with RemoteStorage(web.url) as storage:
+        web.ranges = False
+        with pytest.raises(bp.StorageError, match="ignores ranges"):
+            storage.read_at(100_000, 10)
+
+
+def test_other_range_than_the_one_asked_for(web):
+    def answer(handler):
+        handler.headers.replace_header("Range", "bytes=7-16")
+        return False
+
+    with RemoteStorage(web.url) as storage:
+        web.always = answer
+        with pytest.raises(bp.StorageError, match="expected the bytes 100000-100009"):
+            storage.read_at(100_000, 10)
+
+
+@pytest.mark.parametrize("number", [500, 502, 503, 504])
+def test_errors_of_the_server_are_repeated(web, number):
+    error = servers.status(number)
+    web.answers = [error, error, None, error, None, None]
+    with RemoteStorage(web.url) as storage:
+        web.answers = [error, error]
+        assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+
+
+def test_errors_of_the_server_are_repeated_a_few_times(web):
+    web.always = servers.status(503)
+    with pytest.raises(bp.StorageError, match=r"answered 503 .*tried 5 times"):
+        RemoteStorage(web.url)
+    assert 5 == len(web.requests)
+
+
+def test_errors_of_the_server_are_not_repeated_for_ever(web, monkeypatch):
+    monkeypatch.setattr(remote, "RETRY_SECONDS", 0)
+    web.always = servers.status(503)
+    with pytest.raises(bp.StorageError, match="tried 1 times"):
+        RemoteStorage(web.url)
+
+
+@pytest.mark.parametrize("number", [400, 401, 403, 404, 410, 429])
+def test_errors_of_the_client_are_not_repeated(web, number):
+    web.always = servers.status(number)
+    with pytest.raises(bp.StorageError, match="answered %d" % number) as caught:
+        RemoteStorage(web.url)
+    assert (number in (404, 410)) == isinstance(caught.value, FileNotFoundError)
+    assert 2 >= len(web.requests)
+
+
+def test_stall(web, monkeypatch):
+    from bloscpack._storage import places
+
+    monkeypatch.setattr(places, "STALL_SECONDS", 0.2)
+    web.answers = [None, servers.stall()]
+    with RemoteStorage(web.url) as storage:
+        assert 4 == len(web.requests)
+        web.answers = [servers.stall()]
+        assert DATA == storage.read_at(0, len(DATA))
+        web.always = servers.stall()
+        with pytest.raises(bp.StorageError, match=r"in time .tried 5 times"):
+            storage.read_at(100_000, 9)
+
+
+def test_no_server():
+    with serving(b"") as web:
+        pass
+    with pytest.raises(bp.StorageError, match="connection failed") as caught:
+        RemoteStorage(web.url)
+    assert web.url == caught.value.filename
+
+
+def test_redirects(web):
+    with serving(b"") as front:
+        front.always = servers.status(302, Location=web.url)
+        with RemoteStorage(front.url) as storage:
+            assert len(DATA) == storage.size
+            assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+
+
+def test_redirects_without_an_end(web):
+    web.always = servers.status(302, Location=web.url)
+    with pytest.raises(bp.StorageError):
+        RemoteStorage(web.url)
+
+
+@pytest.mark.parametrize("conditions", [True, False])
+@pytest.mark.parametrize("validator", ["etag", "weak", "modified", "size"])
+def test_file_that_changes(web, conditions, validator):
+    web.conditions = conditions
+    web.etag = {"etag": '"1"', "weak": 'W/"1"'}.get(validator, "")
+    web.modified = "yesterday" if validator == "modified" else ""
+    with RemoteStorage(web.url) as storage:
+        web.etag = web.etag.replace("1", "2")
+        web.modified = web.modified and "today"
+        if validator == "size":
+            web.content = Content(DATA + b"more")
+        with pytest.raises(bp.StorageError, match="changed while it was read") as error:
+            storage.read_at(100_000, 10)
+        assert web.url == error.value.filename
+
+
+def test_file_that_shrinks(web):
+    with RemoteStorage(web.url) as storage:
+        web.always = servers.status(416)
+        with pytest.raises(bp.StorageError, match="changed while it was read"):
+            storage.read_at(200_000, 10)
+
+
+def test_file_that_changes_during_the_first_requests(web):
+    def change(handler):
+        web.etag = '"2"'
+        return False
+
+    web.answers = [None, change]
+    with pytest.raises(bp.StorageError, match="changed while it was read"):
+        RemoteStorage(web.url)
+
+
+# Credentials
+
+
+SECRETS = ("joe", "t0ken", "hidden")
+
+
+def test_credentials_of_a_url(web):
+    web.auth = "joe:t0ken"
+    with RemoteStorage("http://joe:t0ken@%s/data.blp" % web.host) as storage:
+        assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+        assert "t0ken" not in str(storage.identity) + storage.name
+
+
+def failures():
+    yield servers.status(404)
+    yield servers.status(403)
+    yield servers.status(503)
+    yield servers.cut
+    yield servers.status(302, Location="http://joe:t0ken@[::bad/?t=t0ken")
+    yield servers.status(302, Location="ftp://joe:t0ken@h/?t=t0ken")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_errors_hide_credentials(web, number):
+    url = "http://joe:t0ken@%s/data.blp?sig=hidden" % web.host
+    web.always = [*failures()][number]
+    options = {"headers": {"X-Key": "hidden"}}
+    with pytest.raises(bp.StorageError) as caught:
+        RemoteStorage(url, storage_options=options)
+    assert not any(secret in text_of(caught.value) for secret in SECRETS)
+    assert web.url in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["nosuch://joe:t0ken@h/x?sig=hidden", "http://joe:t0ken@h:port/?sig=hidden"]
+)
+def test_errors_of_fsspec_hide_credentials(url):
+    options = {"key": "hidden"}
+    with pytest.raises(bp.BloscpackError) as caught:
+        RemoteStorage(url, storage_options=options)
+    assert not any(secret in text_of(caught.value) for secret in SECRETS)
+    assert public_name(url) in str(caught.value)
+
+
+def test_storage_options_are_passed(web):
+    web.auth = "joe:t0ken"
+    options = {"headers": {"Authorization": "Basic am9lOnQwa2Vu"}}
+    with RemoteStorage(web.url, storage_options=options) as storage:
+        assert len(DATA) == storage.size
+    with pytest.raises(bp.StorageError, match="401"):
+        RemoteStorage(web.url)
+
+
+# Other file systems
+
+
+@pytest.fixture
+def memory():
+    fs = fsspec.filesystem("memory")
+    yield fs
+    fs.store.clear()
+
+
+def test_memory(memory):
+    memory.pipe("/x.blp", DATA)
+    with RemoteStorage("memory://x.blp") as storage:
+        assert len(DATA) == storage.size
+        assert storage.identity is not None
+        assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+        time.sleep(0.01)
+        memory.pipe("/x.blp", DATA[::-1])
+        with pytest.raises(bp.StorageError, match="changed while it was read"):
+            storage.read_at(len(DATA) - 9, 9)
+
+
+def test_nothing_there(memory, tmp_path):
+    for url in ("memory://no.blp", "file://%s/no.blp" % tmp_path):
+        with pytest.raises(FileNotFoundError) as caught:
+            RemoteStorage(url)
+        assert isinstance(caught.value, bp.StorageError)
+        assert url == caught.value.filename
+
+
+def test_folder(tmp_path):
+    with pytest.raises(bp.StorageError, match="directory"):
+        RemoteStorage("file://%s" % tmp_path)
+
+
+def test_local_file(tmp_path):
+    (tmp_path / "x").write_bytes(DATA)
+    with RemoteStorage("file://%s/x" % tmp_path) as storage:
+        assert DATA[70_000:70_009] == storage.read_at(70_000, 9)
+
+
+def test_archives_and_caches(web, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("in/x.blp", DATA)
+    with serving((tmp_path / "z.zip").read_bytes()) as zipped:
+        for url in (
+            "zip://in/x.blp::file://%s/z.zip" % tmp_path,
+            "zip://in/x.blp::" + zipped.url,
+            "zip://in/x.blp::simplecache::" + zipped.url,
+            "simplecache::" + web.url,
+        ):
+            with RemoteStorage(url) as storage:
+                assert len(DATA) == storage.size
+                extents = [(200_000, 200_009), (100_000, 100_003), (3, 5)]
+                expected = [DATA[slice(*extent)] for extent in extents]
+                assert expected == storage.read_many(extents)
+
+
+def test_file_system_that_is_not_installed(monkeypatch, memory):
+    registry = sys.modules["fsspec.registry"]
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    classes = {name: kind for name, kind in registry.registry.items() if name != "s3"}
+    monkeypatch.setattr(registry, "_registry", classes)
+    with pytest.raises(bp.UsageError, match=r"Install s3fs .*bloscpack\[s3\]"):
+        RemoteStorage("s3://bucket/key")
+
+
+def test_fsspec_is_not_installed(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fsspec"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(
+        bp.UsageError, match=r"'http://h/x' is a URL.*bloscpack\[remote"
+    ):
+        RemoteStorage("http://joe:t0ken@h/x")
