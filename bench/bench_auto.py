@@ -7,7 +7,7 @@ All figures but those of ``tune`` are whole processes with the same number of th
 CPU seconds depend less on other load than seconds do.
 
 The second table is for inputs below 32 MB, of which the sample is a larger part: the
-beginnings of some of the data sets, for each goal.
+beginnings of some of the data sets, and regular data, for each goal.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ SMALL = {
 }
 # The goal 'ratio' takes half a second for a megabyte.
 MOST_FOR_RATIO = 10**7
-SMALL_DATA = ("tar", "csv: text", "bench: walk")
+SMALL_DATA = ("tar", "csv: text", "bench: walk", "bench: linspace")
+# Regular data of a number of bytes, for which the goal 'ratio' takes longest.
+REGULAR = {
+    "integers": lambda nbytes: np.arange(nbytes // 8),
+    "numbers": lambda nbytes: np.linspace(0, 1, nbytes // 8),
+}
 TARGETS = {"share": 0.05, "size": 1.1, "zstd": 1.15}
 # A speed counts as equal to one that is this much lower.
 AS_FAST = 0.95
@@ -244,11 +249,15 @@ def small_inputs(
     """Return the time of the choice and of the whole process for small inputs."""
     path, output = folder / "small", folder / "output"
     rows = []
-    for name, size, goal in itertools.product(SMALL_DATA, SMALL, GOALS):
-        if name not in paths or (goal == "ratio" and SMALL[size] > MOST_FOR_RATIO):
+    names = [name for name in SMALL_DATA if name in paths] + [*REGULAR]
+    for name, size, goal in itertools.product(names, SMALL, GOALS):
+        if goal == "ratio" and SMALL[size] > MOST_FOR_RATIO:
             continue
-        with paths[name].open("rb") as fp:
-            path.write_bytes(fp.read(SMALL[size]))
+        if name in REGULAR:
+            path.write_bytes(REGULAR[name](SMALL[size]).tobytes())
+        else:
+            with paths[name].open("rb") as fp:
+                path.write_bytes(fp.read(SMALL[size]))
         found = choice(path, args.rounds, goal)
         command = [*BLPK, "-n", str(args.threads), "compress", "--auto=" + goal]
         command += [str(path), "--output", str(output)]

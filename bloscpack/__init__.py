@@ -27,6 +27,7 @@ Files that exist
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
+    references(paths), write_references    let Zarr and xarray read chunks in place
 Other libraries
     register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
     register_shutil()                      the archive format "blptar" of shutil
@@ -90,6 +91,8 @@ if TYPE_CHECKING:
     from .numpy_io import unpack_ndarray_str as unpack_ndarray_str
     from .reader import Reader as Reader
     from .recover import recover as recover
+    from .references import references as references
+    from .references import write_references as write_references
     from .repacking import repack as repack
     from .verify import verify as verify
 
@@ -110,11 +113,12 @@ _HOMES = {
     "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
     "unpack_ndarray_from_file unpack_ndarray_str",
     "reader": "Reader",
+    "references": "write_references",
     "repacking": "repack",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
-_CALLABLE_MODULES = ("append", "recover", "verify")
+_CALLABLE_MODULES = ("append", "recover", "references", "verify")
 # All public modules: those without a leading underscore, except `__main__`.
 _MODULES = (
     *_CALLABLE_MODULES,

@@ -1,4 +1,4 @@
-"""References: let Zarr and xarray read the chunks of files in place.
+"""References, ``bloscpack.references(files)``: let Zarr read the chunks in place.
 
 A reference file maps the keys of a Zarr store to extents of other files, as kerchunk
 writes it. A chunk of a `.blp` file is what the Blosc codec of Zarr reads, and the
@@ -10,11 +10,13 @@ wants in full size: it is stored in the references, padded with zeros.
 from __future__ import annotations
 
 import base64
+import errno
 import itertools
 import json
 import math
 import os
 
+from ._compat import make_callable
 from ._format.array_metadata import Description
 from ._format.chunk_grid import grid_chunk_shape
 from ._format.chunks import compress
@@ -41,6 +43,8 @@ CHECKSUM_CODECS = {
     "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
     "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
 }
+# How a chunk begins that is stored in the references.
+INLINE = "base64:"
 # Data types of Zarr format 3, by kind and item size of the dtype.
 DATA_TYPES = {
     **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},
@@ -110,6 +114,73 @@ def references(
         parts = [_read(path, location, *options) for path in paths]
         refs.update(describe.array(array_name, _joined(parts)))
     return {"version": 1, "refs": refs}
+
+
+def write_references(refs: JsonObject, out: Path) -> None:
+    """Write references to a file, for ``engine='kerchunk'`` of xarray and for fsspec.
+
+    Parameters
+    ----------
+    refs
+        What `references` returned.
+    out
+        Name of the output. If it ends in ``.parq`` or ``.parquet``, it becomes a folder
+        of Parquet files, from which readers load only what they need; this needs
+        fsspec, pandas and fastparquet, and Zarr format 2. Otherwise it becomes a JSON
+        file.
+
+    Raises
+    ------
+    UsageError
+        If the references can't be stored as Parquet files.
+    """
+    if os.fsdecode(out).endswith((".parq", ".parquet")):
+        _write_parquet(refs["refs"], os.fsdecode(out))
+        return
+    from ._crashsafe.replace import replacing
+
+    with replacing(out, None) as fp:
+        fp.write(json.dumps(refs, separators=(",", ":")).encode())
+
+
+def _write_parquet(refs: JsonObject, out: str) -> None:
+    if not any(key.endswith((".zgroup", ".zarray")) for key in refs):
+        raise UsageError("references of Zarr format 3 can't be stored as Parquet files")
+    if os.path.lexists(out):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), out)
+    try:
+        import fastparquet  # noqa: F401
+        import fsspec
+        from fsspec.implementations.reference import LazyReferenceMapper
+    except ImportError as error:
+        raise UsageError(
+            "Parquet files need fsspec, pandas and fastparquet: pip install "
+            "'bloscpack[parquet]'"
+        ) from error
+    import shutil
+    import tempfile
+
+    folder, base = os.path.split(os.path.abspath(out))
+    # Beside the output, so that renaming is atomic.
+    unfinished = tempfile.mkdtemp(".tmp", "." + base, folder)
+    try:
+        local = fsspec.filesystem("file")
+        mapper = LazyReferenceMapper.create(unfinished, fs=local)
+        for key, value in refs.items():
+            is_text = isinstance(value, str) and not value.startswith(INLINE)
+            mapper[key] = value.encode() if is_text else value
+        mapper.flush()
+        os.chmod(unfinished, 0o777 & ~_umask())
+        os.rename(unfinished, out)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _named(
@@ -252,7 +323,7 @@ def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
 def _check_dtype(part: _Part) -> None:
     """Raise `UsageError` if Zarr can't represent the dtype."""
     dtype = part.dtype
-    fields = [dtype.fields[name] for name in dtype.names] if dtype.fields else []
+    fields = [] if dtype.fields is None else list(dtype.fields.values())
     if not dtype.itemsize:
         why = "items without bytes"
     elif any(dtype.char in "gG" or f[0].base.char in "gG" for f in [(dtype,), *fields]):
@@ -312,7 +383,7 @@ def _inline(plain: bytes, part: _Part) -> str:
     with own_settings:
         chunk = compress(plain, BloscArgs(typesize=min(part.dtype.itemsize, 255)))
     digest = CHECKSUMS_LOOKUP[part.checksum](chunk)
-    return "base64:" + base64.b64encode(chunk + digest).decode("ascii")
+    return INLINE + base64.b64encode(chunk + digest).decode("ascii")
 
 
 def _joined(parts: list[_Part]) -> _Part:
@@ -475,3 +546,6 @@ def _codecs(part: _Part) -> list[JsonObject]:
         name = CHECKSUM_CODECS[part.checksum][1]
         codecs.append({"name": name, "configuration": {"location": "end"}})
     return codecs
+
+
+make_callable(__name__)

@@ -186,6 +186,14 @@ VERBS: list[VerbRecord] = [
         inputs=("file_",),
     ),
     VerbRecord(
+        "refs",
+        None,
+        "write references through which Zarr reads files",
+        writes=DATA,
+        many_files=True,
+        other_names=("references", "kerchunk"),
+    ),
+    VerbRecord(
         "config",
         None,
         "show the settings in force and where they come from",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 from _thread import allocate_lock
+from contextlib import suppress
 from functools import partial
 
 from .._engine.blosc_settings import own_settings
@@ -136,7 +137,7 @@ class ChunkReader:
 
         The last chunk has no next entry in the offset table that tells its size. If its
         header contradicts the table, the headers of all chunks replace the table.
-        Raises `FormatError` if a frame follows the last chunk (docs/format.rst, C7).
+        Raises `FormatError` if a frame follows the last chunk (rule C7).
         """
         with self._end_lock:
             if self._end is None:
@@ -224,6 +225,11 @@ class ChunkReader:
             if error is not None:
                 raise error
 
+        if numbers and self._is_last(numbers[-1]):
+            # This may replace the table: no extent of it may be used before. An error
+            # is raised again when the last chunk is reached.
+            with suppress(FormatError):
+                self.check_end()
         nruns = self._count_runs(numbers)
         with own_settings:
             for_each(
@@ -259,7 +265,9 @@ class ChunkReader:
         for number in numbers:
             plain = None if self._cache is None else self._cache.get(number)
             offset, stop = self._extent(number)
-            size = len(range(*self.index.span(number)))
+            size = self._size(number)
+            if plain is not None and len(plain) != size:
+                plain = None  # another state of the file: the last chunk has grown
             if run is not None:
                 in_all = stop - run.offset if far else nbytes + size
                 fits = in_all <= (FAR_RUN if far else LOCAL_RUN)
@@ -276,12 +284,27 @@ class ChunkReader:
         if run is not None:
             yield run
 
+    def _size(self, number: int) -> int:
+        """Return the plain size of a chunk."""
+        start, stop = self.index.span(number)
+        return stop - start
+
+    def _is_last(self, number: int) -> bool:
+        """Return whether a chunk has the last plain byte of the file, or is behind."""
+        return self.index.span(number)[1] == self.index.nbytes
+
     def _extent(self, number: int) -> tuple[int, int]:
-        """Return where a chunk starts in the file, and where its digest ends."""
-        is_last = self.index.span(number)[1] == self.index.nbytes
-        end = self.check_end() if is_last else 0
-        stop = self.index.next_offset(number)
-        return self.index.offset(number), end if stop is None else stop
+        """Return where a chunk starts in the file, and where its digest ends.
+
+        The extent is at most one byte longer than a chunk can be: a table that states a
+        longer one is wrong, and nothing so large is read.
+        """
+        end = self.check_end() if self._is_last(number) else 0
+        offset, stop = self.index.offset(number), self.index.next_offset(number)
+        if stop is None:
+            return offset, end
+        most = self._size(number) + BLOSC_OVERHEAD + self.header.checksum_impl.size
+        return offset, min(stop, offset + most + 1)
 
     def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield the runs with their bytes, which are requested many at a time."""

@@ -359,11 +359,17 @@ def open_parts(
         except BaseException:
             local.close()
             raise
-    return OpenedFile(storage_from(file), None, cache, checked, None, nthreads)
+    storage = storage_from(file, "a path, a URL, a file object or bytes")
+    return OpenedFile(storage, None, cache, checked, None, nthreads)
 
 
-def storage_from(file: Seekable | Buffer | Storage) -> Storage:
-    """Return a file object, a buffer or a storage as a storage."""
+def storage_from(
+    file: Seekable | Buffer | Storage, wanted: str = "a file object or bytes"
+) -> Storage:
+    """Return a file object, a buffer or a storage as a storage.
+
+    The message for anything else says what is `wanted`.
+    """
     if isinstance(file, Storage):
         return file
     if hasattr(file, "read"):
@@ -371,6 +377,4 @@ def storage_from(file: Seekable | Buffer | Storage) -> Storage:
     try:
         return MemoryStorage(file)
     except TypeError as error:
-        raise UsageTypeError(
-            "expected a path, a URL, a file object or bytes, found %r" % (file,)
-        ) from error
+        raise UsageTypeError("expected %s, found %r" % (wanted, file)) from error

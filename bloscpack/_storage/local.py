@@ -145,7 +145,7 @@ class LocalStorage(Storage):
 
     def __init__(self, file_range: FileRange, fp: Seekable) -> None:
         self._range = file_range
-        self._fp = fp  # it would close its descriptor when it is deleted
+        self._fp = fp  # the file is closed when its file object is freed
         self._start = fp.tell()
         status = os.fstat(file_range._fd)
         self.size = max(0, status.st_size - self._start)

@@ -1,8 +1,8 @@
-"""The requests that read a remote file: HTTP, S3, and any file system of fsspec.
+"""The requests that read a remote file: by HTTP, and from any file system of fsspec.
 
 Strategy: a `Place` makes one request per call and judges the response: its status, its
-range, its length and the version of the file in it. It raises `Temporary` for what may
-succeed when it is repeated, and `StorageError` for the rest; `RemoteStorage` repeats.
+range, its length and the version of the file in it. It raises `Temporary` for
+failures that may pass, which `RemoteStorage` repeats, and `StorageError` for others.
 All methods that make requests are coroutines and run in the thread of fsspec.
 """
 
@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StorageError
+from .file_systems import IgnoresRanges, NotFound, Temporary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         ) -> StorageError: ...
 
 
-# Number of bytes at the begin of a file that one request reads before any data.
+# Number of bytes at the start of a file that one request reads before any data.
 HEAD_SIZE = 64 * 2**10
 # Seconds without a byte from the server after which a request has timed out.
 STALL_SECONDS = 30.0
@@ -46,18 +47,6 @@ KEEP_CONTENT = {
     "fsspec.implementations.cached.CachingFileSystem",
     "fsspec.archive.AbstractArchiveFileSystem",
 }
-
-
-class Temporary(Exception):
-    """A request failed in a way that may not happen again: it is repeated."""
-
-
-class IgnoresRanges(StorageError):
-    """The server sends whole files, whatever range is requested."""
-
-
-class NotFound(StorageError, FileNotFoundError):
-    """There is no file at a URL."""
 
 
 class Opened:
@@ -87,7 +76,7 @@ class Place:
         self._size = 0
         self._version: tuple[str, ...] = ()
         # A cache or an archive keeps the content that it had when it was opened.
-        self._compares = not _class_names(fs) & KEEP_CONTENT
+        self._compares = not class_names(fs) & KEEP_CONTENT
 
     async def open(self) -> Opened:
         """Return size, version and first bytes; later requests expect the same."""
@@ -115,7 +104,7 @@ class Place:
             yield await self.fetch(start, min(start + BLOCK_SIZE, self._size))
 
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
-        """Return the size and the version of the file as they are now."""
+        """Return the present size and version of the file."""
         self._forget_listing()
         return self._judge_info(await self.fs._info(self.path))
 
@@ -153,7 +142,7 @@ class Place:
     def _ignores_ranges(self) -> StorageError:
         text = (
             "the server ignores ranges and sends the whole file, so no part of it can "
-            "be read alone; whole=True reads all of it"
+            "be read alone; whole=True, or 'blpk decompress', reads all of it"
         )
         return self._fail(errno.ENOTSUP, text, IgnoresRanges)
 
@@ -166,7 +155,7 @@ class FilePlace(Place):
 
     A thread makes the calls: they may use the thread of fsspec, like those of an
     archive on a server. Unless the file system reads parts itself, the file is opened
-    once, because opening may mean to read it from the begin.
+    once: opening it may mean to read it from the start.
     """
 
     _fp: Any = None
@@ -314,7 +303,7 @@ class HttpPlace(Place):
                 self._note_version(response.headers)
                 self._size, self._version = whole, self._versions()
                 stop = min(stop, whole)
-            # The whole file is what was asked for if it is short.
+            # The range may be the whole file.
             if start or stop != self._size or whole not in (None, self._size):
                 raise self._ignores_ranges()
             return stop
@@ -352,67 +341,6 @@ class HttpPlace(Place):
             raise self._changed()
 
 
-class S3Place(Place):
-    """An object in a store with the interface of S3, by the client of s3fs."""
-
-    _etag = ""
-
-    async def _probe(self) -> tuple[int, tuple[str, ...]]:
-        info = await self.fs._info(self.path, refresh=True)
-        self._etag = info.get("ETag") or ""
-        return self._judge_info(info)
-
-    async def fetch(self, start: int, stop: int) -> bytes:
-        bucket, key, version_id = self.fs.split_path(self.path)
-        settings = {"Range": "bytes=%d-%d" % (start, stop - 1)}
-        if self._etag:
-            settings["IfMatch"] = self._etag
-        if version_id:
-            settings["VersionId"] = version_id
-        try:
-            response = await self.fs._call_s3(
-                "get_object", Bucket=bucket, Key=key, **settings
-            )
-        except OSError as error:
-            if _status_of(error) in (412, 416):
-                changed = True
-            else:
-                raise
-        else:
-            changed = bool(self._etag) and response.get("ETag") != self._etag
-        if changed:
-            raise self._changed()
-        body = response["Body"]
-        try:
-            if response.get("ContentLength", 0) > stop - start:
-                raise self._ignores_ranges()
-            data = bytes(await body.read())
-        finally:
-            body.close()
-        self._check_length(len(data), stop - start)
-        return data
-
-
-def _status_of(error: OSError) -> int:
-    """Return the HTTP status behind an error of s3fs; 0 if there is none."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-
-
-def _class_names(fs: object) -> set[str]:
+def class_names(fs: object) -> set[str]:
     """Return the names of a class and its bases; importing them may need a package."""
     return {"%s.%s" % (kind.__module__, kind.__name__) for kind in type(fs).__mro__}
-
-
-def place_for(fs: Any, path: str, fail: Fail) -> Place:
-    """Return the place for what fsspec returns for a URL."""
-    from fsspec.asyn import AsyncFileSystem
-
-    names = _class_names(fs)
-    if "fsspec.implementations.http.HTTPFileSystem" in names:
-        return HttpPlace(fs, path, fail)
-    if "s3fs.core.S3FileSystem" in names:
-        return S3Place(fs, path, fail)
-    if isinstance(fs, AsyncFileSystem):
-        return Place(fs, path, fail)
-    return FilePlace(fs, path, fail)

@@ -40,7 +40,7 @@ def _is_scheme(text: str) -> bool:
 
 
 def local_path(path: Path) -> Path:
-    """Return the path in a ``file://`` URL; other names are returned as they are."""
+    """Return the path in a ``file://`` URL; return other names unchanged."""
     for start in ("file://", "local://"):
         if isinstance(path, str) and path.startswith(start) and is_url(path):
             return path.removeprefix(start)
@@ -89,7 +89,7 @@ def _public_part(part: str) -> str:
 
 
 def _is_cut_password(host: str) -> bool:
-    """Return whether a host is the begin of ``user:password`` with a ``/`` in it."""
+    """Return whether a host is the start of ``user:password`` with a ``/`` in it."""
     _, colon, port = host.rpartition(":")
     return bool(colon) and not port.isdigit() and not host.endswith("]")
 

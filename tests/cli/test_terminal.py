@@ -121,6 +121,11 @@ CASES = {
         ["metadata", "--set", BROKEN, PACKED],
         ["metadata", "--set", JSON, PACKED],
     ],
+    "refs": [
+        ["refs", ARRAY],
+        ["refs", "-o", "out" + HOSTILE, ARRAY],
+        ["refs", HOSTILE],
+    ],
     "config": [["config"], ["config", "--path"], ["config", "--json"]],
     "completion": [["completion", HOSTILE]],
     "help": [["help"], ["help", HOSTILE]],
@@ -203,9 +208,10 @@ def test_all_verbs_are_tested():
 
 @pytest.mark.parametrize("verb", CASES)
 def test_verb(folder, verb):
-    silent = ("compress", "decompress", "append", "metadata", "repack")
+    silent = ("compress", "decompress", "append", "metadata", "repack", "refs")
     for arguments in CASES[verb]:
-        text = shown(folder, arguments)
+        # On a slow machine there would be a progress bar.
+        text = shown(folder, ["--no-progress", *arguments])
         if text or verb not in silent:
             assert_harmless(text)
         assert "Traceback" not in text

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import traceback
 
 import numpy as np
 import pytest
 from storage import servers
 from storage.servers import serving
+from support import environment
 
 import bloscpack as bp
-from bloscpack._storage import upload
+from bloscpack._storage import s3
+from bloscpack._storage.file_systems import ErrorNames
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -33,6 +37,24 @@ def memory():
     fs.store.clear()
     yield fs
     fs.store.clear()
+
+
+LOCAL = """
+import sys
+import bloscpack as bp
+bp.pack_bytes_to_file(b"abc", sys.argv[1])
+bp.unpack_bytes_from_file(sys.argv[1])
+bp.info(sys.argv[1])
+print(*sorted(set(sys.modules) & {"fsspec", "asyncio", "bloscpack._storage.remote"}))
+"""
+
+
+def test_local_files_need_no_package(tmp_path):
+    command = [sys.executable, "-c", LOCAL, str(tmp_path / "x.blp")]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ("\n", "") == (done.stdout, done.stderr)
 
 
 # Reading
@@ -252,12 +274,12 @@ class Store:
 
 @pytest.mark.parametrize("size", [0, 5, 2000, 300_000])
 def test_parts_are_the_file(size, monkeypatch):
-    monkeypatch.setattr(upload, "PART_SIZE", 10_000)
-    monkeypatch.setattr(upload, "PARTS_OF_A_SIZE", 3)
+    monkeypatch.setattr(s3, "PART_SIZE", 10_000)
+    monkeypatch.setattr(s3, "PARTS_OF_A_SIZE", 3)
     plain = os.urandom(size)
     store = Store()
-    file = upload.PartsFile(store, "bucket/x", None)
-    names = upload.ErrorNames("s3://bucket/x", None)
+    file = s3.PartsFile(store, "bucket/x", None)
+    names = ErrorNames("s3://bucket/x", None)
     file._names = names
     from bloscpack.bytes_io import PlainBytesSource
     from bloscpack.file_io import CompressedFPSink
@@ -274,8 +296,8 @@ def test_parts_are_the_file(size, monkeypatch):
 
 
 def test_bytes_behind_the_first_part_can_not_be_changed(monkeypatch):
-    monkeypatch.setattr(upload, "PART_SIZE", 100)
-    file = upload.PartsFile(Store(), "bucket/x", upload.ErrorNames("s3://b/x", None))
+    monkeypatch.setattr(s3, "PART_SIZE", 100)
+    file = s3.PartsFile(Store(), "bucket/x", ErrorNames("s3://b/x", None))
     file.write(bytes(100))
     file.write(bytes(300))
     file.seek(98)

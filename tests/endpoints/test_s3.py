@@ -9,7 +9,7 @@ import pytest
 from storage import object_stores
 
 import bloscpack as bp
-from bloscpack._storage import remote, upload
+from bloscpack._storage import remote, s3
 from bloscpack._storage.remote import RemoteStorage
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
@@ -92,7 +92,7 @@ def stored(options, monkeypatch):
     import fsspec.config
 
     monkeypatch.setitem(fsspec.config.conf, "s3", options)
-    monkeypatch.setattr(upload, "PART_SIZE", 5 * 2**20)
+    monkeypatch.setattr(s3, "PART_SIZE", 5 * 2**20)
 
 
 @pytest.mark.parametrize("size", [0, 600_000, 23_000_000])

@@ -10,7 +10,6 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
-from bloscpack._crashsafe.locking import open_locked
 from bloscpack._reading.chunk_cache import ChunkCache
 from bloscpack._reading.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
@@ -178,10 +177,8 @@ def test_while_an_append_is_under_way(checksum, tmp_path):
         def read(self, size=-1):
             return next(self.parts)
 
-    with open_locked(path, True) as locked, pytest.raises(Halfway):
-        append._append(
-            locked, Fp(), 10 * len(MORE), None, append.UNCHANGED, 1, None, {}
-        )
+    with pytest.raises(Halfway):
+        append.append_from(path, Fp(), 10 * len(MORE), nthreads=1)
     assert PLAIN == opened.read(0, 10**9)
     opened.close()
 
@@ -224,6 +221,59 @@ def test_threads_read_while_another_appends(checksum, tmp_path):
         for thread in threads:
             thread.join()
     assert [] == failures
+
+
+def test_cached_chunk_of_another_state_is_not_used():
+    cache = ChunkCache(10**6)
+    with open_parts(packed(PLAIN, 100)) as file:
+        last = file.nchunks - 1
+        file._reader._cache = cache
+        cache.put(last, PLAIN)
+        assert PLAIN == file.read(0, len(PLAIN))
+        got = []
+        cache.put(last, PLAIN)
+        file.load([last], lambda number, plain: got.append(bytes(plain)))
+        assert [PLAIN[100 * last :]] == got
+
+
+@pytest.mark.parametrize("moved", [-20, -1, 1, 20])
+@pytest.mark.parametrize("far", [False, True])
+def test_last_entry_of_the_table_is_wrong(far, moved):
+    data = bytearray(packed(PLAIN, 100))
+    with open_parts(bytes(data)) as file:
+        last = file.nchunks - 1
+        entry = file._reader.entry_offset(last)
+        true = file._index.offset(last)
+    data[entry : entry + 8] = (true + moved).to_bytes(8, "little")
+    for nthreads in (1, 3):
+        with open_parts(Far(data) if far else data, nthreads=nthreads) as file:
+            assert PLAIN == file.read(0, len(PLAIN))
+
+
+class Sparse(MemoryStorage):
+    """A file with zeros at its end, of which no large part may be read."""
+
+    def __init__(self, data, size):
+        super().__init__(data)
+        self.size = size
+
+    def read_into(self, view, offset):
+        assert len(view) < 10**6
+        return super().read_into(view, offset)
+
+
+def test_table_that_states_a_huge_chunk_takes_no_memory():
+    data = bytearray(packed(PLAIN[:300], 100))
+    with open_parts(bytes(data)) as file:
+        entry = file._reader.entry_offset(1)
+    for number in (0, 1):
+        at = entry + 8 * number
+        data[at : at + 8] = (2**32 + 10**4 * number).to_bytes(8, "little")
+    with (
+        open_parts(Sparse(data, 2**33)) as file,
+        pytest.raises(FormatError, match="chunk 1 starts at byte 4294967296"),
+    ):
+        file.read(0, 10)
 
 
 def test_damaged_chunk_is_named_with_its_file(tmp_path):

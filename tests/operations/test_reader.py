@@ -11,7 +11,8 @@ from builders import described, layout, packed
 import bloscpack
 from bloscpack import FormatError, UsageError
 from bloscpack._reading.chunk_reader import LOCAL_RUN
-from bloscpack.headers import BloscpackHeader
+from bloscpack.exceptions import UsageTypeError
+from bloscpack.headers import BloscpackHeader, decode_header
 from bloscpack.reader import Reader, StreamReader
 
 PLAIN = bytes(range(256)) * 5 + b"tail"
@@ -112,6 +113,30 @@ def test_table_that_lies():
     first, second = slice(32, 40), slice(40, 48)
     data[second] = data[first]
     assert PLAIN[:300] == Reader(io.BytesIO(data)).read(0, 300)
+
+
+def test_file_object_stays_open(tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, CHUNK_SIZE))
+    reader = Reader(path.open("rb"))
+    assert PLAIN[5:305] == reader.read(5, 305)
+    reader._chunks.storage._fp.close()
+
+
+def test_too_few_chunks_in_the_header():
+    data = packed(PLAIN, CHUNK_SIZE)
+    header = decode_header(data[:32])
+    header.nchunks -= 1
+    header.max_app_chunks += 1
+    header.last_chunk = CHUNK_SIZE
+    with pytest.raises(FormatError, match="another chunk follows the last one"):
+        Reader(io.BytesIO(header.encode() + data[32:]))
+
+
+@pytest.mark.parametrize("file", ["a.blp", 3])
+def test_file_of_the_wrong_type(file):
+    with pytest.raises(UsageTypeError, match=r"^expected a file object or bytes"):
+        Reader(file)
 
 
 def test_error_about_an_entry_has_the_place_of_the_entry():

@@ -18,7 +18,7 @@ from support import ROOT, environment
 
 import bloscpack as bp
 
-PATHS = ("append", "recover", "verify")
+PATHS = ("append", "recover", "references", "verify")
 DEPRECATED = {
     "pack_file",
     "unpack_file",

@@ -205,6 +205,14 @@ def test_identity_is_that_of_the_content(web):
         assert storage.identity is None
 
 
+def test_a_fork_gets_an_error(web, monkeypatch):
+    with RemoteStorage(web.url) as storage:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(bp.StorageError, match="a fork"):
+            storage.read_at(100_000, 9)
+        assert DATA[:9] == storage.read_at(0, 9)
+
+
 # Servers that misbehave
 
 

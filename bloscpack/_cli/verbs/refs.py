@@ -1,0 +1,102 @@
+"""``blpk refs``: write references through which Zarr reads the chunks of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ... import log
+from ...references import references, write_references
+from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..stdio import STREAM
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "write references, in the format of kerchunk, through which Zarr and xarray\n"
+        "read the chunks of files in place and verify their digests"
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s -o all.json *.blp                one array for each file\n"
+        "  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows\n"
+        "  %(prog)s --location https://host/d a.blp  where the file will be read"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="<file>",
+        default=STREAM,
+        help="write a JSON file, or a folder of Parquet files if the name ends\n"
+        "in .parq; standard output by default",
+    )
+    parser.add_argument(
+        "--concat",
+        action="store_true",
+        help="join the arrays along the first axis, in the order of the names",
+    )
+    parser.add_argument(
+        "--zarr-format",
+        type=int,
+        choices=(2, 3),
+        default=2,
+        help="format of the Zarr documents (default: 2)",
+    )
+    parser.add_argument(
+        "--flat", action="store_true", help="make each array one-dimensional"
+    )
+    parser.add_argument(
+        "--unverified",
+        action="store_true",
+        help="accept checksums that no Zarr reader verifies",
+    )
+    parser.add_argument(
+        "--name", metavar="<name>", help="name of the array, if there is only one"
+    )
+    parser.add_argument(
+        "--dims", metavar="<a,b>", help="names of the axes, separated by commas"
+    )
+    parser.add_argument(
+        "--location",
+        metavar="<url>",
+        help="folder or URL where readers find the files",
+    )
+    parser.add_argument(
+        "files", metavar="<file>", nargs="+", help="file or URL to be referenced"
+    )
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if the references go to standard output."""
+    if args.output == STREAM:
+        log.keep_out_of_output()
+
+
+def run(args: Namespace) -> None:
+    """Write the references."""
+    out = args.output
+    if out != STREAM and os.path.lexists(out) and not args.force:
+        raise Refusal(
+            "output file '%s' exists! Use -f to replace it" % out, EXIT_COULD_NOT
+        )
+    found = references(
+        args.files[0] if len(args.files) == 1 else args.files,
+        zarr_format=args.zarr_format,
+        concat=args.concat,
+        flat=args.flat,
+        unverified=args.unverified,
+        name=args.name,
+        dims=None if args.dims is None else args.dims.split(","),
+        location=args.location,
+    )
+    if out == STREAM:
+        json.dump(found, sys.stdout, separators=(",", ":"))
+        print()
+    else:
+        write_references(found, out)

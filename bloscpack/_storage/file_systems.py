@@ -1,0 +1,176 @@
+"""The file systems of fsspec: how they are found, and what their errors become.
+
+Strategy: fsspec is imported when the first URL is used. Its file systems raise any
+exception, whose text may contain the URL or a key. `ErrorNames` turns it into an error
+that names the URL without credentials.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+
+from ..exceptions import BloscpackError, StorageError, UsageError
+from .urls import public_name
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .protocols import StorageOptions
+
+# Errors of connections, by name: importing the classes would need their packages.
+TEMPORARY = {
+    "builtins.ConnectionError",
+    "aiohttp.client_exceptions.ClientConnectionError",
+    "aiohttp.client_exceptions.ClientPayloadError",
+    "botocore.exceptions.HTTPClientError",
+    "botocore.exceptions.IncompleteReadError",
+}
+FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
+
+
+class Temporary(Exception):
+    """A request failed in a way that may not happen again: it is repeated."""
+
+
+class IgnoresRanges(StorageError):
+    """The server sends whole files, whatever range is requested."""
+
+
+class NotFound(StorageError, FileNotFoundError):
+    """There is no file at a URL."""
+
+
+class ErrorNames:
+    """Makes the errors about a URL: they name it, and contain no credentials.
+
+    Parameters
+    ----------
+    url, storage_options
+        The URL, and settings of fsspec; both may contain secrets.
+    """
+
+    def __init__(self, url: str, storage_options: StorageOptions | None) -> None:
+        self.name = public_name(url)
+        self._secrets = _secrets(url, storage_options)
+
+    def error(
+        self, number: int, text: str, kind: type[StorageError] = StorageError
+    ) -> StorageError:
+        return kind(number, text, self.name)
+
+    def temporary(self, error: BaseException) -> str | None:
+        """Return the text about an error that may not happen again, or None."""
+        if isinstance(error, Temporary):
+            return str(error)
+        kinds = {"%s.%s" % (k.__module__, k.__name__) for k in type(error).__mro__}
+        if isinstance(error, (FileNotFoundError, PermissionError)):
+            return None
+        if (
+            isinstance(error, TimeoutError)
+            or "asyncio.exceptions.TimeoutError" in kinds
+        ):
+            return "the server did not answer in time"
+        status = getattr(error, "status", 0)
+        if kinds & TEMPORARY and not kinds & FINAL:
+            return "the connection failed: %s" % self._text_of(error)
+        if isinstance(status, int) and 500 <= status < 600:
+            return "the server answered %d" % status
+        return None
+
+    def _translated(self, error: BaseException) -> BloscpackError:
+        """Return the error of a file system as an error of Bloscpack."""
+        if isinstance(error, ImportError):
+            return self._missing(self._text_of(error))
+        if isinstance(error, FileNotFoundError):
+            return self.error(errno.ENOENT, os.strerror(errno.ENOENT), NotFound)
+        if isinstance(error, PermissionError):
+            return self.error(errno.EACCES, os.strerror(errno.EACCES))
+        number = getattr(error, "errno", None)
+        number = number if isinstance(number, int) else errno.EIO
+        return self.error(number, self._text_of(error))
+
+    def _missing(self, text: str) -> UsageError:
+        """Return the error for a package that is not installed, from fsspec's text."""
+        schemes = {part.rpartition("::")[2] for part in self.name.split("://")[:-1]}
+        extra = "s3" if schemes & {"s3", "s3a"} else "remote"
+        return UsageError(
+            "'%s' is a URL, and a package to use it is missing (%s): install "
+            "'bloscpack[%s]'" % (self.name, text, extra)
+        )
+
+    def _text_of(self, error: BaseException) -> str:
+        """Return the text of an error, or the name of its class if it may be secret."""
+        text = " ".join(str(getattr(error, "strerror", None) or error).split())
+        if not text or "://" in text or any(s in text for s in self._secrets):
+            return type(error).__name__
+        return text[:200]
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Raise errors of a file system as errors of Bloscpack."""
+        try:
+            yield
+            return
+        except BloscpackError:
+            raise
+        except Exception as error:  # file systems raise any exception
+            problem = self._translated(error)
+        # The error of the file system could show the URL.
+        raise problem from None
+
+
+def find_file_system(
+    url: str, options: dict[str, Any], names: ErrorNames
+) -> tuple[Any, str]:
+    """Return the file system and the path in it that fsspec has for a URL."""
+    with names.translating():
+        import fsspec.core
+
+        if url.startswith(("s3://", "s3a://")):
+            options = {**_settings_for_s3(), **options}
+        fs, path = fsspec.core.url_to_fs(url, **options)
+        return fs, path
+
+
+def _secrets(url: str, options: StorageOptions | None) -> set[str]:
+    """Return the parts of a URL and of settings that no message may contain."""
+    found = set(_texts(options))
+    for part in url.replace("&", "?").replace("#", "?").split("?")[1:]:
+        found.add(part.partition("=")[2] or part)
+    for part in url.split("://")[1:]:
+        user, at, _ = part.rpartition("@")
+        found.update(user.split(":") if at else ())
+    return {text for text in found if len(text) > 2}
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner)
+    elif hasattr(value, "values"):
+        for inner in value.values():
+            yield from _texts(inner)
+
+
+def _settings_for_s3() -> dict[str, Any]:
+    """Return settings that let botocore not check the digest of a whole object.
+
+    Some servers send it with a part of the object, and every read would fail.
+    """
+    import fsspec.config
+
+    try:
+        from botocore.config import Config
+    except ImportError:
+        return {}  # fsspec says what is missing
+    name = "response_checksum_validation"
+    known = name in Config.OPTION_DEFAULTS
+    if not known or "config_kwargs" in fsspec.config.conf.get("s3", ()):
+        return {}
+    return {"config_kwargs": {name: "when_required"}}

@@ -1,0 +1,203 @@
+"""References to the chunks of files: what qualifies, and what is written."""
+
+import base64
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import bloscpack as bp
+from bloscpack._format.chunk_grid import grid_chunk_shape
+
+ARRAY = np.arange(50 * 4 * 6, dtype="<f8").reshape(50, 4, 6)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def packed(name, array=ARRAY, chunk_size=8 * 24 * 7, **settings):
+    settings.setdefault("checksum", "crc32")
+    bp.pack_ndarray_to_file(array, name, chunk_size=chunk_size, **settings)
+
+
+# The grid
+
+
+def test_grid_against_the_items_of_each_chunk():
+    """A grid is right if each chunk has consecutive items, from the first on."""
+    found = set()
+    for shape, items, order in itertools.product(
+        [(1,), (7,), (3, 4), (6, 4), (2, 3, 4), (5, 1, 6), (1, 8)], range(1, 30), "CF"
+    ):
+        array = np.arange(np.prod(shape)).reshape(shape, order=order)
+        chunk = grid_chunk_shape(shape, items, order)
+        found.add(chunk is None)
+        if chunk is None:
+            continue
+        counts = [-(-n // size) for n, size in zip(shape, chunk, strict=True)]
+        places = itertools.product(*map(range, counts[:: -1 if order == "F" else 1]))
+        start = 0
+        for place in places:
+            place = place[::-1] if order == "F" else place
+            part = array[
+                tuple(
+                    slice(i * size, (i + 1) * size)
+                    for i, size in zip(place, chunk, strict=True)
+                )
+            ].ravel(order)
+            assert part.size == min(items, array.size - start)
+            assert part.tolist() == list(range(start, start + part.size))
+            start += part.size
+        assert start == array.size
+    assert found == {True, False}
+
+
+# What is written
+
+
+def test_each_chunk_has_a_reference_with_its_digest(folder):
+    packed("a.blp")
+    found = bp.references("a.blp")["refs"]
+    assert {"zarr_format": 2} == json.loads(found.pop(".zgroup"))
+    document = json.loads(found.pop("a/.zarray"))
+    assert ([50, 4, 6], [7, 4, 6], "<f8", "C") == tuple(
+        document[key] for key in ("shape", "chunks", "dtype", "order")
+    )
+    assert {"id": "crc32", "location": "end"} == document["compressor"]
+    assert ["blosc"] == [codec["id"] for codec in document["filters"]]
+    attributes = json.loads(found.pop("a/.zattrs"))
+    assert {"_ARRAY_DIMENSIONS": ["dim_0", "dim_1", "dim_2"]} == attributes
+    assert ["a/%d.0.0" % i for i in range(8)] == list(found)
+    inline = found.pop("a/7.0.0")
+    assert inline.startswith("base64:")  # one row of seven: padded
+    data = (folder / "a.blp").read_bytes()
+    digest = bp.checksums.CHECKSUMS_LOOKUP["crc32"]
+    for path, offset, size in found.values():
+        assert str(folder / "a.blp") == path
+        content = data[offset : offset + size]
+        assert content[-4:] == digest(content[:-4])
+    padded = base64.b64decode(inline.removeprefix("base64:"))
+    assert padded[-4:] == digest(padded[:-4])
+
+
+def test_location_replaces_the_folder():
+    packed("a.blp")
+    for location in ("https://host/d", "https://host/d/"):
+        found = bp.references("a.blp", location=location)["refs"]
+        assert "https://host/d/a.blp" == found["a/0.0.0"][0]
+
+
+def test_names_of_arrays():
+    packed("a.blp")
+    packed("b.npy.blp")
+    assert {"a", "b"} == names(bp.references(["a.blp", "b.npy.blp"]))
+    assert {"x", "y"} == names(bp.references({"x": "a.blp", "y": "a.blp"}))
+    assert {"t"} == names(bp.references("a.blp", name="t"))
+    assert ".zarray" in bp.references("a.blp", name="")["refs"]
+    with pytest.raises(bp.UsageError, match="two arrays have the name 'a'"):
+        bp.references(["a.blp", "./a.blp"])
+
+
+def names(refs):
+    return {key.partition("/")[0] for key in refs["refs"] if "/.zarray" in key}
+
+
+def test_joined_files():
+    packed("a.blp", ARRAY[:14])
+    packed("b.blp", ARRAY[14:])
+    found = bp.references(["a.blp", "b.blp"], concat=True)["refs"]
+    assert [50, 4, 6] == json.loads(found["a/.zarray"])["shape"]
+    assert ["a/%d.0.0" % i for i in range(8)] == list(found)[3:]
+    assert found["a/1.0.0"][0].endswith("a.blp")
+    assert found["a/2.0.0"][0].endswith("b.blp")
+    with pytest.raises(bp.UsageError, match=r"'b.blp'.*shorter than the others"):
+        bp.references(["b.blp", "a.blp"], concat=True)
+
+
+def test_user_metadata_become_attributes():
+    packed("a.blp", metadata={"unit": "m"})
+    found = bp.references("a.blp")["refs"]
+    assert "m" == json.loads(found["a/.zattrs"])["unit"]
+    packed("a.blp", metadata=[1])
+    found = bp.references("a.blp", zarr_format=3)["refs"]
+    assert {"metadata": [1]} == json.loads(found["a/zarr.json"])["attributes"]
+
+
+def test_plain_file_is_an_array_of_bytes():
+    bp.pack_bytes_to_file(bytes(range(250)), "a.blp", 100)
+    document = json.loads(bp.references("a.blp")["refs"]["a/.zarray"])
+    assert ("|u1", [250], [100]) == tuple(
+        document[key] for key in ("dtype", "shape", "chunks")
+    )
+
+
+# What does not qualify
+
+
+NESTED = np.zeros(3, [("a", [("b", "i4")])])
+SUBARRAY = np.zeros(3, [("a", "i4", 2)])
+
+
+@pytest.mark.parametrize(
+    ("message", "array", "options"),
+    [
+        ("no Zarr reader verifies digests of type 'sha256'", ARRAY, {}),
+        (r"no regular grid in the shape \(50, 4, 6\)", ARRAY, {"chunk_size": 80}),
+        ("no long doubles", np.zeros(3, "g"), {}),
+        ("no nested structures", NESTED, {}),
+        ("no fields that are arrays", SUBARRAY, {}),
+        ("no items without bytes", np.ndarray(3, "V0"), {}),
+    ],
+)
+def test_what_does_not_qualify(message, array, options):
+    checksum = "sha256" if "sha256" in message else "adler32"
+    packed("a.blp", array, checksum=checksum, **options)
+    with pytest.raises(bp.UsageError, match=message) as caught:
+        bp.references("a.blp")
+    assert "'a.blp' can't be referenced" in str(caught.value)
+
+
+def test_chunks_that_end_within_items():
+    metadata = {"dtype": "'<f8'", "shape": [30], "order": "C", "container": "numpy"}
+    bp.pack_bytes_to_file(bytes(240), "a.blp", 100, metadata)
+    with pytest.raises(bp.UsageError, match="100 bytes end within items of 8 bytes"):
+        bp.references("a.blp")
+
+
+def test_what_can_be_had_all_the_same():
+    packed("a.blp", checksum="sha256")
+    found = bp.references("a.blp", unverified=True)["refs"]
+    document = json.loads(found["a/.zarray"])
+    assert ("blosc", None) == (document["compressor"]["id"], document["filters"])
+    packed("a.blp", chunk_size=80)
+    found = bp.references("a.blp", flat=True)["refs"]
+    assert [1200] == json.loads(found["a/.zarray"])["shape"]
+
+
+def test_dtype_without_a_type_of_format_3():
+    packed("a.blp", np.zeros(3, "M8[s]"))
+    with pytest.raises(bp.UsageError, match="use format 2"):
+        bp.references("a.blp", zarr_format=3)
+    assert bp.references("a.blp")
+
+
+def test_wrong_arguments():
+    packed("a.blp")
+    with pytest.raises(bp.UsageError, match="2 or 3, not 4"):
+        bp.references("a.blp", zarr_format=4)
+    with pytest.raises(bp.UsageError, match="at least one file"):
+        bp.references([])
+    with pytest.raises(bp.UsageError, match="2 names were given for the 3 axes"):
+        bp.references("a.blp", dims=["x", "y"])
+    with pytest.raises(bp.UsageError, match="one name was given for 2 arrays"):
+        bp.references({"a": "a.blp", "b": "a.blp"}, name="c")
+
+
+def test_written_as_json(folder):
+    packed("a.blp")
+    bp.write_references(bp.references("a.blp"), "a.json")
+    assert bp.references("a.blp") == json.loads((folder / "a.json").read_text())
