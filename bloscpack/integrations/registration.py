@@ -14,7 +14,7 @@ from ..file_object import BloscpackFile
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from logging import Logger
     from tarfile import TarInfo
     from typing import Any
@@ -149,13 +149,29 @@ def make_archive(
     if logger is not None:
         logger.info("creating the archive %s", name)
     if not dry_run:
+        # Listed first: the unfinished archive may lie in the same folder.
+        paths = list(_tree(base_dir))
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         with (
             BloscpackFile(name, "wb") as file,
             tarfile.open(fileobj=file, mode="w") as archive,
         ):
-            archive.add(base_dir, filter=with_owner)
+            for path in paths:
+                archive.add(path, recursive=False, filter=with_owner)
     return name
+
+
+def _tree(path: str) -> Iterator[str]:
+    """Yield a path, and those of all files and folders in it."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    yield path
+    if not os.path.isdir(path):
+        return
+    for parent, folders, files in os.walk(path, onerror=fail):
+        yield from (os.path.join(parent, name) for name in sorted(folders + files))
 
 
 def _user_id(name: str) -> int:

@@ -55,6 +55,8 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
             name = os.fspath(filename_or_obj)
             if name.endswith(EXTENSION):
                 return True
+            if not os.path.isfile(name):  # a pipe would block
+                return False
             try:
                 with open(name, "rb") as file:
                     return file.read(len(MAGIC)) == MAGIC
@@ -169,10 +171,8 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         )
     data = indexing.LazilyIndexedArray(_LazyBackendArray(lazy))
     array = Variable(dims, data, labels.attrs, fastpath=True)
-    array.encoding = {
-        "preferred_chunks": dict(zip(dims, lazy.chunks, strict=True)),
-        "chunksizes": lazy.chunks,
-    }
+    chunks = dict(zip(dims, lazy.chunks, strict=True))
+    array.encoding = {"preferred_chunks": chunks}
     sizes = dict(zip(dims, lazy.shape, strict=True))
     coords = {
         key: _coordinate(key, entry, sizes)

@@ -80,6 +80,24 @@ def test_owner(folder):
             )
 
 
+def test_the_archive_does_not_contain_itself(folder):
+    for _ in range(2):
+        name = shutil.make_archive("backup", "blptar")
+        with bp.open(name) as file, tarfile.open(fileobj=file) as archive:
+            files = {member.name for member in archive if member.isfile()}
+        assert {"./folder/a.txt", "./folder/inner/b.bin"} == files
+
+
+def test_a_single_file_and_a_link(folder):
+    (folder / "link").symlink_to("missing")
+    name = shutil.make_archive("backup", "blptar", ".", "folder/a.txt")
+    with bp.open(name) as file, tarfile.open(fileobj=file) as archive:
+        assert ["folder/a.txt"] == archive.getnames()
+    name = shutil.make_archive("backup", "blptar", "folder")
+    with bp.open(name) as file, tarfile.open(fileobj=file) as archive:
+        assert "missing" == archive.getmember("./link").linkname
+
+
 def test_dry_run(folder, tmp_path):
     shutil.make_archive("backup", "blptar", folder, dry_run=True)
     assert not (tmp_path / "backup.tar.blp").exists()

@@ -29,12 +29,27 @@ def array():
     return np.arange(20 * 6 * 5, dtype="<f4").reshape(20, 6, 5)
 
 
+def verifies_digests():
+    """Return whether zarr can check a digest that follows the chunk."""
+    numcodecs = pytest.importorskip("numcodecs", reason="zarr is not installed")
+    try:
+        numcodecs.CRC32(location="end")
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
 @pytest.fixture
-def path(tmp_path, array):
+def checksum():
+    return "crc32" if verifies_digests() else "None"
+
+
+@pytest.fixture
+def path(tmp_path, array, checksum):
     path = tmp_path / "cube.blp"
     metadata = {"dims": ["time", "y", "x"], "attrs": {"units": "K"}}
     bp.pack_ndarray_to_file(
-        array, path, chunk_size=7 * 120, checksum="crc32", metadata=metadata
+        array, path, chunk_size=7 * 120, checksum=checksum, metadata=metadata
     )
     return path
 
@@ -99,6 +114,8 @@ def test_zarr(zarr, url, array, zarr_format):
 def test_zarr_reports_damage(zarr, path, zarr_format):
     if zarr_format == 3 and zarr.__version__.startswith("2."):
         pytest.skip("this zarr reads format 2 only")
+    if not verifies_digests():
+        pytest.skip("this numcodecs can't check digests behind the chunks")
     data = bytearray(path.read_bytes())
     with bp.open_ndarray(path) as lazy:
         start, stop = lazy._parts.extents()[1]
@@ -121,14 +138,14 @@ def test_xarray(zarr, url, array):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_the_backend_and_the_store_agree(zarr, tmp_path, array, order):
+def test_the_backend_and_the_store_agree(zarr, tmp_path, array, order, checksum):
     xr = pytest.importorskip("xarray", reason="xarray is not installed")
     path = tmp_path / "a.blp"
     ordered = np.asarray(array, order=order)
     metadata = {"dims": ["t", "y", "x"], "attrs": {"scale_factor": 0.5}, "by": "me"}
     chunk_size = 4 * (30 if order == "C" else 120)
     bp.pack_ndarray_to_file(
-        ordered, path, chunk_size=chunk_size, checksum="adler32", metadata=metadata
+        ordered, path, chunk_size=chunk_size, checksum=checksum, metadata=metadata
     )
     mapper = fsspec.get_mapper("blp::%s" % path)
     with (

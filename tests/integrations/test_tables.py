@@ -6,7 +6,7 @@ import pytest
 
 import bloscpack as bp
 
-ROWS = {"a": [1, 2, 3], "b": ["x", "y", None]}
+ROWS = {"a": [1, 2, 3], "b": ["x", "y", "z"]}
 
 
 @pytest.fixture
