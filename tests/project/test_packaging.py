@@ -42,6 +42,11 @@ DATA = {
     "share/bloscpack/bloscpack.magic": "docs/bloscpack.magic",
     "share/mime/packages/bloscpack-mime.xml": "docs/bloscpack-mime.xml",
 }
+# Modules with subclasses of classes of other libraries; these libraries import them.
+SUBCLASSES = (
+    "bloscpack.integrations.file_system",
+    "bloscpack.integrations.xarray_backend",
+)
 # What running, testing and building leaves in the repository.
 LEFT_BEHIND = ("_build", "__pycache__", "*.py[co]", "*.cram.err", ".*")
 WINDOWS = os.name == "nt"
@@ -226,7 +231,7 @@ def test_installed_modules_load_without_any_extra(installed, tmp_path):
         "for name in sys.argv[1:]:\n"
         "    print(name, importlib.import_module(name).__file__)\n"
     )
-    names = public_modules()
+    names = [name for name in public_modules() if name not in SUBCLASSES]
     assert {"bloscpack", "bloscpack.cli", "bloscpack.reader"} <= set(names)
     command = (programs(installed) / "python", "-W", "error", "-c", program)
     lines = run(*command, *names, cwd=tmp_path).splitlines()
