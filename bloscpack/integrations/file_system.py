@@ -1,7 +1,7 @@
 """The file system ``blp`` of fsspec: an array file as a Zarr store.
 
-fsspec finds it through an entry point. Its files are those of a Zarr group with one
-array, and the content of a chunk is read from its place in the `.blp` file; see
+fsspec finds it through an entry point. Its files make up a Zarr group with one
+array. The content of a chunk is read from its place in the `.blp` file; see
 `bloscpack.references`.
 """
 
@@ -25,7 +25,7 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
     """A Zarr store over the chunks of an array file, which stay where they are.
 
     ``fsspec.get_mapper("blp::URL")`` and ``fsspec.filesystem("blp", fo=PATH)`` make it.
-    It refers to the file as it was then.
+    If the file changes later, a new instance is needed.
 
     Parameters
     ----------

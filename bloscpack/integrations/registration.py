@@ -149,7 +149,7 @@ def make_archive(
     if logger is not None:
         logger.info("creating the archive %s", name)
     if not dry_run:
-        # Listed first: the unfinished archive may lie in the same folder.
+        # Listed first: the unfinished archive may be in the same folder.
         paths = list(_tree(base_dir))
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         with (

@@ -65,7 +65,7 @@ def test_tarfile_reads_it(folder):
         assert b"a" == archive.extractfile("folder/a.txt").read()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such owners")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no owners by number")
 def test_owner(folder):
     import grp
     import pwd
