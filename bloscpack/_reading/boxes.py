@@ -343,6 +343,16 @@ class Filling:
         self._offset, size = part
         self._dtype = raw_dtype(size)
         self._buffer = buffer
+        # Where the bytes of the result begin, if they follow each other in the file.
+        self._first: int | None = None
+        # Maximum number of bytes that may follow each other in the file as they do in
+        # the result: the last axis could not be joined with the one before it.
+        self._longest = 0
+        axis = region.axes[-1]
+        if isinstance(axis, Steps) and axis.step == 1 and cell == size:
+            self._longest = axis.count * cell
+            if region.contiguous and not axis.reversed:
+                self._first = axis.at(0) * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
         self._address = _address(ascending)
         self._target = ascending[
@@ -351,9 +361,13 @@ class Filling:
 
     def room(self, number: int) -> memoryview | None:
         """Return the memory for a chunk that lies in the result as a whole, or None."""
-        if self._cell != self._dtype.itemsize:
-            return None
         start, stop = self._span(number)
+        if stop - start > self._longest:
+            return None
+        if self._first is not None:
+            inside = self._first <= start and stop <= self._first + len(self._buffer)
+            place = self._buffer[start - self._first : stop - self._first]
+            return place if inside else None
         pieces = list(self._region.pieces(start // self._cell, stop // self._cell))
         if len(pieces) != 1:
             return None
@@ -377,6 +391,9 @@ class Filling:
         """
         if plain.obj is self._buffer.obj:
             return
+        if self._first is not None:
+            self._copy_bytes(self._span(number)[0], plain, self._first)
+            return
         start, stop = (position // self._cell for position in self._span(number))
         for target, position, shape, source in self._region.pieces(start, stop):
             strides = [self._cell] * len(shape)
@@ -385,3 +402,9 @@ class Filling:
             offset = position * self._cell + self._offset
             box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
             self._target[target] = box[source]
+
+    def _copy_bytes(self, start: int, plain: memoryview, first: int) -> None:
+        """Copy the bytes of a chunk at `start` into a result that begins at `first`."""
+        low = max(start, first)
+        high = min(start + len(plain), first + len(self._buffer))
+        self._buffer[low - first : high - first] = plain[low - start : high - start]
