@@ -200,8 +200,7 @@ class Region:
 
     def pieces(self, start: int, stop: int) -> Iterator[Piece]:
         """Yield the selected parts of the cells from `start` to `stop`."""
-        if self.ncells and start < stop:
-            yield from self._pieces(0, (), start, stop, 0)
+        return self._pieces(0, (), start, stop, 0)
 
     def _pieces(
         self,
@@ -360,7 +359,10 @@ class Filling:
         ]
 
     def room(self, number: int) -> memoryview | None:
-        """Return the memory for a chunk that lies in the result as a whole, or None."""
+        """Return the memory for a chunk that is selected as a whole; None for others.
+
+        Each of its cells is selected once, in the order of the file.
+        """
         start, stop = self._span(number)
         if stop - start > self._longest:
             return None
@@ -377,9 +379,8 @@ class Filling:
         if not all(isinstance(part, slice) for part in target + source):
             return None
         view = self._target[target]
-        if source != whole or view.nbytes != stop - start:
-            return None
-        if not view.flags.c_contiguous:
+        once = source == whole and view.nbytes == stop - start
+        if not (once and view.flags.c_contiguous):
             return None
         first = _address(view) - self._address
         return self._buffer[first : first + view.nbytes]

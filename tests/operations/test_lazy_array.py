@@ -27,6 +27,7 @@ from bloscpack import (
     LazyArray,
     StorageError,
     UsageError,
+    lazy_array,
     open_ndarray,
 )
 from bloscpack._format.sections import read_beginning
@@ -256,6 +257,14 @@ def test_read_array_and_iteration_give_all_items(pair):
         assert_same(one, other)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
+    monkeypatch.setattr(lazy_array, "ITERATION_NBYTES", 50)
+    array = filled((11, 5), "<i4", order)
+    lazy = open_ndarray(file_of(array, 24))
+    assert array.tolist() == [row.tolist() for row in lazy]
+
+
 @unhurried
 @given(arrays(), st.sampled_from("CFS"))
 def test_read_fills_a_given_array(pair, memory):
@@ -435,6 +444,15 @@ def test_a_shape_that_contradicts_the_chunks_is_damage():
     metadata = {"dtype": "<i4", "shape": [10**15], "order": "C", "container": "numpy"}
     with pytest.raises(FormatError, match="the chunks hold '4'"):
         open_ndarray(packed(b"four", 8, metadata))
+
+
+def test_an_array_larger_than_memory_is_opened_but_not_read():
+    array = numpy.zeros(2**20, "u1")
+    metadata = {"dtype": "|u1", "shape": [2**20], "order": "C", "container": "numpy"}
+    lazy = open_ndarray(packed(array.tobytes(), 2**20, metadata))
+    lazy.shape = (2**62,)  # as if the file had that many chunks
+    with pytest.raises(FormatError, match="can't be made"):
+        lazy.read()
 
 
 def test_a_file_that_can_not_be_opened_as_an_array_is_closed(tmp_path):
