@@ -18,7 +18,7 @@ from builders import layout, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from support import environment
+from support import BLP, TESTS, environment
 
 import bloscpack
 from bloscpack import (
@@ -83,16 +83,19 @@ def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
     return packed(array.tobytes("A"), chunk_size, metadata)
 
 
+def content(value: object) -> object:
+    """Return the bytes of an array or a scalar, field by field, without padding."""
+    if value.dtype.names is None:
+        return value.tobytes()
+    return [content(value[name]) for name in value.dtype.names]
+
+
 def assert_same(expected: object, found: object) -> None:
-    """Compare type, dtype, shape and bytes."""
+    """Compare type, dtype, shape and items."""
     assert type(expected) is type(found)
     assert expected.dtype == found.dtype
     assert expected.shape == found.shape
-    if expected.dtype.base == PADDED:  # NumPy does not copy padding
-        for name in PADDED.names:
-            assert expected[name].tobytes() == found[name].tobytes()
-    else:
-        assert expected.tobytes() == found.tobytes()
+    assert content(expected) == content(found)
 
 
 @st.composite
@@ -461,6 +464,24 @@ def test_a_file_that_can_not_be_opened_as_an_array_is_closed(tmp_path):
     with pytest.raises(NotANumpyArray):
         open_ndarray(path)
     gc.collect()  # a file left open warns, and warnings are errors
+
+
+FILES = [*(TESTS / "valid").glob("*.blp"), *(TESTS / "invalid").glob("*.blp")]
+FILES += BLP.rglob("N-*.blp")
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
+def test_a_file_is_read_or_refused_as_unpack_does(path):
+    try:
+        expected = bloscpack.unpack_ndarray_from_file(path)
+    except BloscpackError:
+        with pytest.raises(BloscpackError), open_ndarray(path) as lazy:
+            lazy.read()
+        return
+    with open_ndarray(path) as lazy:
+        assert expected.flags.f_contiguous == lazy.read().flags.f_contiguous
+        for index in (..., numpy.s_[::-1] if expected.ndim else ()):
+            assert_same(expected[index], lazy[index])
 
 
 # Pickle and Dask
