@@ -12,6 +12,7 @@ Arrays
     pack_ndarray_to_file, unpack_ndarray_from_file      array and file
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
+    open_ndarray                                        part of an array, as a LazyArray
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from .file_io import unpack_bytes_from_file as unpack_bytes_from_file
     from .file_io import unpack_file as unpack_file
     from .file_io import unpack_file_from_file as unpack_file_from_file
+    from .lazy_array import LazyArray as LazyArray
+    from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
     from .npy_io import unpack_npy_from_file as unpack_npy_from_file
     from .numpy_io import pack_ndarray_file as pack_ndarray_file
@@ -93,6 +96,7 @@ _HOMES = {
     "file_io": "pack_bytes_file pack_bytes_to_bytes pack_bytes_to_file pack_file "
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
+    "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
     "pack_ndarray_to_file unpack_ndarray_file unpack_ndarray_from_bytes "
@@ -120,6 +124,7 @@ _MODULES = (
     "exceptions",
     "file_io",
     "headers",
+    "lazy_array",
     "log",
     "memory_io",
     "metacodecs",

@@ -1,0 +1,186 @@
+"""What an index of an array selects, as NumPy defines it.
+
+Pure functions, no files. Basic indexing is complete. One array of integers or booleans
+may select on the first axis. Errors are those of NumPy, raised by NumPy: it gets the
+same index for an array of the same shape whose items have no bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from math import lcm, prod
+
+import numpy
+
+from .boxes import Picks, Steps
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from .._format.dtypes import Array
+
+
+class ArrayIndex:
+    """An index that has been resolved for an array of a certain shape.
+
+    ``axes`` has the selected positions on each axis of the array. `finish` turns the
+    selected items into the result.
+    """
+
+    def __init__(self, key: object, shape: tuple[int, ...]) -> None:
+        self._key = key
+        self._shape = shape
+        self.axes: list[Steps | Picks] = []
+        # The index that turns the selected items into the result, one entry for each
+        # entry of the key.
+        self._last: list[Any] = []
+        # Entry and shape of the index array.
+        self._array_at: int | None = None
+        self._array_shape: tuple[int, ...] = ()
+        entries = key if isinstance(key, tuple) else (key,)
+        # A loop: comparing an array with Ellipsis would compare its items.
+        naxes = sum(entry is not None and entry is not Ellipsis for entry in entries)
+        nellipses = sum(entry is Ellipsis for entry in entries)
+        if nellipses > 1 or naxes > len(shape):
+            self._refuse()
+        for entry in entries:
+            if entry is Ellipsis:
+                self._add_full(len(shape) - naxes)
+                self._last.append(Ellipsis)
+            elif entry is None:
+                self._last.append(None)
+            else:
+                self._add(entry, shape[len(self.axes)])
+        self._add_full(len(shape) - len(self.axes))
+
+    def _add_full(self, count: int) -> None:
+        for _ in range(count):
+            size = self._shape[len(self.axes)]
+            self.axes.append(Steps(size, 0, 1, size))
+
+    def _add(self, entry: object, size: int) -> None:
+        """Add the positions on an axis of length `size` that an entry selects."""
+        if isinstance(entry, slice):
+            self.axes.append(Steps.of(range(*entry.indices(size)), size))
+            self._last.append(slice(None))
+            return
+        number = _as_integer(entry)
+        if number is None:
+            positions = self._positions(entry, size)
+            self._array_at = len(self._last)
+            self.axes.append(Picks.of(positions, size))
+            self._last.append(slice(None))
+            return
+        if not -size <= number < size:
+            self._refuse()
+        self.axes.append(Steps(size, number % size, 1, 1))
+        self._last.append(0)
+
+    def _positions(self, entry: object, size: int) -> Array:
+        """Return the positions that an array or a list selects."""
+        if isinstance(entry, str):
+            self._refuse()
+        array = numpy.asarray(entry)
+        if not array.size and not isinstance(entry, numpy.ndarray):
+            array = array.astype(numpy.intp)  # an empty list is one of integers
+        kind = array.dtype.kind
+        if kind == "b" and array.ndim != 1:
+            raise IndexError(
+                "an index array of booleans must have one axis here, not %d"
+                % array.ndim
+            )
+        if kind in "biu" and self.axes:
+            raise IndexError(
+                "an index array selects on the first axis only, not on axis %d"
+                % len(self.axes)
+            )
+        self._array_shape = array.shape
+        if kind == "b" and len(array) == size:
+            positions = numpy.flatnonzero(array)
+            self._array_shape = positions.shape
+            return positions
+        if kind not in "iu":
+            self._refuse()
+        if array.size and not (array.min() >= -size and array.max() < size):
+            self._refuse()
+        positions = array.reshape(-1).astype(numpy.intp)
+        return numpy.where(positions < 0, positions + size, positions)
+
+    def _refuse(self) -> NoReturn:
+        """Raise the error of NumPy for this index."""
+        item: Array = numpy.ndarray((), "V0", b"")
+        numpy.broadcast_to(item, self._shape)[self._key]  # type: ignore[call-overload]
+        raise IndexError(  # pragma: no cover - NumPy has refused it
+            "the index %.200r is not supported" % (self._key,)
+        )
+
+    def finish(self, items: Array) -> object:
+        """Return the result: an array, or a scalar if integers select a single item.
+
+        `items` are the selected items; they have all axes of the array.
+        """
+        result = items[tuple(self._last)]
+        if self._array_at is None:
+            return result
+        axis = sum(entry is None for entry in self._last[: self._array_at])
+        if self._is_separated():
+            result, axis = numpy.moveaxis(result, axis, 0), 0
+        shape = result.shape
+        return result.reshape(shape[:axis] + self._array_shape + shape[axis + 1 :])
+
+    def _is_separated(self) -> bool:
+        """Return whether an entry stands between the index array and an integer.
+
+        NumPy treats integers beside an array as arrays, and puts the axes of arrays
+        that are not neighbours in front.
+        """
+        numbers = [i for i, entry in enumerate(self._last) if entry == 0]
+        advanced = [*numbers, self._array_at or 0]
+        return max(advanced) - min(advanced) >= len(advanced)
+
+
+def _as_integer(entry: object) -> int | None:
+    """Return an integer; None for a boolean and for anything else."""
+    if isinstance(entry, bool):
+        return None
+    try:
+        return operator.index(entry)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def row_blocks(shape: tuple[int, ...], itemsize: int, nbytes: int) -> range:
+    """Return where blocks of whole rows begin that have about `nbytes` bytes."""
+    row = prod(shape[1:]) * itemsize
+    return range(0, shape[0], max(1, nbytes // max(1, row)))
+
+
+def chunk_grid(
+    shape: tuple[int, ...], itemsize: int, chunk_size: int
+) -> tuple[int, ...]:
+    """Return the shape of blocks of an array in C order that agree with the chunks.
+
+    A chunk of whole rows, or of an exact part of a row, is one block. Otherwise, a
+    block has the smallest number of rows that fills whole chunks, if at most
+    `MAX_CHUNKS_IN_BLOCK` chunks do, or else the rows of about one chunk.
+    """
+    grid = list(shape)
+    for j in range(len(shape)):
+        row = prod(shape[j + 1 :]) * itemsize
+        if row and chunk_size >= row:
+            grid[j] = _rows_of_block(row, chunk_size)
+            break
+        grid[j] = 1
+    return tuple(max(1, min(*pair)) for pair in zip(grid, shape, strict=True))
+
+
+# Maximum number of chunks in a block of `chunk_grid`.
+MAX_CHUNKS_IN_BLOCK = 8
+
+
+def _rows_of_block(row: int, chunk_size: int) -> int:
+    common = lcm(row, chunk_size)
+    if common <= MAX_CHUNKS_IN_BLOCK * chunk_size:
+        return common // row
+    return chunk_size // row

@@ -1,0 +1,626 @@
+"""A lazy array: every index gives what NumPy gives, from the chunks that it needs."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+from builders import layout, packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from support import BLP, TESTS, environment
+
+import bloscpack
+from bloscpack import (
+    BloscpackError,
+    FormatError,
+    LazyArray,
+    StorageError,
+    UsageError,
+    lazy_array,
+    open_ndarray,
+)
+from bloscpack._format.sections import read_beginning
+from bloscpack._reading.boxes import Filling
+from bloscpack._reading.opened import open_parts
+from bloscpack._storage.base import MemoryStorage
+from bloscpack._storage.cursor import Cursor
+from bloscpack.exceptions import NotANumpyArray
+
+NESTED = numpy.dtype(
+    [("a", "u1"), ("b", ">f8", (2, 3)), ("c", [("d", "<i4"), ("e", "S3")]), ("z", "S0")]
+)
+PADDED = numpy.dtype(
+    {"names": ["x", "y"], "formats": ["<i2", "<f8"], "offsets": [1, 6], "itemsize": 17}
+)
+DTYPES = [
+    *("<f8", ">f8", "?", "<i2", ">u4", "u1", "<c16", ">c8", "<f2", "<g"),
+    *("S3", "<U5", ">U2", "S0", "V7", "V16", "<M8[ns]", ">m8[s]"),
+    NESTED,
+    PADDED,
+    "V40",
+]
+
+
+unhurried = settings(deadline=None)
+
+
+def filled(shape: tuple[int, ...], dtype: object, order: str = "C") -> numpy.ndarray:
+    """Return an array whose bytes differ."""
+    dtype = numpy.dtype(dtype)
+    nbytes = int(numpy.prod(shape, dtype=int)) * dtype.itemsize
+    if dtype.kind == "b":
+        raw = (numpy.arange(nbytes) % 3 == 0).tobytes()
+    elif dtype.kind == "U":
+        raw = (numpy.arange(nbytes // 4) % 999).astype(dtype.str[0] + "u4").tobytes()
+    else:
+        raw = (numpy.arange(nbytes) * 7 % 251).astype("u1").tobytes()
+    return numpy.ndarray(shape, dtype, bytearray(raw), order=order)
+
+
+def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
+    """Return the file of an array; a chunk may end inside an item."""
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    metadata = {
+        "dtype": array.dtype.str if array.dtype.names is None else array.dtype.descr,
+        "shape": array.shape,
+        "order": "F" if fortran else "C",
+        "container": "numpy",
+    }
+    if array.dtype.names is not None:
+        real = bloscpack.pack_ndarray_to_bytes(array)
+        metadata = bloscpack.Reader(io.BytesIO(real)).metadata
+    return packed(array.tobytes("A"), chunk_size, metadata)
+
+
+def content(value: object) -> object:
+    """Return the bytes of an array or a scalar, field by field, without padding."""
+    if value.dtype.names is None:
+        return value.tobytes()
+    return [content(value[name]) for name in value.dtype.names]
+
+
+def assert_same(expected: object, found: object) -> None:
+    """Compare type, dtype, shape and items."""
+    assert type(expected) is type(found)
+    assert expected.dtype == found.dtype
+    assert expected.shape == found.shape
+    assert content(expected) == content(found)
+
+
+@st.composite
+def arrays(draw: st.DrawFn, min_dims: int = 0) -> tuple[numpy.ndarray, LazyArray]:
+    """Return an array and the lazy array of its file."""
+    shape = draw(st.lists(st.integers(0, 5), min_size=min_dims, max_size=4).map(tuple))
+    array = filled(shape, draw(st.sampled_from(DTYPES)), draw(st.sampled_from("CF")))
+    chunk_size = draw(st.integers(0, 60) | st.just(1000))
+    chunk_size += max(1, array.nbytes // 50)
+    options = draw(st.sampled_from([{"nthreads": 1}, {"cache_nbytes": 0}]))
+    return array, open_ndarray(file_of(array, chunk_size), **options)
+
+
+# Indexing
+
+
+@unhurried
+@given(st.data())
+def test_every_basic_index_gives_what_numpy_gives(data):
+    array, lazy = data.draw(arrays())
+    assert array.shape == lazy.shape
+    for _ in range(3):
+        index = data.draw(
+            hnp.basic_indices(array.shape, allow_newaxis=True, allow_ellipsis=True)
+        )
+        assert_same(array[index], lazy[index])
+
+
+@unhurried
+@given(st.data())
+def test_an_index_array_on_the_first_axis_gives_what_numpy_gives(data):
+    array, lazy = data.draw(arrays(min_dims=1))
+    if not array.itemsize:  # NumPy makes these strings one character long
+        return
+    n = array.shape[0]
+    if data.draw(st.booleans()):
+        first = data.draw(hnp.arrays("?", n))
+    else:
+        shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=0))
+        kinds = st.sampled_from(["i1", "i8", ">i4"])
+        elements = st.integers(-n, n - 1) if n else st.nothing()
+        if not n:
+            shape = (0,)
+        first = data.draw(hnp.arrays(data.draw(kinds), shape, elements=elements))
+        if data.draw(st.booleans()):
+            first = first.tolist()
+    rest = data.draw(
+        hnp.basic_indices(array.shape[1:], allow_newaxis=True, allow_ellipsis=True)
+    )
+    rest = rest if isinstance(rest, tuple) else (rest,)
+    new = data.draw(st.integers(0, 2))
+    if isinstance(first, list) and data.draw(st.booleans()):
+        assert_same(array[first], lazy[first])
+    index = (*[None] * new, first, *rest)
+    assert_same(array[index], lazy[index])
+
+
+@unhurried
+@given(st.data())
+def test_fields_have_the_items_that_numpy_gives(data):
+    shape = data.draw(st.lists(st.integers(0, 5), max_size=3).map(tuple))
+    dtype = data.draw(st.sampled_from([NESTED, PADDED]))
+    array = filled(shape, dtype, data.draw(st.sampled_from("CF")))
+    lazy = open_ndarray(file_of(array, data.draw(st.integers(1, 300))))
+    for name in dtype.names:
+        assert_same(array[name], lazy[name])
+    names = data.draw(st.lists(st.sampled_from(dtype.names), unique=True, min_size=1))
+    assert array[names].dtype == lazy[names].dtype
+    for name in names:
+        assert_same(array[names][name], lazy[names][name])
+
+
+WRONG = [
+    numpy.s_[4],
+    numpy.s_[-5],
+    numpy.s_[0, 5],
+    numpy.s_[0, 0, 0],
+    numpy.s_[0, 0, 0, ...],
+    numpy.s_[..., ...],
+    numpy.s_[1.5],
+    numpy.s_["a"],
+    numpy.s_["a", 0],
+    numpy.s_[0, "a"],
+    numpy.s_[::0],
+    numpy.s_["a":"b"],
+    numpy.s_[[4]],
+    numpy.s_[[0, -5]],
+    numpy.s_[[0.5]],
+    numpy.s_[[True]],
+    numpy.s_[numpy.zeros(5, "?")],
+    numpy.s_[numpy.zeros(0)],
+    numpy.s_[[0], 0, 0],
+]
+
+
+@pytest.mark.parametrize("index", WRONG, ids=repr)
+def test_a_wrong_index_raises_the_error_of_numpy(index):
+    array = filled((4, 5), "<i4")
+    with pytest.raises((IndexError, TypeError, ValueError)) as expected:
+        array[index]
+    with pytest.raises(expected.type) as found:
+        open_ndarray(file_of(array, 40))[index]
+    assert str(expected.value) == str(found.value)
+
+
+@pytest.mark.parametrize("name", ["q", ["a", "q"]])
+def test_an_unknown_field_raises_the_error_of_numpy(name):
+    array = filled((4,), NESTED)
+    with pytest.raises((KeyError, ValueError)) as expected:
+        array[name]
+    with pytest.raises(expected.type) as found:
+        open_ndarray(file_of(array, 40))[name]
+    assert str(expected.value) == str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (numpy.s_[:, [0, 1]], "selects on the first axis only, not on axis 1"),
+        (numpy.s_[[0], [1]], "selects on the first axis only, not on axis 1"),
+        (numpy.s_[numpy.zeros((4, 5), "?")], "must have one axis here, not 2"),
+        (True, "must have one axis here, not 0"),
+    ],
+    ids=["second", "two", "mask", "scalar"],
+)
+def test_an_index_that_only_numpy_supports_is_refused(index, message):
+    with pytest.raises(IndexError, match=message):
+        open_ndarray(file_of(filled((4, 5), "<i4"), 40))[index]
+
+
+def test_the_result_is_a_copy():
+    lazy = open_ndarray(file_of(filled((4, 5), "<i4"), 40))
+    for index in (..., 1, numpy.s_[1:3], [0, 1]):
+        before = lazy[index].tobytes()
+        lazy[index][...] = 0
+        assert before == lazy[index].tobytes()
+
+
+# All items
+
+
+@unhurried
+@given(arrays())
+def test_read_array_and_iteration_give_all_items(pair):
+    array, lazy = pair
+    assert_same(array, lazy.read())
+    assert_same(array, numpy.asarray(lazy))
+    assert lazy.read().flags.f_contiguous == array.flags.f_contiguous
+    if not array.shape:
+        for function in (len, iter):
+            with pytest.raises(TypeError) as expected:
+                function(array)
+            with pytest.raises(TypeError) as found:
+                function(lazy)
+            assert str(expected.value) == str(found.value)
+        return
+    assert len(array) == len(lazy)
+    expected = list(array)
+    found = list(lazy)
+    assert len(expected) == len(found)
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
+    monkeypatch.setattr(lazy_array, "ITERATION_NBYTES", 50)
+    array = filled((11, 5), "<i4", order)
+    lazy = open_ndarray(file_of(array, 24))
+    assert array.tolist() == [row.tolist() for row in lazy]
+
+
+@unhurried
+@given(arrays(), st.sampled_from("CFS"))
+def test_read_fills_a_given_array(pair, memory):
+    array, lazy = pair
+    if memory == "S" and array.ndim:  # every second item
+        base = numpy.ndarray((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        out = base[..., ::2]
+    else:
+        out = numpy.ndarray(array.shape, array.dtype, order=memory.replace("S", "C"))
+    assert out is lazy.read(out=out)
+    assert_same(array, out)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        numpy.zeros((4, 4), "<i4"),
+        numpy.zeros((4, 5), ">i4"),
+        numpy.broadcast_to(numpy.zeros((), "<i4"), (4, 5)),
+        bytearray(80),
+    ],
+    ids=["shape", "dtype", "read-only", "no-array"],
+)
+def test_read_refuses_another_kind_of_array(out):
+    with pytest.raises(UsageError, match=r"^out: expected a"):
+        open_ndarray(file_of(filled((4, 5), "<i4"), 40)).read(out=out)
+
+
+def test_array_converts_and_copies():
+    lazy = open_ndarray(file_of(filled((4, 5), "<i4"), 40))
+    assert "float64" == numpy.asarray(lazy, dtype="f8").dtype
+    assert "float64" == lazy.__array__("f8").dtype
+    with pytest.raises(ValueError, match="without a copy"):
+        lazy.__array__(copy=False)
+
+
+# Attributes
+
+
+def test_attributes_are_those_of_the_array(tmp_path):
+    array = filled((4, 5, 2), ">f4")
+    path = tmp_path / "a.blp"
+    bloscpack.pack_ndarray_to_file(array, path, chunk_size=80, metadata={"unit": "m"})
+    with open_ndarray(path) as lazy:
+        for name in ("shape", "dtype", "ndim", "size", "nbytes"):
+            assert getattr(array, name) == getattr(lazy, name)
+        assert path.stat().st_size == lazy.cbytes
+        assert {"unit": "m"} == lazy.metadata
+        assert (2, 5, 2) == lazy.chunks
+        text = "<LazyArray %r: shape (4, 5, 2), dtype >f4, chunks (2, 5, 2)>"
+        assert text % str(path) == repr(lazy)
+    assert repr(lazy).startswith("<closed LazyArray")
+    with pytest.raises(UsageError, match="the array is closed"):
+        lazy[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk_size", "order", "chunks"),
+    [
+        ((100, 4), 64, "C", (2, 4)),  # rows of 32 bytes
+        ((100, 4), 16, "C", (1, 2)),
+        ((100, 4), 48, "C", (3, 4)),  # two chunks
+        ((1000, 4), 1000, "C", (125, 4)),
+        ((1000, 4), 1003, "C", (31, 4)),
+        ((100, 4), 5, "C", (1, 1)),
+        ((100, 4), 10**6, "C", (100, 4)),
+        ((100, 4), 800, "F", (100, 1)),
+        ((100, 4), 400, "F", (50, 1)),
+        ((6, 5, 4), 160, "C", (1, 5, 4)),
+        ((6, 5, 4), 32, "C", (1, 1, 4)),
+        ((), 8, "C", ()),
+        ((0, 4), 8, "C", (1, 1)),
+    ],
+)
+def test_chunks_are_blocks_that_agree_with_the_chunks_of_the_file(
+    shape, chunk_size, order, chunks
+):
+    array = numpy.ones(shape, order=order)
+    assert chunks == open_ndarray(file_of(array, chunk_size)).chunks
+
+
+# What is read
+
+
+class Counting(MemoryStorage):
+    """Counts reads and their bytes."""
+
+    reads = nbytes = 0
+
+    def read_into(self, view, offset):
+        self.reads += 1
+        self.nbytes += len(view)
+        return super().read_into(view, offset)
+
+
+def counting(array: numpy.ndarray, chunk_size: int) -> tuple[LazyArray, Counting]:
+    storage = Counting(file_of(array, chunk_size))
+    return open_ndarray(storage, cache_nbytes=0, nthreads=1), storage
+
+
+@pytest.mark.parametrize(
+    ("index", "nchunks"),
+    [
+        (numpy.s_[0], 1),
+        (numpy.s_[57, 3], 1),
+        (numpy.s_[10:20], 1),
+        (numpy.s_[15:25], 2),
+        (numpy.s_[:, 0], 100),
+        (numpy.s_[::20], 50),
+        (numpy.s_[::-50, 1:3], 20),
+        (numpy.s_[[0, 999, 0, 5]], 2),
+        (numpy.s_[0:0], 0),
+        (numpy.s_[...], 100),
+    ],
+    ids=repr,
+)
+def test_only_the_chunks_with_selected_items_are_decoded(monkeypatch, index, nchunks):
+    array = numpy.arange(10000.0).reshape(1000, 10)
+    lazy, storage = counting(array, 800)
+    decoded = []
+    use = Filling.copy
+    monkeypatch.setattr(
+        Filling, "copy", lambda *args: (decoded.append(args[1]), use(*args))
+    )
+    storage.nbytes = 0
+    assert_same(array[index], lazy[index])
+    assert nchunks == len(set(decoded)) == len(decoded)
+    average = storage.size / 100
+    assert storage.nbytes <= 1.5 * average * nchunks + 100
+
+
+def test_a_damaged_chunk_affects_only_reads_that_need_it():
+    array = numpy.arange(10000.0).reshape(1000, 10)
+    data = bytearray(file_of(array, 800))
+    data[read_beginning(Cursor(io.BytesIO(data))).offsets[50] + 30] ^= 1
+    lazy = open_ndarray(bytes(data))
+    assert_same(array[:500], lazy[:500])
+    assert_same(array[510:], lazy[510:])
+    for index in (505, numpy.s_[:], numpy.s_[::-1, 3], [1, 509]):
+        with pytest.raises(FormatError) as caught:
+            lazy[index]
+        assert 50 == caught.value.chunk
+
+
+def test_files_without_an_offset_table():
+    array = numpy.arange(1000, dtype="<i4").reshape(10, 100)
+    metadata = {"dtype": "<i4", "shape": [10, 100], "order": "C", "container": "numpy"}
+    data = packed(array.tobytes(), 300, metadata, offsets=False)
+    assert_same(array[::-3, 5:9], open_ndarray(data)[::-3, 5:9])
+
+
+@pytest.mark.parametrize("cuts", [[7, 7, 100, 101, 240], [40, 80, 200]])
+def test_chunks_of_any_sizes(cuts):
+    array = numpy.arange(100, dtype="<i4").reshape(10, 10)
+    metadata = {"dtype": "<i4", "shape": [10, 10], "order": "C", "container": "numpy"}
+    ends = [*cuts, array.nbytes]
+    spans = zip([0, *cuts], ends, strict=True)
+    data = layout(3, [array.tobytes()[start:stop] for start, stop in spans])
+    parts = open_parts(data)
+    parts.metadata = metadata  # in place of a metadata section
+    lazy = LazyArray(parts)
+    for index in (..., 3, numpy.s_[::-2, 4], numpy.s_[1:9, 2:5], [9, 0, 9]):
+        assert_same(array[index], lazy[index])
+
+
+def test_files_that_hold_no_array(tmp_path):
+    path = tmp_path / "plain.blp"
+    path.write_bytes(packed(b"text"))
+    with pytest.raises(NotANumpyArray) as caught:
+        open_ndarray(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(NotANumpyArray):
+        open_ndarray(packed(b"text"))
+
+
+def test_a_shape_that_contradicts_the_chunks_is_damage():
+    metadata = {"dtype": "<i4", "shape": [10**15], "order": "C", "container": "numpy"}
+    with pytest.raises(FormatError, match="the chunks hold '4'"):
+        open_ndarray(packed(b"four", 8, metadata))
+
+
+def test_an_array_larger_than_memory_is_opened_but_not_read():
+    array = numpy.zeros(2**20, "u1")
+    metadata = {"dtype": "|u1", "shape": [2**20], "order": "C", "container": "numpy"}
+    lazy = open_ndarray(packed(array.tobytes(), 2**20, metadata))
+    lazy.shape = (2**62,)  # as if the file had that many chunks
+    with pytest.raises(FormatError, match="can't be made"):
+        lazy.read()
+
+
+def test_a_file_that_can_not_be_opened_as_an_array_is_closed(tmp_path):
+    path = tmp_path / "plain.blp"
+    path.write_bytes(packed(b"text"))
+    with pytest.raises(NotANumpyArray):
+        open_ndarray(path)
+    gc.collect()  # a file left open warns, and warnings are errors
+
+
+FILES = [*(TESTS / "valid").glob("*.blp"), *(TESTS / "invalid").glob("*.blp")]
+FILES += BLP.rglob("N-*.blp")
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
+def test_a_file_is_read_or_refused_as_unpack_does(path):
+    try:
+        expected = bloscpack.unpack_ndarray_from_file(path)
+    except BloscpackError:
+        with pytest.raises(BloscpackError), open_ndarray(path) as lazy:
+            lazy.read()
+        return
+    with open_ndarray(path) as lazy:
+        assert expected.flags.f_contiguous == lazy.read().flags.f_contiguous
+        for index in (..., numpy.s_[::-1] if expected.ndim else ()):
+            assert_same(expected[index], lazy[index])
+
+
+# Pickle and Dask
+
+
+def test_pickle_opens_the_file_again_in_another_process(tmp_path):
+    array = filled((40, 5), "<i4")
+    path = tmp_path / "a.blp"
+    bloscpack.pack_ndarray_to_file(array, path, chunk_size=80)
+    with open_ndarray(path, cache_nbytes=100) as lazy:
+        code = "import pickle, sys; x = pickle.load(sys.stdin.buffer); print(x[3, 4])"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=pickle.dumps(lazy),
+            capture_output=True,
+            check=True,
+            env=environment(),
+            cwd=tmp_path.parent,
+        )
+        assert str(array[3, 4]) == done.stdout.decode().strip()
+        with copy.copy(lazy) as other:
+            assert_same(array[::3], other[::3])
+
+
+def test_pickle_of_a_relative_name(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    bloscpack.pack_ndarray_to_file(numpy.arange(3), "a.blp")
+    with open_ndarray("a.blp") as lazy:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        with pickle.loads(pickle.dumps(lazy)) as other:
+            assert [0, 1, 2] == other[:].tolist()
+
+
+def test_pickle_refuses_another_file(tmp_path):
+    path = tmp_path / "a.blp"
+    bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
+    with open_ndarray(path) as lazy:
+        pickled = pickle.dumps(lazy)
+        bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
+        with pytest.raises(StorageError, match="has changed since"):
+            pickle.loads(pickled)
+        path.unlink()
+        with pytest.raises(FileNotFoundError):
+            pickle.loads(pickled)
+
+
+def test_pickle_needs_a_name():
+    lazy = open_ndarray(file_of(numpy.arange(3), 8))
+    with pytest.raises(TypeError, match="opened by name") as caught:
+        pickle.dumps(lazy)
+    assert isinstance(caught.value, BloscpackError)
+
+
+def test_dask_token_tells_files_apart(tmp_path):
+    paths = [tmp_path / "a.blp", tmp_path / "b.blp"]
+    for path in paths:
+        bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
+    with (
+        open_ndarray(paths[0]) as a,
+        open_ndarray(paths[0]) as same,
+        open_ndarray(paths[1]) as b,
+    ):
+        assert a.__dask_tokenize__() == same.__dask_tokenize__()
+        assert a.__dask_tokenize__() != b.__dask_tokenize__()
+    data = file_of(numpy.arange(3), 8)
+    first, second = open_ndarray(data), open_ndarray(data)
+    assert first.__dask_tokenize__() == first.__dask_tokenize__()
+    assert first.__dask_tokenize__() != second.__dask_tokenize__()
+
+
+def test_dask(tmp_path):
+    dask_array = pytest.importorskip("dask.array")
+    array = filled((40, 5), "<i4")
+    lazy = open_ndarray(file_of(array, 80))
+    made = dask_array.from_array(lazy, chunks=lazy.chunks)
+    assert ((4,) * 10, (5,)) == made.chunks
+    assert_same(array, made.compute(scheduler="threads"))
+    assert array.sum() == dask_array.from_array(lazy).sum().compute()
+
+
+# Threads, and a file that grows
+
+APPENDS = """
+import sys, numpy, bloscpack
+for i in range(60):
+    rows = numpy.arange(1000 + 70 * i, 1000 + 70 * (i + 1)).reshape(-1, 10)
+    bloscpack.append_ndarray_to_file(rows, sys.argv[1], sync=False)
+"""
+
+
+@pytest.mark.parametrize("checksum", ["adler32", "None"])
+def test_threads_read_the_old_rows_while_a_process_appends(tmp_path, checksum):
+    path = tmp_path / "a.blp"
+    array = numpy.arange(1000).reshape(100, 10)
+    bloscpack.pack_ndarray_to_file(
+        array, path, chunk_size=240, checksum=checksum, max_app_chunks=1000
+    )
+    errors: list[BaseException] = []
+    done = threading.Event()
+    with open_ndarray(path, nthreads=2, cache_nbytes=500) as lazy:
+
+        def read(seed: int) -> None:
+            chosen = random.Random(seed)
+            try:
+                while not done.is_set():
+                    first = chosen.randrange(100)
+                    index = slice(first, None, chosen.choice([1, 2, -1, -3]))
+                    assert_same(array[index], lazy[index])
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(16)]
+        for thread in threads:
+            thread.start()
+        try:
+            subprocess.run(
+                [sys.executable, "-c", APPENDS, str(path)],
+                check=True,
+                env=environment(),
+            )
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        assert [] == errors
+        assert (100, 10) == lazy.shape
+    with open_ndarray(path) as lazy:
+        assert_same(numpy.arange(5200).reshape(520, 10), lazy[...])
+
+
+@pytest.mark.slow
+def test_one_item_of_a_large_array_takes_little_time(tmp_path):
+    path = tmp_path / "large.blp"
+    bloscpack.pack_ndarray_to_file(numpy.zeros((125_000, 1000)), path)
+    times = []
+    for row in range(0, 125_000, 20_000):
+        start = time.perf_counter()
+        with open_ndarray(path) as lazy:
+            assert 0 == lazy[row, 3]
+        times.append(time.perf_counter() - start)
+    assert 5e-3 > min(times)

@@ -1,0 +1,136 @@
+"""The geometry of a part of an array, compared with NumPy on chunks in memory."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloscpack._reading.boxes import Filling, Picks, Region, Steps, needed_chunks
+
+
+@st.composite
+def axes(draw: st.DrawFn, picks: bool) -> tuple[object, Steps | Picks]:
+    """Return the index of an axis for NumPy, and the same positions for a region."""
+    size = draw(st.integers(0, 6))
+    if picks and size and draw(st.booleans()):
+        positions = draw(st.lists(st.integers(0, size - 1), max_size=8))
+        array = numpy.array(positions, "i8")
+        return array, Picks.of(array, size)
+    if size and draw(st.booleans()):
+        number = draw(st.integers(0, size - 1))
+        return slice(number, number + 1), Steps(size, number, 1, 1)
+    index = draw(st.slices(size))
+    return index, Steps.of(range(size)[index], size)
+
+
+def read(
+    plain: bytes, ends: list[int], region: Region, cell: int, part: tuple[int, int]
+) -> tuple[bytes, list[int], int]:
+    """Return the selected cells, the chunks needed, and how many need no copy."""
+    result = bytearray(region.ncells * part[1])
+    starts = [0, *ends[:-1]]
+
+    def span(number: int) -> tuple[int, int]:
+        return starts[number], ends[number]
+
+    filling = Filling(region, memoryview(result), span, cell, part)
+
+    def numbers_of(start: int, stop: int) -> range:
+        first = bisect.bisect_right(starts, start) - 1
+        return range(first, bisect.bisect_left(starts, stop))
+
+    numbers = list(needed_chunks(region, cell, span, numbers_of))
+    direct = 0
+    for number in reversed(numbers):  # the order does not matter
+        start, stop = span(number)
+        room = filling.room(number)
+        if room is not None:
+            assert len(room) == stop - start
+            room[:] = plain[start:stop]
+            direct += 1
+        chunk = memoryview(plain[start:stop]) if room is None else room
+        filling.copy(number, chunk)
+    return bytes(result), numbers, direct
+
+
+@given(st.data())
+def test_a_region_is_what_numpy_selects(data):
+    ndim = data.draw(st.integers(0, 4))
+    picks = data.draw(st.integers(0, 4))  # the axis that may have any positions
+    chosen = [data.draw(axes(picks=j == picks)) for j in range(ndim)]
+    indexes, selected = [c[0] for c in chosen], [c[1] for c in chosen]
+    shape = tuple(axis.size for axis in selected)
+    cell = data.draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16]))
+    offset = data.draw(st.integers(0, cell - 1))
+    part = (offset, data.draw(st.integers(1, cell - offset)))
+    ncells = int(numpy.prod(shape, dtype=int))
+    plain = numpy.arange(ncells * cell, dtype="u4").astype("u1").tobytes()
+    cuts = data.draw(st.sets(st.integers(1, max(1, ncells - 1)), max_size=12))
+    ends = [cell * cut for cut in sorted(c for c in cuts if c < ncells)]
+    ends += [cell * ncells]
+
+    whole = numpy.frombuffer(plain, "u1").reshape((*shape, cell))
+    expected = whole[tuple(indexes)][..., part[0] : sum(part)]
+    # Which chunk each byte belongs to, selected like the bytes.
+    owner = numpy.searchsorted(ends, numpy.arange(len(plain)), side="right")
+    owners = owner.reshape(whole.shape)[tuple(indexes)]
+    needed = sorted(set(owners.ravel().tolist()))
+
+    found, numbers, _ = read(plain, ends, Region(selected), cell, part)
+    assert expected.tobytes() == found
+    assert needed == numbers
+
+
+@pytest.mark.parametrize(
+    ("index", "direct"),
+    [
+        (numpy.s_[:, :, :], 24),
+        (numpy.s_[1:3, :, :], 12),
+        (numpy.s_[::2, :, :], 12),
+        (numpy.s_[2, 1:3, :], 2),  # half of them share a chunk with other items
+        (numpy.s_[::-1, :, :], 24),
+        (numpy.s_[:, :, ::2], 0),
+    ],
+)
+def test_a_chunk_that_is_selected_as_a_whole_is_not_copied(index, direct):
+    shape, chunk = (4, 6, 10), 10
+    array = numpy.arange(240, dtype="u1").reshape(shape)
+    ends = list(range(chunk, 241, chunk))
+    region = Region(
+        [
+            Steps(n, i, 1, 1) if isinstance(i, int) else Steps.of(range(n)[i], n)
+            for i, n in zip(index, shape, strict=True)
+        ]
+    )
+    found, _, count = read(array.tobytes(), ends, region, 1, (0, 1))
+    assert array[index].tobytes() == found
+    assert direct == count
+
+
+def test_axes_are_joined():
+    assert (24,) == Region(
+        [Steps(2, 0, 1, 2), Steps(3, 0, 1, 3), Steps(4, 0, 1, 4)]
+    ).shape
+    column = Region([Steps(2, 0, 1, 2), Steps(3, 0, 1, 3), Steps(4, 1, 1, 1)])
+    assert (6,) == column.shape
+    assert [1, 5, 9] == list(
+        itertools.islice((column.axes[0].at(i) for i in range(6)), 3)
+    )
+
+
+def test_finding_the_chunks_of_a_column_takes_no_loop_over_its_rows():
+    rows = 10**12
+    region = Region([Steps(rows, 0, 1, rows), Steps(1000, 7, 1, 1)])
+    chunk = 10**14
+    numbers = needed_chunks(
+        region,
+        1,
+        lambda n: (n * chunk, (n + 1) * chunk),
+        lambda start, stop: range(start // chunk, -(-stop // chunk)),
+    )
+    assert list(range(10)) == numbers
