@@ -19,6 +19,7 @@ Files and bytes
     pack_bytes_to_bytes, unpack_bytes_from_bytes        bytes and bytes
 Files that exist
     info(path)                             sizes, settings and metadata, as a FileInfo
+    open(file, mode="rb", ...)             file object, a BloscpackFile, like gzip's
     Reader(file_object)                    part of the plain bytes or rows
     append(path, new_path)                 append the bytes of a file
     append_bytes_to_file(bytes, path)      append bytes
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from .file_io import unpack_bytes_from_file as unpack_bytes_from_file
     from .file_io import unpack_file as unpack_file
     from .file_io import unpack_file_from_file as unpack_file_from_file
+    from .file_object import BloscpackFile as BloscpackFile
+    from .file_object import open as open
     from .lazy_array import LazyArray as LazyArray
     from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
@@ -96,6 +99,7 @@ _HOMES = {
     "file_io": "pack_bytes_file pack_bytes_to_bytes pack_bytes_to_file pack_file "
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
+    "file_object": "BloscpackFile open",
     "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
@@ -123,6 +127,7 @@ _MODULES = (
     "describe",
     "exceptions",
     "file_io",
+    "file_object",
     "headers",
     "lazy_array",
     "log",
@@ -146,7 +151,8 @@ def __getattr__(name: str) -> object:
         # screens. Without `__all__` it shows the text above, which lists these names.
         if sys._getframe(1).f_code.co_name == "docmodule":
             raise AttributeError(name)
-        return list(_PUBLIC)
+        # `open` would replace the function of Python in ``from bloscpack import *``.
+        return [name for name in _PUBLIC if name != "open"]
     from importlib import import_module
 
     if name in _HOME_OF:

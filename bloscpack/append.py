@@ -590,15 +590,51 @@ def append_from(
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
-            accept(_read_beginning(locked_file)[0].metadata)
-        old_size = locked_file.size
-        log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
-        log.verbose("new file size: %s" % double_pretty_size(new_size))
-        how = _How(blosc_args, settings, metadata, nthreads, progress, expect)
-        if grow and _lacks_room(locked_file, new_size, metadata):
-            _append_to_copy(locked_file, new_content_fp, new_size, how)
-        else:
-            _append(locked_file, new_content_fp, new_size, how)
+            accept(read_locked(locked_file).metadata)
+        append_locked(
+            locked_file,
+            new_content_fp,
+            new_size,
+            blosc_args,
+            metadata=metadata,
+            nthreads=nthreads,
+            progress=progress,
+            expect=expect,
+            grow=grow,
+            **settings,
+        )
+
+
+def read_locked(locked_file: LockedFile) -> Beginning:
+    """Return the sections in front of the chunks of a file that is locked."""
+    return _read_beginning(locked_file)[0]
+
+
+def append_locked(
+    locked_file: LockedFile,
+    new_content_fp: Readable,
+    new_size: int,
+    blosc_args: AnyBloscArgs | None = None,
+    *,
+    metadata: object = UNCHANGED,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    expect: Callable[[int], object] | None = None,
+    grow: bool = False,
+    **settings: Unpack[BloscKeywords],
+) -> None:
+    """Append bytes of a file object to a file that is locked.
+
+    The parameters and the errors are those of `append_from`.
+    """
+    old_size = locked_file.size
+    log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
+    log.verbose("new file size: %s" % double_pretty_size(new_size))
+    how = _How(blosc_args, settings, metadata, nthreads, progress, expect)
+    if grow and _lacks_room(locked_file, new_size, metadata):
+        _append_to_copy(locked_file, new_content_fp, new_size, how)
+    else:
+        _append(locked_file, new_content_fp, new_size, how)
     log.verbose(
         "orig file size after append: %s" % double_pretty_size(locked_file.size)
     )

@@ -117,6 +117,21 @@ class Unsupported(FormatError):
     """
 
 
+class NotABloscpackFile(NotReadable, OSError):
+    """Raised by a `BloscpackFile` that reads a file of another format.
+
+    It is an ``OSError``, as gzip and bz2 raise. The message names the other format if
+    it is known.
+    """
+
+
+class EndsTooEarly(DamageError, EOFError):
+    """Raised by a `BloscpackFile` that reads a file of which the end is missing.
+
+    It is an ``EOFError``, as gzip, bz2 and lzma raise.
+    """
+
+
 class UsageError(BloscpackError):
     """Raised if a call or a command line asks for something impossible.
 

@@ -198,7 +198,7 @@ class CompressedFPSink(CompressedSink):
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
         # The offset table is written last, which needs a file object that can seek.
-        if bloscpack_header.offsets and not _is_seekable(self.output_fp):
+        if bloscpack_header.offsets and not is_seekable(self.output_fp):
             bloscpack_header.offsets = False
             bloscpack_header.max_app_chunks = 0
         self.offsets = bloscpack_header.offsets
@@ -288,7 +288,7 @@ class CompressedFPSink(CompressedSink):
         if self.offsets:
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             self._overwrite(end - table_at, self._encoded_offsets())
-        if self.bloscpack_header.nchunks == -1 and _is_seekable(self.output_fp):
+        if self.bloscpack_header.nchunks == -1 and is_seekable(self.output_fp):
             last_chunk = self._last_nbytes
             self.bloscpack_header.nchunks = self._nput
             self.bloscpack_header.last_chunk = last_chunk
@@ -317,7 +317,7 @@ class CompressedFPSink(CompressedSink):
         self.output_fp.seek(back - len(data), os.SEEK_CUR)
 
 
-def _is_seekable(fp: BinaryFile) -> bool:
+def is_seekable(fp: BinaryFile) -> bool:
     """Return whether written bytes can be overwritten."""
     try:
         return bool(fp.seekable()) and not writes_at_end(fp)

@@ -39,7 +39,7 @@ maximum_signature_line_length = 70
 nitpick_ignore_regex = [
     ("py:class", r"(abc|collections\.abc|typing)\..*"),
     ("py:class", r"[A-Z][a-z]+(Error)?|object|MutableMapping"),
-    ("py:class", r"(OSError|ABC)"),
+    ("py:class", r"(OSError|ABC|EOFError|io\..*)"),
     # Aliases and protocols for type checkers, and classes that have no page.
     ("py:class", r"(JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)"),
     ("py:class", r"Any\w+|\w+Keywords"),

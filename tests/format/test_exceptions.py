@@ -31,6 +31,7 @@ HANDLERS = (
     struct.error,
     zlib.error,
     blosc.blosc_extension.error,
+    EOFError,
 )
 # name, family, the only built-in classes that it may be: those that 0.16 raised
 CLASSES = [
@@ -41,6 +42,9 @@ CLASSES = [
     ("NotReadable", FormatError, (ValueError,)),
     ("HeaderError", FormatError, (ValueError,)),
     ("DamageError", FormatError, (RuntimeError,)),
+    # Raised by file objects alone, which 0.16 did not have.
+    ("NotABloscpackFile", exceptions.NotReadable, (ValueError, OSError)),
+    ("EndsTooEarly", exceptions.DamageError, (RuntimeError, EOFError)),
     ("ChecksumLengthMismatch", exceptions.DamageError, (RuntimeError,)),
     ("ChecksumMismatch", exceptions.DamageError, (RuntimeError,)),
     ("Unsupported", FormatError, ()),

@@ -1,0 +1,1 @@
+"""The two directions of `bloscpack.BloscpackFile`: reading and writing plain bytes."""

@@ -1,0 +1,303 @@
+"""Write plain bytes of unknown length: cut, compress in threads, store in order.
+
+Strategy: `ChunkWriter` cuts the bytes into chunks. Worker threads compress them while
+the caller produces the next bytes; the thread of the caller stores them. The first
+compressed chunks stay in memory. If the caller closes the file meanwhile, the number of
+chunks is known before anything is written, and the file is the one that `pack` writes.
+Otherwise the rest is stored in one of three ways:
+
+- In a new file with a name, space for a large offset table is reserved in front of the
+  chunks. If there are even more chunks, all of them are moved at the end.
+- In a file object that can seek, there is no offset table, and the header is completed
+  at the end.
+- In a pipe there is no offset table, and the header says that the length is unknown.
+  The chunks are not kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .._engine.ahead import Ahead
+from .._engine.blosc_settings import own_settings
+from .._format import offsets as offset_table
+from .._format.chunks import compress
+from .._format.metadata import encode_section
+from .._storage.base import write_all
+from .._storage.disk import disk
+from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads
+from ..abstract_objects import plain_number
+from ..args import calculate_nchunks, pack_settings, parse_chunk_size
+from ..constants import OFFSET_LENGTH
+from ..exceptions import StorageError
+from ..file_io import CompressedFPSink, is_seekable
+from ..headers import BloscpackHeader
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .._engine.ahead import Task
+    from .._format.metadata import Section
+    from .._storage.protocols import Buffer, Writable
+    from ..args import PackKeywords
+
+    # Compressed chunks, each with its digest.
+    Frames = list[tuple[bytes, bytes]]
+
+# Number of compressed bytes that are kept in memory until the length of the file is
+# known. The reserved offset table must be short compared with them.
+KEPT_NBYTES = 32 * 2**20
+# Minimum number of entries of a reserved offset table: 512 KiB, which are enough for
+# 64 GiB in chunks of the default size.
+RESERVED_ENTRIES = 2**16
+# The table also has entries for this many times the chunks that were kept, like the
+# tables that `pack` writes.
+GROWTH = 11
+# Number of bytes that are moved at a time.
+MOVED_AT_A_TIME = 4 * 2**20
+
+
+class Recipe:
+    """The checked settings of a file to be written, and its encoded metadata."""
+
+    def __init__(
+        self, chunk_size: int | str, metadata: object, settings: PackKeywords
+    ) -> None:
+        self.blosc_args, self.bloscpack_args, metadata_args = pack_settings(
+            None, None, None, settings
+        )
+        self.blosc_args.check()
+        self.bloscpack_args.check()
+        self.bloscpack_args.effective_max_app_chunks(1)
+        self.chunk_size = parse_chunk_size(chunk_size)
+        self.section: Section | None = None
+        if metadata is not None:
+            metadata_args.check()
+            self.section = encode_section(metadata, metadata_args)
+
+    def header(
+        self, nchunks: int, chunk_size: int, last_chunk: int, max_app_chunks: int
+    ) -> BloscpackHeader:
+        """Return the header of a file."""
+        return BloscpackHeader(
+            offsets=bool(self.bloscpack_args.offsets) and nchunks != -1,
+            metadata=self.section is not None,
+            checksum=self.bloscpack_args.checksum,
+            typesize=self.blosc_args.typesize or 0,
+            chunk_size=chunk_size,
+            last_chunk=last_chunk,
+            nchunks=nchunks,
+            max_app_chunks=max_app_chunks,
+        )
+
+
+class _Sink(CompressedFPSink):
+    """A sink that writes an encoded metadata section.
+
+    With `path`, the name of the output, the number of chunks in the header is
+    preliminary. At the end header and offset table are written again, the latter with
+    at least `free` free entries.
+    """
+
+    def __init__(
+        self,
+        out_fp: Writable,
+        section: Section | None,
+        path: str | None,
+        new: bool,
+        free: int,
+    ) -> None:
+        super().__init__(out_fp, new=new)
+        self._section = section
+        self._path = path
+        self._free = free
+
+    def begin(self, recipe: Recipe, header: BloscpackHeader) -> None:
+        """Write the sections in front of the chunks."""
+        self.configure(recipe.blosc_args, header)
+        self.write_bloscpack_header()
+        if self._section is not None:
+            self.write_section(self._section.blocks())
+        self.init_offsets()
+
+    def finalize(self) -> None:
+        if self._path is None:
+            super().finalize()
+            return
+        header = self.bloscpack_header
+        room = header.nchunks + header.max_app_chunks
+        missing = self._nput + self._free - room
+        if missing > 0:
+            self._move_chunks(missing * OFFSET_LENGTH)
+            room += missing
+        header.nchunks, header.last_chunk = self._nput, self._last_nbytes
+        header.max_app_chunks = room - self._nput
+        super().finalize()
+        self._overwrite(self._position, header.encode())
+
+    def _move_chunks(self, distance: int) -> None:
+        """Move all chunks towards the end, for a longer offset table."""
+        assert self._path is not None
+        self.output_fp.flush()
+        start, stop = self.offset_storage[0], self._position
+        with disk.open(self._path, "r+b") as fp:
+            while stop > start:
+                size = min(MOVED_AT_A_TIME, stop - start)
+                stop -= size
+                fp.seek(stop)
+                block = fp.read(size)
+                fp.seek(stop + distance)
+                write_all(fp, block)
+            fp.seek(start)  # the end of the table
+            write_all(fp, offset_table.free_entries(distance // OFFSET_LENGTH))
+        self.offset_storage = [offset + distance for offset in self.offset_storage]
+        self._position += distance
+        self.output_fp.seek(self._begin + self._position)
+
+
+class ChunkWriter:
+    """Writes plain bytes to a file object in the format of Bloscpack.
+
+    All methods must be called by one thread at a time. After an error nothing more can
+    be written.
+
+    Parameters
+    ----------
+    fp
+        The output, from its current position on. It stays open.
+    recipe
+        The settings.
+    nthreads
+        Number of threads that compress; None for the default.
+    path
+        The name of the output, if it is a new regular file that no other program uses.
+    """
+
+    def __init__(
+        self,
+        fp: Writable,
+        recipe: Recipe,
+        nthreads: int | None = None,
+        path: str | None = None,
+    ) -> None:
+        self._fp = fp
+        self._recipe = recipe
+        self._path = path
+        self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
+        self._checksum = recipe.header(-1, 1, 1, 0).checksum_impl
+        self._sink: _Sink | None = None
+        self._kept: Frames = []
+        self._kept_nbytes = 0
+        self.nbytes = 0
+        # Plain bytes that do not fill a batch yet.
+        self._batch = bytearray()
+        chunk_size = recipe.chunk_size
+        self._batch_nbytes = chunk_size * max(1, RUN_TO_COMPRESS // chunk_size)
+        nthreads = effective_nthreads(nthreads, None)
+        self._ahead = Ahead(nthreads)
+        self._max_tasks = nthreads + 1
+        self._tasks: deque[Task] = deque()
+
+    def write(self, view: Buffer) -> None:
+        """Write bytes; the caller may change `view` afterwards."""
+        self.nbytes += len(view)
+        room = self._batch_nbytes - len(self._batch)
+        if len(view) < room:
+            self._batch += view
+            return
+        if self._batch:
+            self._batch += view[:room]
+            batch, self._batch = self._batch, bytearray()
+            self._submit(batch)
+            view = view[room:]
+        while len(view) >= self._batch_nbytes:
+            self._submit(bytes(view[: self._batch_nbytes]))
+            view = view[self._batch_nbytes :]
+        self._batch += view
+
+    def flush(self) -> None:
+        """Store all chunks that are complete."""
+        self._deliver(0)
+
+    def finish(self) -> None:
+        """Store the rest, and complete the output; nothing can be written any more."""
+        if self._batch or not self.nbytes:  # an empty file has an empty chunk
+            self._submit(self._batch)
+            self._batch = bytearray()
+        self._deliver(0)
+        if self._sink is None:
+            self._begin_known()
+        assert self._sink is not None
+        self._sink.finalize()
+        self._ahead.close()
+
+    def abandon(self) -> None:
+        """Drop everything that has not been stored."""
+        self._ahead.close()
+        self._tasks.clear()
+
+    def _submit(self, batch: bytes | bytearray) -> None:
+        self._tasks.append(self._ahead.submit(lambda: self._compress(batch)))
+        self._deliver(self._max_tasks - 1)
+
+    def _compress(self, batch: bytes | bytearray) -> Frames:
+        """Return the compressed chunks of a batch, with digests."""
+        view, size = memoryview(batch), self._recipe.chunk_size
+        frames = []
+        with own_settings:
+            for start in range(0, len(view) or 1, size):
+                try:
+                    compressed = compress(
+                        view[start : start + size], self._recipe.blosc_args
+                    )
+                except MemoryError as error:
+                    raise StorageError(
+                        "there is no memory to compress chunks of '%d' bytes" % size
+                    ) from error
+                frames.append((compressed, self._checksum(compressed)))
+        return frames
+
+    def _deliver(self, max_tasks: int) -> None:
+        """Store chunks until at most `max_tasks` tasks are under way."""
+        while len(self._tasks) > max_tasks or (self._tasks and self._tasks[0].is_done):
+            frames = self._ahead.result(self._tasks.popleft())
+            if self._sink is not None:
+                self._store(frames)
+                continue
+            self._kept += frames
+            self._kept_nbytes += sum(len(compressed) for compressed, _ in frames)
+            if self._kept_nbytes > KEPT_NBYTES or not self._can_seek:
+                self._begin_unknown()
+
+    def _store(self, frames: Frames) -> None:
+        assert self._sink is not None
+        for compressed, digest in frames:
+            self._sink.put_digested(0, compressed, digest)
+
+    def _begin_known(self) -> None:
+        """Write a file whose chunks are all in memory."""
+        args = self._recipe.bloscpack_args
+        cut = calculate_nchunks(self.nbytes, self._recipe.chunk_size)
+        self._begin(
+            self._recipe.header(*cut, args.effective_max_app_chunks(cut[0])), None
+        )
+
+    def _begin_unknown(self) -> None:
+        """Write the chunks that were kept in memory, with more to come."""
+        recipe, kept = self._recipe, len(self._kept)
+        if self._path is None or not recipe.bloscpack_args.offsets:
+            self._begin(recipe.header(-1, recipe.chunk_size, -1, 0), None)
+            return
+        entries = max(RESERVED_ENTRIES, GROWTH * kept)
+        wanted = recipe.bloscpack_args.max_app_chunks
+        free = 0 if callable(wanted) else plain_number(wanted)
+        header = recipe.header(
+            kept, recipe.chunk_size, recipe.chunk_size, entries - kept
+        )
+        self._begin(header, self._path, free)
+
+    def _begin(self, header: BloscpackHeader, path: str | None, free: int = 0) -> None:
+        new = self._path is not None
+        self._sink = _Sink(self._fp, self._recipe.section, path, new, free)
+        self._sink.begin(self._recipe, header)
+        kept, self._kept = self._kept, []
+        self._store(kept)
