@@ -23,8 +23,18 @@ CHECKSUMS = [
     lambda data: struct.pack("<I", zlib.crc32(data)),
     *(hashlib.md5, hashlib.sha1),
     *(hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512),
+    lambda data: struct.pack("<I", crc32c(data)),
 ]
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
+
+
+def crc32c(data: bytes) -> int:
+    state = 2**32 - 1
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ 0x82F63B78 * (state & 1)
+    return state ^ 2**32 - 1
 
 
 class Refused(Exception):
