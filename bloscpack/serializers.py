@@ -27,6 +27,9 @@ CONTAINER = "numpy"
 NESTING_TYPES = (list, tuple, dict)
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
+# Key of the number of rows of an inner chunk, in the metadata of an array whose file is
+# a Zarr shard too.
+SHARD = "shard"
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
@@ -37,6 +40,12 @@ def is_array(metadata: object) -> TypeGuard[JsonObject]:
 def user_metadata(metadata: Json) -> Json:
     """Return the metadata of the user: in an array file they are one of the values."""
     return metadata.get(USER_METADATA) if is_array(metadata) else metadata
+
+
+def shard_rows(metadata: Json) -> int | None:
+    """Return the rows of an inner chunk of a Zarr shard; None if it says no shard."""
+    rows = metadata.get(SHARD) if is_array(metadata) else None
+    return rows if type(rows) is int and rows > 0 else None
 
 
 class Serializer:

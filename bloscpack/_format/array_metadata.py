@@ -13,7 +13,7 @@ import numpy
 
 from ..constants import MAX_NDIM
 from ..exceptions import DamageError, DoesNotFit, FormatError, NotANumpyArray
-from ..serializers import CONTAINER, USER_METADATA, is_array
+from ..serializers import CONTAINER, SHARD, USER_METADATA, is_array, shard_rows
 from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -143,7 +143,8 @@ def appended_metadata(
             Description(replacement).check_nbytes(nbytes + new_size)
         except FormatError as error:
             raise DoesNotFit(error.message) from error
-        return replacement
+        rows = shard_rows(metadata)
+        return replacement if rows is None else {SHARD: rows, **replacement}
     old = Description(metadata)
     old.check_nbytes(nbytes)
     if new_size == 0:
