@@ -144,7 +144,7 @@ def appended_metadata(
         except FormatError as error:
             raise DoesNotFit(error.message) from error
         rows = shard_rows(metadata)
-        return replacement if rows is None else {SHARD: rows, **replacement}
+        return replacement if rows is None else {**replacement, SHARD: rows}
     old = Description(metadata)
     old.check_nbytes(nbytes)
     if new_size == 0:

@@ -22,6 +22,7 @@ from ..headers import (
     MetadataHeader,
     decode_header,
 )
+from ..serializers import shard_rows
 from . import offsets as offset_table
 from .blosc_header import decode_header as decode_chunk_header
 
@@ -387,9 +388,21 @@ def find_last_chunk(
         except FormatError:
             return None
         ends.append(start + chunk.ctbytes + digest)
-    if ends != [*starts[1:], size]:
+    if ends[:-1] != starts[1:]:
+        return None
+    # The trailer of a shard begins where the last frame ends, as does nothing else.
+    if ends[-1] != size and not (
+        shard_rows(beginning.metadata) and _starts_trailer(cursor, ends[-1])
+    ):
         return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
+
+
+def _starts_trailer(cursor: Cursor, end: int) -> bool:
+    from .shard import SEPARATOR
+
+    cursor.move(end)
+    return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
 
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:

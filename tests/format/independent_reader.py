@@ -108,7 +108,7 @@ def read_header(data: bytes) -> Header:
     _, layout, options, checksum, _, chunk_size, last_chunk, nchunks, free = fields
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", options < 4 and checksum < 9 and nchunks >= -1 and free >= 0)
+    check("H6", options < 4 and checksum < 10 and nchunks >= -1 and free >= 0)
     check("H6", all(-1 <= size <= LARGEST_CHUNK for size in (chunk_size, last_chunk)))
     check(
         "H1", layout == 2 or -1 in (chunk_size, last_chunk) or last_chunk <= chunk_size
@@ -124,7 +124,7 @@ def read_metadata(data: bytes, start: int) -> tuple[object, int]:
     fields = struct.unpack_from("<8sBBBBIII8s", data, start)
     name, options, checksum, codec, level, size, room, stored_size, user = fields
     check("M1", (name, options, user) == (b"JSON\0\0\0\0", 0, bytes(8)))
-    check("M1", checksum < 9 and codec < 2 and level < 10)
+    check("M1", checksum < 10 and codec < 2 and level < 10)
     check("M2", stored_size <= room)
     digest_at = start + 32 + room
     digest_size = len(digest_of(checksum, b""))
