@@ -48,7 +48,6 @@ from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import DamageError, StorageError, UsageError
 from .pretty import double_pretty_size, pretty_size
-from .serializers import shard_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ class CompressedFPSink(CompressedSink):
 
     def begin_trailer(self, metadata: object) -> None:
         """Write a trailer behind the last chunk if the metadata say so."""
-        if shard_rows(metadata) is None:
+        if not isinstance(metadata, dict) or "shard" not in metadata:
             return
         from ._format.shard import Trailer, count_slots, inner_size
 

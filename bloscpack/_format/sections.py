@@ -22,7 +22,6 @@ from ..headers import (
     MetadataHeader,
     decode_header,
 )
-from ..serializers import shard_rows
 from . import offsets as offset_table
 from .blosc_header import decode_header as decode_chunk_header
 
@@ -391,17 +390,17 @@ def find_last_chunk(
     if ends[:-1] != starts[1:]:
         return None
     # The trailer of a shard begins where the last frame ends, as does nothing else.
-    if ends[-1] != size and not (
-        shard_rows(beginning.metadata) and _starts_trailer(cursor, ends[-1])
-    ):
+    if ends[-1] != size and not _starts_trailer(cursor, beginning, ends[-1]):
         return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
 
 
-def _starts_trailer(cursor: Cursor, end: int) -> bool:
-    from .shard import SEPARATOR
+def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
+    from .shard import SEPARATOR, shard_rows
 
     cursor.move(end)
+    if shard_rows(beginning.metadata) is None:
+        return False
     return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
 
