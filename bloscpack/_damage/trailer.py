@@ -214,7 +214,9 @@ class _TrailerCheck:
             message = "expected the trailer of a Zarr shard, found bytes that begin %r"
             self._add(message % found, self.start, self.stop)
         if self.index_start < self.copy_start:
-            message = "expected a shard index of '%d' bytes behind the chunks, found '%d'"
+            message = (
+                "expected a shard index of '%d' bytes behind the chunks, found '%d'"
+            )
             sizes = self.stop - self.index_start, max(0, self.stop - self.copy_start)
             self._add(message % sizes, self.start, self.stop)
             return

@@ -43,7 +43,7 @@ def crc32c(data: Buffer) -> int:
 def _implementation() -> Callable[[Buffer], int]:
     """Return the fastest function that is installed."""
     try:
-        import google_crc32c
+        import google_crc32c  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return with_numpy
     # Its form in Python is slower than NumPy.
@@ -103,7 +103,8 @@ def _add_rows(rows: Array, state: int) -> Array:
         low.take(low_half, out=moved, mode="clip")
         states ^= moved
         states ^= row
-    return states
+    result: Array = states
+    return result
 
 
 def _join(words: Array) -> int:

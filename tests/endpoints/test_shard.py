@@ -66,7 +66,11 @@ def test_description(tmp_path):
     path = tmp_path / "a.blp"
     bp.pack_ndarray_to_file(ROWS, path, 85, shard=True, metadata={"unit": "m"})
     found = bp.info(path)
-    assert (10, 4 + 40, True) == (found.shard.rows, found.shard.slots, found.shard.index)
+    assert (10, 4 + 40, True) == (
+        found.shard.rows,
+        found.shard.slots,
+        found.shard.index,
+    )
     assert {"unit": "m"} == found.user_metadata
     assert 80 == found.header.chunk_size
     assert "crc32c" == found.checksum
@@ -105,7 +109,10 @@ def test_whole_rows(tmp_path, chunk_size, rows):
 
 REFUSED = {
     "no axis": (np.array(5.0), "it has no axis to cut into chunks"),
-    "structure": (np.zeros(3, "i4,f8"), "Zarr has no portable data type for structures"),
+    "structure": (
+        np.zeros(3, "i4,f8"),
+        "Zarr has no portable data type for structures",
+    ),
     "long double": (np.zeros(3, np.longdouble), "Zarr has no data type like it"),
     "order": (np.asfortranarray(ROWS), "it has several axes in Fortran order"),
     "no bytes": (np.zeros((3, 0)), "its rows have no bytes"),
@@ -131,7 +138,8 @@ def test_refused(tmp_path, array, reason):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["?", "i1", "<u2", ">i4", "<f2", ">f8", "<c16", "S3", "<U2", "V5", "<M8[s]"]
+    "dtype",
+    ["?", "i1", "<u2", ">i4", "<f2", ">f8", "<c16", "S3", "<U2", "V5", "<M8[s]"],
 )
 def test_dtypes(dtype):
     array = np.zeros((5, 3), dtype)
