@@ -200,9 +200,9 @@ def pack_ndarray(
         Any value that JSON can represent, to be stored beside the description of the
         array; `unpack_ndarray_from_file` and `Reader` return it. None: no such value.
     shard
-        Whether the file is also a Zarr v3 shard, whose inner chunks are the chunks. They
-        have whole rows: the chunk size is rounded down to them. Every other axis is one
-        chunk long. The checksum is then ``'crc32c'`` by default, which Zarr verifies.
+        Whether the file is also a Zarr v3 shard, whose inner chunks are the chunks.
+        They have whole rows: the chunk size is rounded down to them. The checksum is
+        then ``'crc32c'`` by default, which Zarr verifies. `sink` must write a file.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`.
 

@@ -139,7 +139,9 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """The contents of the new file: header, metadata section, parts and geometry.
 
-    ``metadata`` is the value in the section. Filler chunks of the sizes in ``geometry`` replace the parts that are lost.
+    ``metadata`` is the value in the section.
+
+    Filler chunks of the sizes in ``geometry`` replace the parts that are lost.
     """
 
     recovery: Recovery

@@ -46,8 +46,8 @@ NO_TRAILER = (
     "append or repack writes the index again"
 )
 OTHER_CHUNKS = (
-    "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but its "
-    "chunks have other sizes: 'blpk repack -z' makes it a shard again"
+    "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
+    "its chunks have other sizes: 'blpk repack -z' makes it a shard again"
 )
 
 
@@ -68,7 +68,7 @@ class FrontOfStorage(Storage):
 
 
 def without_trailer(storage: Storage, sections: Sections) -> Storage:
-    """Return a storage that ends where the trailer of a shard begins, if there is one."""
+    """Return a storage that ends where the trailer of a shard begins, if any."""
     metadata = sections.metadata
     if metadata is not None and shard_rows(metadata.value) is not None:
         start = _end_of_chunks(storage, sections) or _search(storage)

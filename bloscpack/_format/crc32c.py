@@ -5,8 +5,8 @@
 Strategy of the NumPy form: a CRC is linear over GF(2). The buffer is cut into rows of
 LANES words. Each lane multiplies its state by x to the power of the bits in a row and
 adds the next word, so that a row takes a few vector operations. Then the lanes are
-joined in pairs, in the same way, until few words are left. Bytes behind the last full row
-are a row of their own, with zeros in front.
+joined in pairs, in the same way, until few words are left. Bytes behind the last full
+row are a row of their own, with zeros in front.
 
 A state is a polynomial of degree below 32 in the reflected order: bit 31 is x**0.
 """

@@ -1,4 +1,4 @@
-"""The trailer that makes the file of an array a Zarr v3 shard (docs/format.rst, Shards).
+"""The trailer that makes an array file a Zarr v3 shard (docs/format.rst, Shards).
 
 ::
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from ..serializers import Json, JsonObject
-    from .append_plan import Extent
     from .array_metadata import Description
     from .dtypes import Array
 
@@ -112,7 +111,7 @@ def _obstacle(array: Array) -> str | None:
 
 
 def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
-    """Return the number of rows in a chunk; text ``'max'`` means at most all `nrows`."""
+    """Return the number of rows in a chunk; ``'max'`` means at most all `nrows`."""
     rows = max(parse_chunk_size(chunk_size) // size_of_row, 1)
     return min(rows, max(nrows, 1)) if chunk_size == "max" else rows
 
