@@ -48,8 +48,9 @@ ENTRY = struct.Struct("<QQ")
 # Both numbers of an entry without a chunk.
 MISSING = 2**64 - 1
 CRC_LENGTH = 4
-# Kinds of NumPy's types that have a data type in Zarr.
-KINDS = "biufcSUVMm"
+# Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
+# for "V", but fails on shards of it.
+KINDS = "biufcSUMm"
 # Item sizes of real and complex numbers that every machine reads in the same way.
 PORTABLE = {"f": (2, 4, 8), "c": (8, 16)}
 SHUFFLES = {name: number for number, name in FILTERS.items()}
@@ -92,7 +93,7 @@ def _obstacle(array: Array) -> str | None:
     if dtype.kind not in KINDS or dtype.itemsize not in PORTABLE.get(
         dtype.kind, (dtype.itemsize,)
     ):
-        return "Zarr has no data type like it"
+        return "no Zarr reader takes shards of this type"
     flags = array.flags
     if array.ndim > 1 and flags.f_contiguous and not flags.c_contiguous:
         return (

@@ -237,7 +237,7 @@ class AppendToShard(Append):
 
 
 def read_by_index(content):
-    """Return the plain bytes that Zarr finds in a shard; None if it reports an error."""
+    """Return the plain bytes that Zarr finds in a shard; None if it fails."""
     nslots = sum(struct.unpack_from("<2q", content, 16))
     index = content[-4 - 16 * nslots : -4]
     if struct.pack("<I", with_numpy(index)) != content[-4:]:
