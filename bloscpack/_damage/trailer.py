@@ -34,12 +34,14 @@ from .findings import ANOTHER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .._storage.protocols import Buffer
     from .findings import Findings
     from .inspection import Inspection
     from .lenient_sections import Sections
 
 SECTION = "shard"
+# Maximum number of separators examined in the search for a trailer. A budget keeps it
+# linear on hostile files; ordinary files have one separator.
+MAX_CANDIDATES = 64
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
@@ -110,7 +112,7 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
 
 def _search(storage: Storage) -> int | None:
     """Return where the last trailer begins whose index is intact, None without one."""
-    stop = storage.size
+    stop, left = storage.size, MAX_CANDIDATES
     while stop > 0:
         start = max(0, stop - READ_SIZE)
         # A separator may lie across two blocks.
@@ -119,6 +121,9 @@ def _search(storage: Storage) -> int | None:
         while at >= 0:
             if _is_trailer(storage, start + at):
                 return start + at
+            left -= 1
+            if not left:
+                return None
             at = block.rfind(SEPARATOR, 0, at)
         stop = start
     return None
@@ -126,28 +131,24 @@ def _search(storage: Storage) -> int | None:
 
 def _is_trailer(storage: Storage, start: int) -> bool:
     """Return whether a trailer with an intact index begins at `start`."""
-    return _ends_in_index(storage.read_at(start, storage.size - start))
+    for at in _index_starts(storage, start + len(SEPARATOR)):
+        offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
+        # Compare the first entry before reading the others, perhaps much of the file.
+        if offset == nbytes == MISSING or offset + nbytes <= storage.size:
+            content = storage.read_at(at, storage.size - at)
+            if crc_of(content[:-CRC_LENGTH]) == content[-CRC_LENGTH:]:
+                return True
+    return False
 
 
-def _ends_in_index(content: bytes) -> bool:
-    """Return whether the bytes of a trailer end with an intact index."""
-    return any(
-        crc_of(content[i:-CRC_LENGTH]) == content[-CRC_LENGTH:]
-        for i in _index_starts(content, len(SEPARATOR))
-    )
-
-
-def _index_starts(content: Buffer, start: int) -> Iterator[int]:
+def _index_starts(storage: Storage, start: int) -> Iterator[int]:
     """Yield where the index of a trailer may begin: without and with a padded copy."""
     sizes = [0]
-    try:
-        head = decode_header(content[start : start + BLOSC_HEADER_LENGTH])
-    except FormatError:
-        pass
-    else:
+    with suppress(FormatError):
+        head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
         sizes += sorted({head.ctbytes + checksum.size for checksum in CHECKSUMS})
     for size in sizes:
-        left = len(content) - CRC_LENGTH - start - size
+        left = storage.size - CRC_LENGTH - start - size
         if left > 0 and left % ENTRY.size == 0:
             yield start + size
 

@@ -112,9 +112,14 @@ def _obstacle(array: Array) -> str | None:
 
 
 def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
-    """Return the number of rows in a chunk; ``'max'`` means at most all `nrows`."""
-    rows = max(parse_chunk_size(chunk_size) // size_of_row, 1)
-    return min(rows, max(nrows, 1)) if chunk_size == "max" else rows
+    """Return the number of rows in a chunk.
+
+    The largest chunk size, ``'max'``, means at most all `nrows`: the padding of a short
+    chunk would take too much memory.
+    """
+    size = parse_chunk_size(chunk_size)
+    rows = max(size // size_of_row, 1)
+    return min(rows, max(nrows, 1)) if size == MAX_BUFFERSIZE else rows
 
 
 def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:

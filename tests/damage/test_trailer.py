@@ -168,3 +168,31 @@ def test_recover_tells_about_a_file_behind_a_shard():
     found = recover_fp(io.BytesIO(content + content), io.BytesIO(), nthreads=1)
     assert not found.complete
     assert any("byte %d" % len(content) in remark for remark in found.remarks)
+
+
+def test_many_separators_take_no_time():
+    """A lost header makes `verify` search for the trailer: only so many places."""
+    from bloscpack._damage.trailer import MAX_CANDIDATES, _search
+    from bloscpack._storage.base import MemoryStorage
+
+    class Counted(MemoryStorage):
+        reads = 0
+
+        def read_into(self, view, offset):
+            self.reads += 1
+            return super().read_into(view, offset)
+
+    storage = Counted(SEPARATOR * 100_000)
+    assert None is _search(storage)
+    assert storage.reads < 20 * MAX_CANDIDATES
+
+
+def test_search_across_blocks(monkeypatch):
+    from bloscpack._damage import trailer
+    from bloscpack._storage.base import MemoryStorage
+
+    content = shard()
+    for size in (len(content), 100, 37, 8, 1):
+        monkeypatch.setattr(trailer, "READ_SIZE", size)
+        found = trailer._search(MemoryStorage(content))
+        assert content.index(SEPARATOR) == found

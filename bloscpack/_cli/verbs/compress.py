@@ -335,8 +335,7 @@ def _compress_npy(
         pack_npy_to_file(
             name,
             name_of_output(out_file),
-            # A size with a suffix is rounded to whole items.
-            "max" if chunk_size == MAX_BUFFERSIZE else "%dB" % chunk_size,
+            "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
             settings,
             _bloscpack_args(args),
             _metadata_args(args),
