@@ -207,7 +207,7 @@ def _bloscpack_args(args: Namespace) -> BloscpackArgs:
     from ...args import BloscpackArgs
 
     checksum = args.checksum
-    if args.shard and "checksum" not in args.given:
+    if args.shard and "checksum" not in getattr(args, "given", ()):
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
         checksum = DEFAULT_SHARD_CHECKSUM
