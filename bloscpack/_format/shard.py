@@ -8,7 +8,7 @@ The key ``shard`` in the metadata of the array says that the file has a trailer;
 value is the number of rows of an inner chunk. Everything else follows from header,
 metadata and chunks, so that a trailer can be written again at any time.
 
-NumPy is imported only where the size of a row is needed.
+NumPy and Blosc are imported only where they are needed: `blpk info` uses this module.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from __future__ import annotations
 import struct
 from array import array
 
-from ..args import parse_chunk_size
 from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import FormatError, UsageError
 from ..serializers import SHARD, shard_rows
 from .blosc_header import decode_header
-from .chunks import compress, decompress
-from .tuning import FILTERS, Setting
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
     from .array_metadata import Description
     from .dtypes import Array
+    from .tuning import Setting
 
 __all__ = ["SHARD", "shard_rows"]
 
@@ -53,7 +51,6 @@ CRC_LENGTH = 4
 KINDS = "biufcSUMm"
 # Item sizes of real and complex numbers that every machine reads in the same way.
 PORTABLE = {"f": (2, 4, 8), "c": (8, 16)}
-SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
 # The geometry
@@ -117,6 +114,8 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
     The largest chunk size, ``'max'``, means at most all `nrows`: the padding of a short
     chunk would take too much memory.
     """
+    from ..args import parse_chunk_size
+
     size = parse_chunk_size(chunk_size)
     rows = max(size // size_of_row, 1)
     return min(rows, max(nrows, 1)) if size == MAX_BUFFERSIZE else rows
@@ -212,6 +211,7 @@ class Trailer:
         if not self._last or not decode_header(self._last).nbytes:
             return b""
         from .._engine.blosc_settings import own_settings
+        from .chunks import compress, decompress
 
         with own_settings:
             plain = decompress(self._last).ljust(self._inner_nbytes, b"\0")
@@ -221,11 +221,14 @@ class Trailer:
 
 def settings_like(compressed: Buffer) -> Setting:
     """Return the settings with which to compress a copy of a chunk."""
+    from .tuning import FILTERS, Setting
+
     header = decode_header(compressed)
+    shuffles = {name: number for number, name in FILTERS.items()}
     return Setting(
         CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME),
         DEFAULT_CLEVEL,
-        SHUFFLES[header.filter],
+        shuffles[header.filter],
         header.typesize,
         header.nbytes,
     )
