@@ -186,7 +186,7 @@ class _TrailerCheck:
         self.index_start = self.stop - index_size(nslots)
 
     def _stop(self, size: int) -> int:
-        """Return the end of the trailer: that of the file, unless another one follows.
+        """Return the end of the trailer, also if another packed file follows.
 
         The index has `size` bytes.
         """
