@@ -84,3 +84,11 @@ def package(session: nox.Session) -> None:
     """Build what is uploaded, check it, and install it in a fresh environment."""
     install(session, "package")
     session.run("pytest", "-q", "tests/project/test_packaging.py")
+
+
+@nox.session(python="3.12", default=False)
+def zarr(session: nox.Session) -> None:
+    """Read shards with zarr-python and TensorStore; this needs a network."""
+    install(session, "test,crc32c")
+    session.install("-q", "zarr>=3", "tensorstore")
+    session.run("pytest", "-q", "tests/operations/test_zarr.py")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+from itertools import pairwise
 from operator import index
 
 from . import log
@@ -34,6 +35,7 @@ from ._format.append_plan import (
 )
 from ._format.chunks import check_digest, compress, decompress, plain_size
 from ._format.sections import find_last_chunk, read_beginning, walk_chunks
+from ._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots
 from ._storage.base import MemoryStorage, StorageFile, naming_errors, read_up_to
 from ._storage.cursor import Cursor
 from ._storage.spool import seekable_with_size
@@ -198,7 +200,7 @@ def _append(
     if new_size == 0 and plan.section is None:
         fp.seek(0, os.SEEK_END)
         return 0
-    trailing = _trailing_nbytes(fp, boundaries[-1]) if new_size else 0
+    trailing = _trailing_nbytes(fp, boundaries[-1], plan) if new_size else 0
     last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
     if how.expect is not None:
         how.expect(len(last_chunk) + new_size if new_size else 0)
@@ -208,6 +210,7 @@ def _append(
     new_beginning = _beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     _log_dropped_bytes(target, trailing)
+    trailer = _begin_trailer(plan, beginning)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
         # Write.
@@ -216,7 +219,7 @@ def _append(
         if new_size:
             new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
             new_offsets = _write_chunks(
-                change, plan, new_chunks, args, how.nthreads, how.progress
+                change, plan, new_chunks, args, how, trailer, size
             )
             log.debug("raw_bloscpack_header: %r", new_header)
             if log.enabled(log.DEBUG):
@@ -229,6 +232,17 @@ def _append(
     # Commit: leaving the block has removed the journal.
     fp.seek(0, os.SEEK_END)
     return plan.nchunks_added
+
+
+def _begin_trailer(plan: Plan, beginning: Beginning) -> Trailer | None:
+    """Return the trailer of a shard with the chunks that stay; None for others."""
+    if plan.inner_nbytes is None:
+        return None
+    header, kept = plan.header, (beginning.offsets or [])[: plan.first_chunk]
+    trailer = Trailer(plan.inner_nbytes, count_slots(header), header.checksum_impl)
+    for start, stop in pairwise([*kept, plan.chunks_offset]):
+        trailer.add(start, stop)
+    return trailer
 
 
 def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
@@ -264,13 +278,18 @@ def _checked_size(new_size: int) -> int:
     return size
 
 
-def _trailing_nbytes(fp: BinaryFile, end: int) -> int:
+def _trailing_nbytes(fp: BinaryFile, end: int, plan: Plan) -> int:
     """Return the number of bytes behind the last chunk, which ends at `end`.
+
+    It is 0 for the trailer of a shard: another trailer replaces it.
 
     Raises `AnotherFileFollows` if another bloscpack file starts there.
     """
     fp.seek(end)
-    if read_up_to(fp, len(MAGIC)) == MAGIC:
+    head = read_up_to(fp, len(SEPARATOR))
+    if head == SEPARATOR and plan.inner_nbytes is not None:
+        return 0
+    if head.startswith(MAGIC):
         raise AnotherFileFollows(
             "not enough space: expected the end of the file at byte '%d', found "
             "another bloscpack file, which appending would destroy" % end
@@ -341,10 +360,14 @@ def _write_chunks(
     plan: Plan,
     plain_chunks: Iterator[bytes],
     blosc_args: BloscArgs,
-    nthreads: int | None,
-    progress: Progress | None,
+    how: _How,
+    trailer: Trailer | None,
+    size: int,
 ) -> list[int]:
-    """Write the chunks over the old end of the file; return their offsets."""
+    """Write the chunks over the old end of the file; return their offsets.
+
+    The file has `size` bytes; a shard also gets its `trailer`.
+    """
     checksum = plan.header.checksum_impl
     offsets: list[int] = []
     end = plan.chunks_offset
@@ -360,17 +383,27 @@ def _write_chunks(
         log.debug("Handle chunk '%d' %s", len(offsets), last)
         log_digest(checksum, digest)
         offsets.append(end)
+        if trailer is not None:
+            trailer.add_frame(end, compressed)
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
-        if progress is not None:
-            progress(plain_size(compressed))
+        if how.progress is not None:
+            how.progress(plain_size(compressed))
 
     with own_settings:
-        nthreads = effective_nthreads(nthreads, len(plan.new_sizes))
+        nthreads = effective_nthreads(how.nthreads, len(plan.new_sizes))
         if sum(plan.new_sizes[1:]) < WORTH_THREADS:
             nthreads = 1
         for_each(plain_chunks, work, deliver, nthreads)
+    if trailer is not None:
+        for block in trailer.blocks(end):
+            change.overwrite(end, block)
+            end += len(block)
+        if end < size:
+            # If the file is not cut, no program must use the index at its old end.
+            wrong = b"\xff" * min(CRC_LENGTH, size - end)
+            change.overwrite(size - len(wrong), wrong)
     # The new chunks may take fewer bytes than the old end of the file.
     change.truncate(end)
     return offsets

@@ -91,6 +91,12 @@ def _named_hash(name: str, size: int) -> Hash:
     return Hash(name, size, hash_)
 
 
+def _crc32c(data: Buffer) -> bytes:
+    from ._format.crc32c import crc32c  # its tables and packages are rarely needed
+
+    return crc32c(data).to_bytes(4, "little")
+
+
 # All checksums; the index of a checksum is its number in a file header.
 CHECKSUMS = [
     Hash("None", 0, lambda data: b""),
@@ -102,6 +108,7 @@ CHECKSUMS = [
     _named_hash("sha256", 32),
     _named_hash("sha384", 48),
     _named_hash("sha512", 64),
+    Hash("crc32c", 4, _crc32c),
 ]
 CHECKSUMS_AVAIL = [checksum.name for checksum in CHECKSUMS]
 CHECKSUMS_LOOKUP = {checksum.name: checksum for checksum in CHECKSUMS}

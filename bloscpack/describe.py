@@ -20,7 +20,7 @@ from .abstract_objects import ImmutableObject
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
 from .headers import BloscpackHeader, MetadataHeader
-from .serializers import is_array, user_metadata
+from .serializers import is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -185,6 +185,28 @@ class OffsetsInfo(Record):
     plausible: bool
 
 
+class ShardInfo(Record):
+    """The shard of a Zarr v3 array that a file is too.
+
+    Attributes
+    ----------
+    rows
+        Number of rows of an inner chunk; along the other axes it is as long as the
+        array.
+    slots
+        Number of inner chunks for which the index has entries, used or free.
+    index
+        Whether the index follows the chunks; None if the file can't be searched. It is
+        not compared with the chunks: see `bloscpack.verify.verify`.
+    """
+
+    _fields = ("rows", "slots", "index")
+    __slots__ = _fields
+    rows: int
+    slots: int
+    index: bool | None
+
+
 class FileInfo(Record):
     """The description of a file, read from its beginning; sizes are in bytes.
 
@@ -221,6 +243,8 @@ class FileInfo(Record):
         The metadata header, a `MetadataHeaderInfo`; None without metadata.
     offsets
         The offset table, an `OffsetsInfo`; None if there is none.
+    shard
+        The shard of a Zarr array, a `ShardInfo`; None if the metadata say no shard.
     first_chunk
         The first chunk, a `ChunkInfo`; None without chunks.
     """
@@ -241,6 +265,7 @@ class FileInfo(Record):
         "metadata",
         "metadata_header",
         "offsets",
+        "shard",
         "first_chunk",
     )
     __slots__ = _fields
@@ -259,6 +284,7 @@ class FileInfo(Record):
     metadata: Json
     metadata_header: MetadataHeaderInfo | None
     offsets: OffsetsInfo | None
+    shard: ShardInfo | None
     first_chunk: ChunkInfo | None
 
     @property
@@ -308,6 +334,7 @@ _INNER: dict[str, type[Record]] = {
     "array": ArrayInfo,
     "metadata_header": MetadataHeaderInfo,
     "offsets": OffsetsInfo,
+    "shard": ShardInfo,
     "first_chunk": ChunkInfo,
 }
 
@@ -345,6 +372,7 @@ def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
             sizes.add(frame.header)
     elif header.nchunks:
         sizes.add(_first_chunk(cursor, header, strict))
+    shard = describe_shard(fp, beginning, first_at, cbytes)
     # No digest covers these bytes: check that no writer changed the file meanwhile.
     check(header)
     cbytes = cursor.position if cbytes is None else cbytes
@@ -365,6 +393,7 @@ def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
         "metadata": beginning.metadata,
         "metadata_header": _texts(beginning.metadata_header),
         "offsets": _describe_offsets(beginning, first_at, cbytes),
+        "shard": shard,
         "first_chunk": describe_chunk(sizes.first),
     }
 
@@ -443,6 +472,28 @@ def _describe_offsets(
         "free": beginning.header.max_app_chunks,
         "plausible": plausible,
     }
+
+
+def describe_shard(
+    fp: Seekable, beginning: Beginning, first_at: int, size: int | None
+) -> JsonObject | None:
+    """Return a description of the shard that a file is; None if it is none.
+
+    `size` is None for a file that can't seek.
+    """
+    rows = shard_rows(beginning.metadata)
+    if rows is None or beginning.header.nchunks < 1:
+        return None
+    from ._format.shard import count_slots, has_trailer
+    from ._storage.base import FileObjectStorage
+
+    index = None
+    if size is not None:
+        position = fp.tell()
+        fp.seek(0)
+        index = has_trailer(FileObjectStorage(fp), beginning.header, first_at)
+        fp.seek(position)
+    return {"rows": rows, "slots": count_slots(beginning.header), "index": index}
 
 
 def array_of(metadata: object) -> JsonObject | None:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from ._crashsafe.snapshot import Check
     from ._format.sections import Frame
+    from ._format.shard import Trailer
     from ._storage.protocols import (
         BinaryFile,
         Buffer,
@@ -192,6 +193,7 @@ class CompressedFPSink(CompressedSink):
         self._range = FileRange.over(output_fp) if new else None
         self._begin = self.output_fp.tell() if self._range is not None else 0
         self._write_later: Callable[..., Callable[[], None]] | None = None
+        self._trailer: Trailer | None = None
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -226,6 +228,18 @@ class CompressedFPSink(CompressedSink):
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         section = metadata_section.encode_section(metadata, metadata_args)
         self.write_section(section.blocks())
+        self.begin_trailer(metadata)
+
+    def begin_trailer(self, metadata: object) -> None:
+        """Write a trailer behind the last chunk if the metadata say so."""
+        if not isinstance(metadata, dict) or "shard" not in metadata:
+            return
+        from ._format.shard import Trailer, count_slots, inner_size
+
+        size = inner_size(metadata, self.bloscpack_header)
+        if size is not None:
+            nslots = count_slots(self.bloscpack_header)
+            self._trailer = Trailer(size, nslots, self.checksum_impl)
 
     def write_section(self, blocks: Iterable[bytes]) -> None:
         """Write an encoded metadata section, which is given in blocks."""
@@ -271,6 +285,8 @@ class CompressedFPSink(CompressedSink):
     def _put(self, compressed: bytes, digest: bytes) -> Callable[[], None] | None:
         if self.offsets:
             self.offset_storage.append(self._position)
+        if self._trailer is not None:
+            self._trailer.add_frame(self._position, compressed)
         self._last_nbytes = plain_size(compressed)
         self._nput += 1
         if self._write_later is not None and len(compressed) >= WORTH_ANOTHER_THREAD:
@@ -284,6 +300,9 @@ class CompressedFPSink(CompressedSink):
         return None
 
     def finalize(self) -> None:
+        if self._trailer is not None:
+            for block in self._trailer.blocks(self._position):
+                self._write(block)
         end = self._position
         if self.offsets:
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total

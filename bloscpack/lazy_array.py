@@ -13,7 +13,7 @@ import os
 
 import numpy
 
-from ._format.array_metadata import Description
+from ._format.array_metadata import Description, new_array
 from ._reading.array_index import ArrayIndex, chunk_grid, row_blocks
 from ._reading.boxes import Filling, Region, Steps, needed_chunks
 from ._reading.opened import CACHE_NBYTES, open_parts
@@ -198,8 +198,7 @@ class LazyArray:
         if dtype is not None:
             base, subshape = dtype.base, dtype.shape
         shape = self._in_order([axis.count for axis in axes])
-        # numpy.empty would make strings of length 0 one character long.
-        result: Array = numpy.ndarray((*shape, *subshape), base)
+        result = new_array((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
             ndim = self.ndim
@@ -315,7 +314,9 @@ class LazyArray:
             from uuid import uuid4
 
             self._token = uuid4().hex
-        return "bloscpack.LazyArray", self._token, self._parts.name, self._state()
+        name = self._parts.name
+        full_name = None if name is None else _full_name(name)
+        return "bloscpack.LazyArray", self._token, full_name, self._state()
 
 
 def _is_names(key: object) -> bool:

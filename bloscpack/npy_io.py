@@ -240,6 +240,7 @@ def pack_npy_to_file(
     metadata_args: AnyMetadataArgs | None = None,
     *,
     metadata: object = None,
+    shard: bool = False,
     nthreads: int | None = None,
     sync: bool | None = None,
     preserve: bool = False,
@@ -258,7 +259,7 @@ def pack_npy_to_file(
         The ``.npy`` file, or a pipe.
     out_file
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, nthreads
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, nthreads
         As in `bloscpack.numpy_io.pack_ndarray`, and so are `progress` and `settings`.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
@@ -308,6 +309,7 @@ def pack_npy_to_file(
                 bloscpack_args,
                 metadata_args,
                 metadata=metadata,
+                shard=shard,
                 nthreads=nthreads,
                 progress=progress,
                 **settings,

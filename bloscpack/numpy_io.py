@@ -20,8 +20,14 @@ from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
 from ._format.blosc_header import decode_header
 from ._format.chunks import decompress_into
+from ._format.shard import (
+    DEFAULT_SHARD_CHECKSUM,
+    row_nbytes,
+    rows_for,
+    with_rows,
+)
 from .abstract_io import PlainSink, PlainSource, pack_with, unpack
-from .args import calculate_nchunks, pack_settings, parse_chunk_size
+from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
@@ -176,6 +182,7 @@ def pack_ndarray(
     metadata_args: AnyMetadataArgs | None = None,
     *,
     metadata: object = None,
+    shard: bool = False,
     nthreads: int | None = None,
     progress: Progress | None = None,
     **settings: Unpack[PackKeywords],
@@ -200,6 +207,10 @@ def pack_ndarray(
     metadata
         Any value that JSON can represent, to be stored beside the description of the
         array; `unpack_ndarray_from_file` and `Reader` return it. None: no such value.
+    shard
+        Whether the file is also a Zarr v3 shard, whose inner chunks are the chunks.
+        They have whole rows: the chunk size is rounded down to them. The checksum is
+        then ``'crc32c'`` by default, which Zarr verifies. `sink` must write a file.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`.
 
@@ -210,7 +221,7 @@ def pack_ndarray(
     ChunkSizeTypeSizeMismatch
         `chunk_size` is not a multiple of the item size.
     UsageError
-        The array is masked, or a setting is invalid.
+        The array is masked, a setting is invalid, or the array can't be a shard.
     """
     source = PlainNumpySource(ndarray)
     pack_items(
@@ -222,6 +233,7 @@ def pack_ndarray(
         bloscpack_args,
         metadata_args,
         metadata=metadata,
+        shard=shard,
         nthreads=nthreads,
         progress=progress,
         **settings,
@@ -238,6 +250,7 @@ def pack_items(
     metadata_args: AnyMetadataArgs | None,
     *,
     metadata: object = None,
+    shard: bool = False,
     nthreads: int | None = None,
     progress: Progress | None = None,
     **settings: Unpack[PackKeywords],
@@ -247,20 +260,35 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. The other parameters
     are those of `pack_ndarray`.
     """
+    described = describe(array, metadata)
+    if shard:
+        rows = rows_for(array, chunk_size)
+        described = with_rows(described, rows)
+        size = rows * row_nbytes(array)
+        if not _names_checksum(bloscpack_args, settings):
+            settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
+    else:
+        size = whole_items(chunk_size, array.itemsize, array.nbytes)
     found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
-    size = whole_items(chunk_size, array.itemsize, array.nbytes)
     pack_with(
         source,
         sink,
         calculate_nchunks(array.nbytes, size),
-        describe(array, metadata),
+        described,
         found,
         nthreads,
         progress,
     )
+
+
+def _names_checksum(given: AnyBloscpackArgs | None, settings: PackKeywords) -> bool:
+    """Return whether the caller chose a checksum: `BloscpackArgs` always have one."""
+    if settings.get("checksum") is not None or isinstance(given, BloscpackArgs):
+        return True
+    return given is not None and "checksum" in given
 
 
 def typesize_of(dtype: DType) -> int:
@@ -305,6 +333,7 @@ def pack_ndarray_to_file(
     metadata_args: AnyMetadataArgs | None = None,
     *,
     metadata: object = None,
+    shard: bool = False,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
@@ -319,7 +348,7 @@ def pack_ndarray_to_file(
         The array. Its dtype, shape and order are stored with it.
     filename
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, nthreads
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, nthreads
         As in `pack_ndarray`, and so are `progress`, `settings` and the errors.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
@@ -341,6 +370,7 @@ def pack_ndarray_to_file(
             bloscpack_args,
             metadata_args,
             metadata=metadata,
+            shard=shard,
             nthreads=nthreads,
             progress=progress,
             **settings,
@@ -355,6 +385,7 @@ def pack_ndarray_to_bytes(
     metadata_args: AnyMetadataArgs | None = None,
     *,
     metadata: object = None,
+    shard: bool = False,
     nthreads: int | None = None,
     progress: Progress | None = None,
     **settings: Unpack[PackKeywords],
@@ -378,6 +409,7 @@ def pack_ndarray_to_bytes(
         bloscpack_args,
         metadata_args,
         metadata=metadata,
+        shard=shard,
         nthreads=nthreads,
         progress=progress,
         **settings,

@@ -100,6 +100,7 @@ def _write(
     sink.write_bloscpack_header()
     if plan.section:
         sink.write_section([plan.section])
+        sink.begin_trailer(plan.metadata)
     sink.init_offsets()
     filler_of = cache(partial(_filler, fill, blosc_args))
 

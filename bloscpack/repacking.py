@@ -22,6 +22,7 @@ from ._format.append_plan import updated_metadata
 from ._format.chunks import check_digest, decompress
 from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
+from ._format.shard import SEPARATOR, row_nbytes, rows_in, with_rows
 from ._format.tuning import FILTERS
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
@@ -66,7 +67,7 @@ from .exceptions import (
 from .file_io import CompressedFPSink, CompressedFPSource
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size
-from .serializers import is_array, user_metadata
+from .serializers import is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def repack_fp(
         expect(old.nbytes)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
-    sink = _Sink(out_fp, plan.section)
+    sink = _Sink(out_fp, plan.section, plan.metadata)
     if plan.blosc_args is None:
         _copy(
             source, sink, plan.header, effective_nthreads(count, old.cut[0]), progress
@@ -303,6 +304,10 @@ class Survey:
                 "expected the end of the file at byte '%d', found another bloscpack "
                 "file, which would be lost" % end
             )
+        fp.seek(end)
+        shard = shard_rows(self.beginning.metadata) is not None
+        if shard and read_up_to(fp, len(SEPARATOR)) == SEPARATOR:
+            return  # the trailer, which is written again
         trailing = fp.seek(0, os.SEEK_END) - end
         if trailing:
             log.notice(
@@ -340,6 +345,8 @@ class Plan:
         if not settings.get("keep_array", True):
             self._metadata = user_metadata(self._metadata)
         # The constructors below check the values.
+        self._row_nbytes, self._rows = self._shard_rows(settings)
+        self.metadata = old.beginning.metadata
         self.section = self._encode_section(settings)
         self.cut = self._new_cut(settings.get("chunk_size"))
         compress = given.keys() & {*BLOSC_ARGS}
@@ -369,10 +376,34 @@ class Plan:
             max_app_chunks=args.effective_max_app_chunks(self.cut[0]),
         )
 
+    def _shard_rows(self, settings: Settings) -> tuple[int, int | None]:
+        """Return the size of a row of a shard, and the rows of its new inner chunks.
+
+        The second is None if the file is no shard, or does not stay one.
+        """
+        metadata = self._metadata
+        rows = shard_rows(metadata)
+        if rows is None:
+            return 0, None
+        from ._format.array_metadata import Description
+
+        described = Description(metadata)
+        size = row_nbytes(described)
+        if not size:
+            return 0, None
+        chunk_size = settings.get("chunk_size")
+        if chunk_size is not None:
+            rows = rows_in(chunk_size, size, described.shape[0])
+        return size, rows
+
     def _new_cut(self, chunk_size: int | str | None) -> Cut:
         old = self._old
         if old.cut[0] == 0:
             return old.cut
+        if self._rows is not None:
+            inner = self._rows * self._row_nbytes
+            cut = calculate_nchunks(old.nbytes, inner)
+            return old.cut if old.regular and cut[0] == old.cut[0] == 1 else cut
         if chunk_size is None and old.regular:
             return old.cut
         size = "%dB" % old.cut[1] if chunk_size is None else chunk_size
@@ -424,13 +455,17 @@ class Plan:
             if name in META_SETTINGS and value is not None
         }
         new = settings.get("metadata", UNCHANGED)
-        if new is UNCHANGED and self._metadata is old.metadata:
+        new_rows = self._rows is not None and self._rows != shard_rows(old.metadata)
+        if new is UNCHANGED and self._metadata is old.metadata and not new_rows:
             if not given or old.metadata_header is None:
                 return self._old.section
             return _encode_like(old.metadata_header, old.metadata, given)
-        new = updated_metadata(self._metadata, self._old.nbytes, 0, new)
-        if new is None:
+        self.metadata = updated_metadata(self._metadata, self._old.nbytes, 0, new)
+        if self.metadata is None:
             return None
+        if self._rows is not None:
+            self.metadata = with_rows(self.metadata, self._rows)
+        new = self.metadata
         return _encode_like(old.metadata_header, new, given)
 
 
@@ -460,15 +495,19 @@ def _encode_like(
 
 
 class _Sink(CompressedFPSink):
-    """A sink that writes an encoded metadata section."""
+    """A sink that writes an encoded metadata section, whose value is `metadata`."""
 
-    def __init__(self, out_fp: Writable, section: Section | None) -> None:
+    def __init__(
+        self, out_fp: Writable, section: Section | None, metadata: object
+    ) -> None:
         super().__init__(out_fp, new=True)
         self._section = section
+        self._metadata = metadata
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         assert self._section is not None
         self.write_section(self._section.blocks())
+        self.begin_trailer(self._metadata)
 
 
 # Copying chunks

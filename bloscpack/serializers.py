@@ -27,6 +27,9 @@ CONTAINER = "numpy"
 NESTING_TYPES = (list, tuple, dict)
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
+# Key of the number of rows of an inner chunk, in the metadata of an array whose file is
+# a Zarr shard too.
+SHARD = "shard"
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
@@ -43,12 +46,20 @@ def replaced_metadata(old: Json, new: Json) -> Json:
     """Return the metadata of a file with `old` in which those of the user are `new`.
 
     In an array file the description of the array stays, unless `new` describes an array
-    itself; None then means no metadata of the user.
+    itself; None then means no metadata of the user. A shard stays one.
     """
-    if not is_array(old) or is_array(new):
+    if not is_array(old):
         return new
+    if is_array(new):
+        return {**new, SHARD: old[SHARD]} if SHARD in old else new
     kept = {key: old[key] for key in old if key != USER_METADATA}
     return kept if new is None else {**kept, USER_METADATA: new}
+
+
+def shard_rows(metadata: Json) -> int | None:
+    """Return the rows of an inner chunk of a Zarr shard; None if it says no shard."""
+    rows = metadata.get(SHARD) if is_array(metadata) else None
+    return rows if type(rows) is int and rows > 0 else None
 
 
 class Serializer:

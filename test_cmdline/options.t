@@ -60,7 +60,7 @@ Typesize, codec and filter.
 
 Every checksum, and none.
 
-  $ for sum in None adler32 crc32 md5 sha1 sha224 sha256 sha384 sha512; do
+  $ for sum in None adler32 crc32 md5 sha1 sha224 sha256 sha384 sha512 crc32c; do
   >   blpk -f c -l 0 -k $sum -o numbers
   >   header numbers.blp checksum
   >   wc -c < numbers.blp | tr -d ' '
@@ -84,6 +84,8 @@ Every checksum, and none.
   3989
   'sha512'
   4005
+  'crc32c'
+  3945
 
 Without offsets there is no room for chunks to append either.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .._storage.cursor import Cursor
     from .._storage.protocols import Seekable
     from ..headers import BloscpackHeader
+    from ..serializers import JsonObject
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
@@ -113,22 +114,35 @@ def info(file_: str) -> None:
 
     log.need_output()
     check_exists("file", file_)
-    beginning, head = read_snapshot(file_, _read_info, parts=True)
+    beginning, head, shard = read_snapshot(file_, _read_info, parts=True)
     _log_beginning(beginning)
+    if shard is not None:
+        log.normal("'shard':")
+        log.normal(repr(shard))
     if head:
         _log_chunk_header(head)
 
 
-def _read_info(fp: Seekable, check: Check) -> tuple[Beginning, bytes]:
-    """Return the sections in front of the chunks, and the header of the first chunk."""
+def _read_info(
+    fp: Seekable, check: Check
+) -> tuple[Beginning, bytes, JsonObject | None]:
+    """Return the sections in front of the chunks, and the header of the first chunk.
+
+    The third value describes the shard that the file is, None if it is none.
+    """
     from .._format.sections import read_beginning
     from .._storage.cursor import Cursor
 
     cursor = Cursor(fp, to_end=True)
+    size = cursor.left()
     beginning = read_beginning(cursor)
-    head = _first_chunk_header(cursor, beginning.header)
+    head, shard = _first_chunk_header(cursor, beginning.header), None
+    if isinstance(beginning.metadata, dict) and "shard" in beginning.metadata:
+        from ..describe import describe_shard
+
+        shard = describe_shard(fp, beginning, cursor.position, size)
     check(beginning.header)
-    return beginning, head
+    return beginning, head, shard
 
 
 def _first_chunk_header(cursor: Cursor, header: BloscpackHeader) -> bytes:

@@ -18,6 +18,7 @@ from ..exceptions import ChecksumMismatch, DamageError, FormatError
 from ..headers import FIELD_OFFSETS
 from .findings import ANOTHER, Findings, Report
 from .lenient_sections import is_filled
+from .trailer import check_trailer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def report_on(inspection: Inspection) -> Report:
         nintact=inspection.numbering.nfound,
         nbytes=geometry.nbytes,
         nbytes_intact=sum(sum(c.sizes) for c in inspection.numbering.chains),
-        cbytes=inspection.storage.size,
+        cbytes=inspection.whole.size,
         layout=None if header is None else header.format_version,
         checksum=inspection.checksum.name,
     )
@@ -63,6 +64,7 @@ class _Checker:
         self._check_chunks()
         self._check_search()
         self._check_array()
+        check_trailer(self.inspection, self.findings)
         if not self.findings.nerrors:
             self._check_as_reader()
         return self.findings

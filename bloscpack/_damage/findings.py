@@ -49,7 +49,7 @@ class Finding(Record):
     Attributes
     ----------
     section
-        ``'header'``, ``'metadata'``, ``'offsets'`` or ``'chunks'``.
+        ``'header'``, ``'metadata'``, ``'offsets'``, ``'chunks'`` or ``'shard'``.
     kind
         A short word that stays the same from release to release; see the tables in
         ``docs/damage.rst``.

@@ -24,6 +24,7 @@ from .numbering import number_chunks
 from .proof import Proof, prove
 from .scan_choice import scan_file
 from .table_search import relocate_table
+from .trailer import without_trailer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ MAX_DAMAGED_EXAMINED = 1000
 class Inspection:
     """The results of all steps.
 
+    ``whole`` is the file, and ``storage`` the file without the trailer of a shard.
     ``sections`` are the intact parts of the sections, and ``announced_first`` is
     the offset of the first chunk by the header. The numbers follow from ``evidence``;
     ``numbering`` has the chains of intact chunks, and ``geometry`` the count and the
@@ -55,6 +57,7 @@ class Inspection:
     places where a chunk should begin but no intact one does.
     """
 
+    whole: Storage
     storage: Storage
     sections: Sections
     announced_first: int | None
@@ -86,12 +89,12 @@ class Inspection:
 
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
-        chains, size = self.numbering.chains, self.storage.size
+        chains, size = self.numbering.chains, self.whole.size
         end = self.sections.first
         for chain in (*chains, None):
             start = size if chain is None else chain.start
             # Without the sections' end, the file's own header may lie there.
-            found = None if end is None else find_header(self.storage, end, start)
+            found = None if end is None else find_header(self.whole, end, start)
             if found is not None:
                 return found
             end = None if chain is None else chain.stop
@@ -108,7 +111,9 @@ def inspect(
     Raises `NotReadable` or `Unsupported` if the storage holds no Bloscpack file.
     """
     findings = Findings()
-    sections = read_sections(storage, findings)
+    whole = storage
+    sections = read_sections(whole, findings)
+    storage = without_trailer(whole, sections)
     announced_first = sections.first
     scan = scan_file(storage, sections, nthreads, progress)
     if sections.header is not None:
@@ -129,6 +134,7 @@ def inspect(
 
     numbering = number_chunks(chains, evidence, key_of, doubtful=doubtful)
     return Inspection(
+        whole,
         storage,
         sections,
         announced_first,

@@ -24,7 +24,7 @@ from .findings import ANOTHER, ERROR, Record, counted, plain_place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..serializers import JsonObject
+    from ..serializers import Json, JsonObject
     from .findings import Pair, Report
     from .geometry import ChunkGeometry
     from .inspection import Inspection
@@ -140,6 +140,8 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """The contents of the new file: header, metadata section, parts and geometry.
 
+    ``metadata`` is the value in the section.
+
     Filler chunks of the sizes in ``geometry`` replace the parts that are lost.
     """
 
@@ -148,6 +150,7 @@ class Plan(NamedTuple):
     section: bytes
     parts: Sequence[Part]
     geometry: ChunkGeometry
+    metadata: Json
 
 
 def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
@@ -172,7 +175,10 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
     header = _plan_header(inspection, sizes, last_chunk, recovery)
     section = _plan_metadata(inspection, recovery.losses[nfilled:], recovery)
     header.metadata = bool(section)
-    return Plan(recovery, header, section, parts, geometry)
+    # A new shape does not change the trailer of a shard.
+    stored = inspection.sections.metadata
+    metadata = stored.value if section and stored is not None else None
+    return Plan(recovery, header, section, parts, geometry, metadata)
 
 
 def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:

@@ -26,6 +26,7 @@ from ..exceptions import (
 from ..headers import MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
 from . import metadata as metadata_section
+from .shard import inner_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Plan:
     table_offset
         The file offset of the first free entry of the offset table. The entries of the
         added chunks are written there.
+    inner_nbytes
+        The plain size of an inner chunk if the file is a Zarr shard, else None. Such a
+        file gets a new trailer behind the last chunk.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Plan:
         new_sizes: list[int],
         nchunks_added: int,
         table_offset: int,
+        inner_nbytes: int | None,
     ) -> None:
         self.header = header
         self.section = section
@@ -84,6 +89,7 @@ class Plan:
         self.new_sizes = new_sizes
         self.nchunks_added = nchunks_added
         self.table_offset = table_offset
+        self.inner_nbytes = inner_nbytes
 
     def extents(self, file_size: int) -> list[Extent]:
         """Return the extents (start, stop) that may be overwritten, in file order."""
@@ -128,8 +134,10 @@ def plan_append(
     `UsageError` if the file can't take the new bytes or the new metadata.
     """
     old = beginning.header
-    itemsize = _itemsize(beginning.metadata)
-    fill, nchunks_added, chunk_size, last_chunk = _new_chunks(old, new_size, itemsize)
+    inner_nbytes = inner_size(beginning.metadata, old)
+    fill, nchunks_added, chunk_size, last_chunk = _new_chunks(
+        old, new_size, _largest_chunk(beginning.metadata, old)
+    )
     if nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
@@ -153,19 +161,20 @@ def plan_append(
         ],
         nchunks_added=nchunks_added,
         table_offset=boundaries[0] - OFFSET_LENGTH * old.max_app_chunks,
+        inner_nbytes=inner_nbytes,
     )
 
 
 def _new_chunks(
-    old: BloscpackHeader, new_size: int, itemsize: int
+    old: BloscpackHeader, new_size: int, largest: int
 ) -> tuple[int, int, int, int]:
     """Return how many bytes fill up the old last chunk, and the new geometry.
 
     The geometry is the number of added chunks, the chunk size and the size of the last
-    chunk.
+    chunk. The chunk size of a single chunk grows up to `largest`.
     """
     last_nbytes = old.last_chunk if old.nchunks else 0
-    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, itemsize)
+    chunk_size = _grown_chunk_size(old, last_nbytes + new_size, largest)
     fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
     nchunks_added, last_chunk = 0, last_nbytes + fill
     if new_size > fill:
@@ -178,10 +187,10 @@ def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object)
 
     `metadata` is the metadata of the file.
     """
-    return _new_chunks(header, new_size, _itemsize(metadata))[1]
+    return _new_chunks(header, new_size, _largest_chunk(metadata, header))[1]
 
 
-def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> int:
+def _grown_chunk_size(header: BloscpackHeader, nbytes: int, largest: int) -> int:
     """Return the chunk size of a file that will hold `nbytes` plain bytes.
 
     The chunk size of a file with a single chunk is the size of its input. Appending
@@ -190,18 +199,22 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, itemsize: int) -> in
     """
     if header.nchunks > 1 or nbytes <= header.chunk_size:
         return header.chunk_size
+    return max(header.chunk_size, min(nbytes, largest))
+
+
+def _largest_chunk(metadata: object, header: BloscpackHeader) -> int:
+    """Return the chunk size that packing a large file at once would use, in bytes.
+
+    It is a multiple of the item size of an array; a shard has its own.
+    """
     default = parse_chunk_size(DEFAULT_CHUNK_SIZE)
-    default = max(default - default % itemsize, itemsize)
-    return max(header.chunk_size, min(nbytes, default))
-
-
-def _itemsize(metadata: object) -> int:
-    """Return the item size of an array in bytes, 1 if the file holds no array."""
     if not is_array(metadata):
-        return 1
+        return default
     from .array_metadata import Description
 
-    return max(Description(metadata).dtype.itemsize, 1)
+    itemsize = max(Description(metadata).dtype.itemsize, 1)
+    own = inner_size(metadata, header)
+    return own or max(default - default % itemsize, itemsize)
 
 
 def plan_metadata(
@@ -234,7 +247,7 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
         from .array_metadata import check_new_description  # imports NumPy
 
         check_new_description(metadata, nbytes + new_size)
-        return metadata
+        return replaced_metadata(old, metadata)
     if is_array(old):
         from .array_metadata import grown_metadata
 

@@ -18,8 +18,10 @@ from .dtypes import decode_dtype, encode_dtype, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import Literal
+
     from ..serializers import Json, JsonObject
-    from .dtypes import Array
+    from .dtypes import Array, DType
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -112,15 +114,25 @@ class Description:
 
     def allocate(self) -> Array:
         """Return a new array with undefined items."""
-        try:
-            # numpy.empty would make strings of length 0 one character long.
-            return numpy.ndarray(self.shape, dtype=self.dtype, order=self.order)
-        except (MemoryError, ValueError, OverflowError) as error:
-            raise DamageError(
-                "an array of shape %s and dtype '%s' can't be made: %s"
-                % (self.shape, self.dtype, error),
-                section="metadata",
-            ) from error
+        return new_array(self.shape, self.dtype, self.order)
+
+
+def new_array(
+    shape: tuple[int, ...], dtype: DType, order: Literal["C", "F"] = "C"
+) -> Array:
+    """Return a new array with undefined items; raise `FormatError` if it is too large.
+
+    The shape comes from a file.
+    """
+    try:
+        # numpy.empty would make strings of length 0 one character long.
+        return numpy.ndarray(shape, dtype=dtype, order=order)
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise DamageError(
+            "an array of shape %s and dtype '%s' can't be made: %s"
+            % (shape, dtype, error),
+            section="metadata",
+        ) from error
 
 
 def check_new_description(metadata: Json, nbytes: int) -> None:

@@ -387,9 +387,21 @@ def find_last_chunk(
         except FormatError:
             return None
         ends.append(start + chunk.ctbytes + digest)
-    if ends != [*starts[1:], size]:
+    if ends[:-1] != starts[1:]:
+        return None
+    # The trailer of a shard begins where the last frame ends, as does nothing else.
+    if ends[-1] != size and not _starts_trailer(cursor, beginning, ends[-1]):
         return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
+
+
+def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
+    from .shard import SEPARATOR, shard_rows
+
+    cursor.move(end)
+    if shard_rows(beginning.metadata) is None:
+        return False
+    return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
 
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:

@@ -200,8 +200,7 @@ class Region:
 
     def pieces(self, start: int, stop: int) -> Iterator[Piece]:
         """Yield the selected parts of the cells from `start` to `stop`."""
-        if self.ncells and start < stop:
-            yield from self._pieces(0, (), start, stop, 0)
+        return self._pieces(0, (), start, stop, 0)
 
     def _pieces(
         self,
@@ -356,6 +355,16 @@ class Filling:
         self._offset, size = part
         self._dtype = raw_dtype(size)
         self._buffer = buffer
+        # Where the bytes of the result begin, if they follow each other in the file.
+        self._first: int | None = None
+        # Maximum number of bytes that may follow each other in the file as they do in
+        # the result: the last axis could not be joined with the one before it.
+        self._longest = 0
+        axis = region.axes[-1]
+        if isinstance(axis, Steps) and axis.step == 1 and cell == size:
+            self._longest = axis.count * cell
+            if region.contiguous and not axis.reversed:
+                self._first = axis.at(0) * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
         self._address = _address(ascending)
         self._target = ascending[
@@ -363,10 +372,17 @@ class Filling:
         ]
 
     def room(self, number: int) -> memoryview | None:
-        """Return the memory for a chunk that lies in the result as a whole, or None."""
-        if self._cell != self._dtype.itemsize:
-            return None
+        """Return the memory for a chunk that is selected as a whole; None for others.
+
+        Each of its cells is selected once, in the order of the file.
+        """
         start, stop = self._span(number)
+        if stop - start > self._longest:
+            return None
+        if self._first is not None:
+            inside = self._first <= start and stop <= self._first + len(self._buffer)
+            place = self._buffer[start - self._first : stop - self._first]
+            return place if inside else None
         pieces = list(self._region.pieces(start // self._cell, stop // self._cell))
         if len(pieces) != 1:
             return None
@@ -376,9 +392,8 @@ class Filling:
         if not all(isinstance(part, slice) for part in target + source):
             return None
         view = self._target[target]
-        if source != whole or view.nbytes != stop - start:
-            return None
-        if not view.flags.c_contiguous:
+        once = source == whole and view.nbytes == stop - start
+        if not (once and view.flags.c_contiguous):
             return None
         first = _address(view) - self._address
         return self._buffer[first : first + view.nbytes]
@@ -390,6 +405,9 @@ class Filling:
         """
         if plain.obj is self._buffer.obj:
             return
+        if self._first is not None:
+            self._copy_bytes(self._span(number)[0], plain, self._first)
+            return
         start, stop = (position // self._cell for position in self._span(number))
         for target, position, shape, source in self._region.pieces(start, stop):
             strides = [self._cell] * len(shape)
@@ -399,3 +417,9 @@ class Filling:
             box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
             into = _independent(target, self._target.shape)
             self._target[into] = box[_independent(source, shape)]
+
+    def _copy_bytes(self, start: int, plain: memoryview, first: int) -> None:
+        """Copy the bytes of a chunk at `start` into a result that begins at `first`."""
+        low = max(start, first)
+        high = min(start + len(plain), first + len(self._buffer))
+        self._buffer[low - first : high - first] = plain[low - start : high - start]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import warnings
 
+import blosc
 import numpy as np
 from builders import numbers, planned_append
 
 import bloscpack
 from bloscpack._crashsafe.locking import open_locked
+from bloscpack._format.crc32c import with_numpy
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
 from bloscpack.recover import recover
@@ -180,6 +183,73 @@ class AppendToArray(Append):
     def prepare(self, folder):
         array = np.arange(1000, dtype="<i4").reshape(100, 10)
         bloscpack.pack_ndarray_to_file(array, folder / TARGET, 1000, nthreads=1)
+
+
+class AppendToShard(Append):
+    """Append rows to an array that is a Zarr shard too.
+
+    `see` also reads the file as Zarr does: by its index, and without the journal.
+    """
+
+    def __init__(self, before=25, grow=False, **options):
+        super().__init__(**options)
+        self.before, self.grow = before, grow
+
+    def prepare(self, folder):
+        array = np.arange(self.before * 100, dtype="<i4").reshape(self.before, 100)
+        bloscpack.pack_ndarray_to_file(
+            array,
+            folder / TARGET,
+            4000,
+            shard=True,
+            nthreads=1,
+            sync=False,
+            blosc_args=self.options.get("blosc_args"),
+            max_app_chunks=0 if self.grow else 60,
+        )
+
+    def provide(self, inputs):
+        (inputs / "new").write_bytes(numbers(400 * self.nbytes, 5))
+
+    def run(self, folder, inputs):
+        append(
+            folder / TARGET,
+            inputs / "new",
+            self.recompress,
+            nthreads=1,
+            sync=self.synced,
+            grow=self.grow,
+        )
+
+    def see(self, folder):
+        plain, metadata = super().see(folder)
+        if not (folder / JOURNAL).exists():
+            found = read_by_index((folder / TARGET).read_bytes())
+            assert found is None or found[: len(plain)] == plain
+        return plain, metadata
+
+    def follow(self, folder, inputs):
+        (inputs / "more").write_bytes(bytes(400))
+        path = folder / TARGET
+        more = inputs / "more"
+        quietly(append, path, more, nthreads=1, sync=False, grow=True)
+        assert read_by_index(path.read_bytes()) is not None
+
+
+def read_by_index(content):
+    """Return the plain bytes that Zarr finds in a shard; None if it fails."""
+    nslots = sum(struct.unpack_from("<2q", content, 16))
+    index = content[-4 - 16 * nslots : -4]
+    if struct.pack("<I", with_numpy(index)) != content[-4:]:
+        return None
+    parts = []
+    for offset, nbytes in struct.iter_unpack("<QQ", index):
+        if offset < 2**64 - 1:
+            chunk = content[offset : offset + nbytes]
+            if struct.pack("<I", with_numpy(chunk[:-4])) != chunk[-4:]:
+                return None
+            parts.append(blosc.decompress(chunk[:-4]))
+    return b"".join(parts)
 
 
 class AppendAndGrow(Append):

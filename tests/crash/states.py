@@ -32,6 +32,7 @@ from crash.operations import (
     Append,
     AppendAndGrow,
     AppendToArray,
+    AppendToShard,
     Compress,
     Decompress,
     Operation,
@@ -359,6 +360,12 @@ OPERATIONS = {
     "append --no-sync": Append(nbytes=2300, sync=False),
     "append shrinking": Append(2900, 50, recompress=TIGHT, blosc_args=LOOSE),
     "append to array": AppendToArray(nbytes=2400),
+    "append to shard": AppendToShard(nbytes=24),
+    "append to shard into last chunk": AppendToShard(nbytes=1),
+    "append to shard shrinking": AppendToShard(
+        29, nbytes=1, recompress=TIGHT, blosc_args=LOOSE
+    ),
+    "append to shard --grow": AppendToShard(grow=True, nbytes=24),
     "append to one chunk": Append(400, 100),
     "append to one chunk --no-sync": Append(400, 1100, sync=False),
     "append to nothing": Append(0, 1500),

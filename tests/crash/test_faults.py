@@ -207,7 +207,8 @@ def test_everything_fails_from_a_call_on(trial):
         error = trial.run(disk)
         if not disk.reached():
             break
-        assert isinstance(error, OSError)
+        # Behind the commit only the cut of the file can fail, and that is no error.
+        assert isinstance(error, OSError) or disk.committed()
         allowed = [trial.old, trial.new] if disk.committed() else [trial.old]
         assert trial.operation.see(trial.folder) in allowed
         trial.check_follows()

@@ -23,8 +23,18 @@ CHECKSUMS = [
     lambda data: struct.pack("<I", zlib.crc32(data)),
     *(hashlib.md5, hashlib.sha1),
     *(hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512),
+    lambda data: struct.pack("<I", crc32c(data)),
 ]
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
+
+
+def crc32c(data: bytes) -> int:
+    state = 2**32 - 1
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ 0x82F63B78 * (state & 1)
+    return state ^ 2**32 - 1
 
 
 class Refused(Exception):
@@ -98,7 +108,7 @@ def read_header(data: bytes) -> Header:
     _, layout, options, checksum, _, chunk_size, last_chunk, nchunks, free = fields
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", options < 4 and checksum < 9 and nchunks >= -1 and free >= 0)
+    check("H6", options < 4 and checksum < 10 and nchunks >= -1 and free >= 0)
     check("H6", all(-1 <= size <= LARGEST_CHUNK for size in (chunk_size, last_chunk)))
     check(
         "H1", layout == 2 or -1 in (chunk_size, last_chunk) or last_chunk <= chunk_size
@@ -114,7 +124,7 @@ def read_metadata(data: bytes, start: int) -> tuple[object, int]:
     fields = struct.unpack_from("<8sBBBBIII8s", data, start)
     name, options, checksum, codec, level, size, room, stored_size, user = fields
     check("M1", (name, options, user) == (b"JSON\0\0\0\0", 0, bytes(8)))
-    check("M1", checksum < 9 and codec < 2 and level < 10)
+    check("M1", checksum < 10 and codec < 2 and level < 10)
     check("M2", stored_size <= room)
     digest_at = start + 32 + room
     digest_size = len(digest_of(checksum, b""))

@@ -268,7 +268,7 @@ def test_raw_header_is_valid():
         ("the magic marker b'blpk' is missing .* b'blpq'", {"magic": b"blpq"}),
         ("Element 5 was non-zero", {"options": 4}),
         ("Element 0 was non-zero", {"options": 128}),
-        ("checksum number must be .* 0 <= n <= 8, not '9'", {"checksum": 9}),
+        ("checksum number must be .* 0 <= n <= 9, not '10'", {"checksum": 10}),
         ("'chunk_size' must be .* -1 <= n <= .*, not '-2'", {"chunk_size": -2}),
         ("'chunk_size' must be .*, not '2147483647'", {"chunk_size": 2**31 - 1}),
         ("'last_chunk' must be .*, not '-2'", {"last_chunk": -2}),
@@ -503,7 +503,7 @@ def test_metadata_header_refuses(error, message, fields):
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        ("checksum number must be .* 0 <= n <= 8, not '9'", {"meta_checksum": 9}),
+        ("checksum number must be .* 0 <= n <= 9, not '10'", {"meta_checksum": 10}),
         ("codec number must be .* 0 <= n <= 1, not '2'", {"meta_codec": 2}),
         ("'meta_level' must be .* 0 <= n <= 9, not '10'", {"meta_level": 10}),
     ],

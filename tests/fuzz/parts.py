@@ -12,6 +12,8 @@ import struct
 import zlib
 from collections.abc import Callable
 
+from format.independent_reader import crc32c
+
 DIGESTS: list[Callable[[bytes], bytes]] = [
     lambda data: b"",
     lambda data: struct.pack("<I", zlib.adler32(data)),
@@ -20,6 +22,7 @@ DIGESTS: list[Callable[[bytes], bytes]] = [
         lambda data, name=name: hashlib.new(name, data).digest()
         for name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
     ),
+    lambda data: struct.pack("<I", crc32c(data)),
 ]
 SIZES = [len(digest(b"")) for digest in DIGESTS]
 

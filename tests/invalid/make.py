@@ -250,7 +250,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     **{
         "options-%d" % bit: ("H6", header(options=3 | 1 << bit)) for bit in range(2, 8)
     },
-    "checksum-9": ("H6", header(checksum=9)),
+    "checksum-10": ("H6", header(checksum=10)),
     "chunk-size-minus-2": ("H6", header(chunk_size=-2)),
     "chunk-size-large": ("H6", header(chunk_size=LARGEST_CHUNK + 1)),
     "last-chunk-minus-2": ("H6", header(last_chunk=-2)),
@@ -265,7 +265,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "meta-format": ("M1", meta(magic_format=b"BSON")),
     "meta-format-blanks": ("M1", meta(magic_format=b"JSON    ")),
     "meta-options": ("M1", meta(meta_options=1)),
-    "meta-checksum-9": ("M1", meta(meta_checksum=9)),
+    "meta-checksum-10": ("M1", meta(meta_checksum=10)),
     "meta-codec-2": ("M1", meta(meta_codec=2)),
     "meta-level-10": ("M1", meta(meta_level=10)),
     "meta-user-codec": ("M1", meta(user_codec=b"mine")),

@@ -18,7 +18,7 @@ from builders import layout, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from support import environment
+from support import BLP, TESTS, environment
 
 import bloscpack
 from bloscpack import (
@@ -27,6 +27,7 @@ from bloscpack import (
     LazyArray,
     StorageError,
     UsageError,
+    lazy_array,
     open_ndarray,
 )
 from bloscpack._format.sections import read_beginning
@@ -82,16 +83,19 @@ def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
     return packed(array.tobytes("A"), chunk_size, metadata)
 
 
+def content(value: object) -> object:
+    """Return the bytes of an array or a scalar, field by field, without padding."""
+    if value.dtype.names is None:
+        return value.tobytes()
+    return [content(value[name]) for name in value.dtype.names]
+
+
 def assert_same(expected: object, found: object) -> None:
-    """Compare type, dtype, shape and bytes."""
+    """Compare type, dtype, shape and items."""
     assert type(expected) is type(found)
     assert expected.dtype == found.dtype
     assert expected.shape == found.shape
-    if expected.dtype.base == PADDED:  # NumPy does not copy padding
-        for name in PADDED.names:
-            assert expected[name].tobytes() == found[name].tobytes()
-    else:
-        assert expected.tobytes() == found.tobytes()
+    assert content(expected) == content(found)
 
 
 @st.composite
@@ -254,6 +258,14 @@ def test_read_array_and_iteration_give_all_items(pair):
     assert len(expected) == len(found)
     for one, other in zip(expected, found, strict=True):
         assert_same(one, other)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
+    monkeypatch.setattr(lazy_array, "ITERATION_NBYTES", 50)
+    array = filled((11, 5), "<i4", order)
+    lazy = open_ndarray(file_of(array, 24))
+    assert array.tolist() == [row.tolist() for row in lazy]
 
 
 @unhurried
@@ -437,12 +449,39 @@ def test_a_shape_that_contradicts_the_chunks_is_damage():
         open_ndarray(packed(b"four", 8, metadata))
 
 
+def test_an_array_larger_than_memory_is_opened_but_not_read():
+    array = numpy.zeros(2**20, "u1")
+    metadata = {"dtype": "|u1", "shape": [2**20], "order": "C", "container": "numpy"}
+    lazy = open_ndarray(packed(array.tobytes(), 2**20, metadata))
+    lazy.shape = (2**62,)  # as if the file had that many chunks
+    with pytest.raises(FormatError, match="can't be made"):
+        lazy.read()
+
+
 def test_a_file_that_can_not_be_opened_as_an_array_is_closed(tmp_path):
     path = tmp_path / "plain.blp"
     path.write_bytes(packed(b"text"))
     with pytest.raises(NotANumpyArray):
         open_ndarray(path)
     gc.collect()  # a file left open warns, and warnings are errors
+
+
+FILES = [*(TESTS / "valid").glob("*.blp"), *(TESTS / "invalid").glob("*.blp")]
+FILES += BLP.rglob("N-*.blp")
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
+def test_a_file_is_read_or_refused_as_unpack_does(path):
+    try:
+        expected = bloscpack.unpack_ndarray_from_file(path)
+    except BloscpackError:
+        with pytest.raises(BloscpackError), open_ndarray(path) as lazy:
+            lazy.read()
+        return
+    with open_ndarray(path) as lazy:
+        assert expected.flags.f_contiguous == lazy.read().flags.f_contiguous
+        for index in (..., numpy.s_[::-1] if expected.ndim else ()):
+            assert_same(expected[index], lazy[index])
 
 
 # Pickle and Dask

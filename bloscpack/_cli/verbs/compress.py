@@ -55,6 +55,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_chunk_options(group)
     add_metadata_option(group)
     add_npy_option(group, "the input is a .npy file: store its array")
+    group.add_argument(
+        "--shard",
+        action="store_true",
+        help="with --npy, make the file a shard of a Zarr v3 array\n"
+        "too; its checksum is then crc32c by default",
+    )
     add_room_options(group)
     add_files(parser, "compress")
     parser.epilog = EXAMPLES
@@ -79,6 +85,7 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     group.add_argument(
         "-k",
         "--checksum",
+        action=StoreGiven,
         metavar="<checksum>",
         choices=CHECKSUMS_AVAIL,
         default=None if kept else DEFAULT_CHECKSUM,
@@ -164,6 +171,8 @@ def direct_messages(args: Namespace) -> None:
 
 def run(args: Namespace) -> int:
     """Compress the files."""
+    if args.shard and not args.npy:
+        raise Refusal("--shard needs --npy: a shard holds an array", EXIT_USAGE)
     log.verbose("getting ready for compression")
     if file_jobs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)
@@ -197,9 +206,14 @@ def _given(**values: Any) -> dict[str, Any]:
 def _bloscpack_args(args: Namespace) -> BloscpackArgs:
     from ...args import BloscpackArgs
 
+    checksum = args.checksum
+    if args.shard and "checksum" not in getattr(args, "given", ()):
+        from ..._format.shard import DEFAULT_SHARD_CHECKSUM
+
+        checksum = DEFAULT_SHARD_CHECKSUM
     return BloscpackArgs(
         offsets=args.offsets,
-        checksum=args.checksum,
+        checksum=checksum,
         **_given(max_app_chunks=args.max_app_chunks),
     )
 
@@ -326,6 +340,7 @@ def _compress_npy(
             _bloscpack_args(args),
             _metadata_args(args),
             metadata=metadata,
+            shard=args.shard,
             nthreads=args.nthreads,
             sync=sync_for(args),
             preserve=args.preserve and in_file != STREAM,

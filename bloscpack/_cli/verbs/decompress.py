@@ -40,7 +40,7 @@ EXAMPLES = """examples:
 """
 
 # Metadata keys of an array that the header of a .npy file also contains.
-IN_NPY = frozenset(("dtype", "shape", "order", "container"))
+IN_NPY = frozenset(("dtype", "shape", "order", "container", "shard"))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -247,12 +247,17 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
+    from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
+        first = cursor.position
         for _ in skip_frames(cursor, beginning.header):
             pass
+        shard = describe_shard(fp, beginning, first, cursor.left())
+        if shard is not None and shard["index"]:
+            return beginning.metadata, 0
         fp.seek(cursor.position)
         return beginning.metadata, bytes_left(fp) or 0
 

@@ -62,7 +62,7 @@ def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:
         chunk["codec"] if chunk else UNKNOWN,
         str(description["nchunks"]),
         description["checksum"],
-        array_text(description["array"]),
+        array_text(description["array"]) + (" shard" if description["shard"] else ""),
         printable(description["file"]),
     )
 

@@ -1,0 +1,305 @@
+"""Find the trailer of a Zarr shard behind the chunks, and compare it with them.
+
+The other steps of an inspection see the file without its trailer: the padded copy in it
+looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .._engine.blosc_settings import own_settings
+from .._format.blosc_header import decode_header
+from .._format.chunks import check_digest, decompress, is_intact
+from .._format.sections import read_beginning, walk_chunks
+from .._format.shard import (
+    CRC_LENGTH,
+    ENTRY,
+    MISSING,
+    SEPARATOR,
+    count_slots,
+    crc_of,
+    index_size,
+    inner_size,
+)
+from .._storage.base import READ_SIZE, Storage, StorageFile
+from .._storage.cursor import Cursor
+from ..checksums import CHECKSUMS
+from ..constants import BLOSC_HEADER_LENGTH, MAGIC
+from ..exceptions import FormatError
+from ..serializers import shard_rows
+from .findings import ANOTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .findings import Findings
+    from .inspection import Inspection
+    from .lenient_sections import Sections
+
+SECTION = "shard"
+# Maximum number of separators examined in the search for a trailer. A budget keeps it
+# linear on hostile files; ordinary files have one separator.
+MAX_CANDIDATES = 64
+NO_TRAILER = (
+    "the metadata say that the file is a Zarr shard, but no shard index follows the "
+    "chunks: a program that does not know shards has changed the file, and the next "
+    "append or repack writes the index again"
+)
+OTHER_CHUNKS = (
+    "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
+    "its chunks have other sizes: 'blpk repack -z' makes it a shard again"
+)
+
+
+class FrontOfStorage(Storage):
+    """The first `size` bytes of a storage."""
+
+    def __init__(self, storage: Storage, size: int) -> None:
+        self._storage = storage
+        self.size = size
+        self.identity = storage.identity
+        self.concurrent = storage.concurrent
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        return self._storage.read_into(view[: max(0, self.size - offset)], offset)
+
+
+# Finding
+
+
+def without_trailer(storage: Storage, sections: Sections) -> Storage:
+    """Return a storage that ends where the trailer of a shard begins, if any."""
+    metadata = sections.metadata
+    if metadata is not None and shard_rows(metadata.value) is not None:
+        start = _end_of_chunks(storage, sections) or _search(storage)
+    elif sections.header is None or sections.metadata_lost:
+        start = _search(storage)
+    else:
+        start = None
+    if start is None or start == storage.size:
+        return storage
+    return FrontOfStorage(storage, start)
+
+
+def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
+    """Return where the last chunk ends by header and table, None if that is uncertain.
+
+    It is the start of the trailer, also of a damaged one.
+    """
+    header, entries = sections.header, sections.table.entries
+    if header is None:
+        return None
+    try:
+        if not entries:
+            cursor = Cursor(StorageFile(storage))
+            read_beginning(cursor)
+            return walk_chunks(cursor, header)[-1]
+        head = decode_header(storage.read_at(max(entries[-1], 0), BLOSC_HEADER_LENGTH))
+    except FormatError:
+        return None
+    size = head.ctbytes + header.checksum_impl.size
+    end = entries[-1] + size
+    behind = storage.read_at(end, len(SEPARATOR))
+    if behind == SEPARATOR:
+        return end
+    if behind.startswith(MAGIC):
+        return None
+    content = storage.read_at(entries[-1], size)
+    return end if is_intact(content, head, header.checksum_impl) else None
+
+
+def _search(storage: Storage) -> int | None:
+    """Return where the last trailer begins whose index is intact, None without one."""
+    stop, left = storage.size, MAX_CANDIDATES
+    while stop > 0:
+        start = max(0, stop - READ_SIZE)
+        # A separator may lie across two blocks.
+        block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
+        at = block.rfind(SEPARATOR)
+        while at >= 0:
+            if _is_trailer(storage, start + at):
+                return start + at
+            left -= 1
+            if not left:
+                return None
+            at = block.rfind(SEPARATOR, 0, at)
+        stop = start
+    return None
+
+
+def _is_trailer(storage: Storage, start: int) -> bool:
+    """Return whether a trailer with an intact index begins at `start`."""
+    for at in _index_starts(storage, start + len(SEPARATOR)):
+        offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
+        # Compare the first entry before reading the others, perhaps much of the file.
+        if offset == nbytes == MISSING or offset + nbytes <= storage.size:
+            content = storage.read_at(at, storage.size - at)
+            if crc_of(content[:-CRC_LENGTH]) == content[-CRC_LENGTH:]:
+                return True
+    return False
+
+
+def _index_starts(storage: Storage, start: int) -> Iterator[int]:
+    """Yield where the index of a trailer may begin: without and with a padded copy."""
+    sizes = [0]
+    with suppress(FormatError):
+        head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
+        sizes += sorted({head.ctbytes + checksum.size for checksum in CHECKSUMS})
+    for size in sizes:
+        left = storage.size - CRC_LENGTH - start - size
+        if left > 0 and left % ENTRY.size == 0:
+            yield start + size
+
+
+# Checking
+
+
+def check_trailer(inspection: Inspection, findings: Findings) -> None:
+    """Compare the trailer with the chunks."""
+    sections = inspection.sections
+    header, metadata = sections.header, sections.metadata
+    rows = None if metadata is None else shard_rows(metadata.value)
+    if header is None or metadata is None or rows is None:
+        return
+    size = inner_size(metadata.value, header)
+    start, stop = inspection.storage.size, inspection.whole.size
+    if size is None:
+        findings.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+    elif start == stop:
+        findings.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
+    else:
+        _TrailerCheck(inspection, findings, size, count_slots(header)).check()
+
+
+class _TrailerCheck:
+    """Collects the findings about one trailer."""
+
+    def __init__(
+        self, inspection: Inspection, findings: Findings, inner: int, nslots: int
+    ) -> None:
+        self.inspection, self.findings, self.inner = inspection, findings, inner
+        self.start = inspection.storage.size
+        self.copy_start = self.start + len(SEPARATOR)
+        self.stop = self._stop(index_size(nslots))
+        self.index_start = self.stop - index_size(nslots)
+
+    def _stop(self, size: int) -> int:
+        """Return the end of the trailer, also if another packed file follows.
+
+        The index has `size` bytes.
+        """
+        whole = self.inspection.whole
+        places = [self.copy_start + size]
+        with suppress(FormatError):
+            head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
+            places.append(places[0] + head.ctbytes + self.inspection.checksum.size)
+        for place in places:
+            if whole.read_at(place, len(MAGIC)) == MAGIC:
+                message = (
+                    "'%d' bytes lie behind the shard index: another packed file begins "
+                    "there, and is not read"
+                )
+                message %= whole.size - place
+                extent = place, whole.size
+                self.findings.note("chunks", ANOTHER, message, extent=extent)
+                return place
+        return whole.size
+
+    def check(self) -> None:
+        """Check separator, index and padded copy."""
+        whole = self.inspection.whole
+        found = whole.read_at(self.start, len(SEPARATOR))
+        if found != SEPARATOR:
+            message = "expected the trailer of a Zarr shard, found bytes that begin %r"
+            self._add(message % found, self.start, self.stop)
+        if self.index_start < self.copy_start:
+            message = (
+                "expected a shard index of '%d' bytes behind the chunks, found '%d'"
+            )
+            sizes = self.stop - self.index_start, max(0, self.stop - self.copy_start)
+            self._add(message % sizes, self.start, self.stop)
+            return
+        raw = whole.read_at(self.index_start, self.stop - self.index_start)
+        index, crc = raw[:-CRC_LENGTH], raw[-CRC_LENGTH:]
+        if crc != crc_of(index):
+            message = "the checksum of the shard index is '%s', but it should be '%s'"
+            digests = crc.hex(), crc_of(index).hex()
+            self._add(message % digests, self.index_start, self.stop)
+        numbering = self.inspection.numbering
+        if numbering.nfound == numbering.nchunks:
+            # Otherwise the findings about the chunks come first.
+            self._check_entries(index)
+
+    def _add(self, message: str, start: int, stop: int) -> None:
+        self.findings.add(SECTION, "trailer", message, extent=(start, stop))
+
+    def _check_entries(self, index: bytes) -> None:
+        chains = self.inspection.numbering.chains
+        expected = [
+            (chain.offsets[i], chain.extent_of(i))
+            for chain in chains
+            for i in range(len(chain))
+        ]
+        last = chains[-1].sizes[-1]
+        if last == self.inner:
+            copied = 0
+        elif last:
+            copied = self.index_start - self.copy_start
+            self._check_copy(*expected[-1])
+            expected[-1] = self.copy_start, copied
+        else:
+            copied, expected[-1] = 0, (MISSING, MISSING)
+        if self.copy_start + copied != self.index_start:
+            message = "'%d' bytes lie between the chunks and the shard index"
+            gap = self.index_start - self.copy_start - copied
+            self._add(message % gap, self.copy_start, self.index_start)
+        nslots = len(index) // ENTRY.size
+        expected += [(MISSING, MISSING)] * (nslots - len(expected))
+        self._compare(index, expected)
+
+    def _compare(self, index: bytes, expected: Sequence[tuple[int, int]]) -> None:
+        found = [*ENTRY.iter_unpack(index)]
+        wrong = [i for i, pair in enumerate(expected) if found[i] != pair]
+        if not wrong:
+            return
+        i = wrong[0]
+        message = "the shard index says that inner chunk %d has %s, but it has %s"
+        message %= i, _place(*found[i]), _place(*expected[i])
+        if len(wrong) > 1:
+            message += "; '%d' more entries are wrong" % (len(wrong) - 1)
+        at = self.index_start + ENTRY.size * i
+        self._add(message, at, at + ENTRY.size)
+
+    def _check_copy(self, offset: int, nbytes: int) -> None:
+        """Compare the padded copy with the last chunk, at `offset`."""
+        whole, checksum = self.inspection.whole, self.inspection.checksum
+        stop = self.index_start
+        raw = whole.read_at(self.copy_start, stop - self.copy_start)
+        split = max(0, len(raw) - checksum.size)
+        frame = whole.read_at(offset, nbytes - checksum.size)
+        try:
+            check_digest(raw[:split], raw[split:], checksum)
+            with own_settings:
+                if decode_header(raw).nbytes != self.inner:
+                    found, right = decode_header(raw).nbytes, False
+                else:
+                    padded = decompress(frame).ljust(self.inner, b"\0")
+                    found, right = self.inner, padded == decompress(raw[:split])
+        except FormatError as error:
+            message = "the padded copy of the last chunk is damaged: %s" % error.message
+            self._add(message, self.copy_start, stop)
+            return
+        if found != self.inner:
+            message = "the padded copy of the last chunk has '%d' plain bytes, not '%d'"
+            self._add(message % (found, self.inner), self.copy_start, stop)
+        elif not right:
+            message = "the padded copy of the last chunk has other plain bytes than it"
+            self._add(message, self.copy_start, stop)
+
+
+def _place(offset: int, nbytes: int) -> str:
+    if offset == nbytes == MISSING:
+        return "no bytes"
+    return "'%d' bytes from byte %d on" % (nbytes, offset)

@@ -1,0 +1,273 @@
+"""The trailer that makes an array file a Zarr v3 shard (docs/format.rst, Shards).
+
+::
+
+    chunks | separator | [padded copy of a short last chunk | digest] | index | crc32c
+
+The key ``shard`` in the metadata of the array says that the file has a trailer; its
+value is the number of rows of an inner chunk. Everything else follows from header,
+metadata and chunks, so that a trailer can be written again at any time.
+
+NumPy and Blosc are imported only where they are needed: `blpk info` uses this module.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+
+from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
+from ..exceptions import FormatError, UsageError
+from ..serializers import SHARD, shard_rows
+from .blosc_header import decode_header
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .._storage.base import Storage
+    from .._storage.protocols import Buffer
+    from ..checksums import Hash
+    from ..headers import BloscpackHeader
+    from ..serializers import Json, JsonObject
+    from .array_metadata import Description
+    from .dtypes import Array
+    from .tuning import Setting
+
+__all__ = ["SHARD", "shard_rows"]
+
+# The checksum of shards: every Zarr reader verifies it behind each inner chunk.
+DEFAULT_SHARD_CHECKSUM = "crc32c"
+# No chunk begins like this, and no other file.
+SEPARATOR = b"shard\0\0\0"
+# Offset and size of the frame of an inner chunk, in bytes.
+ENTRY = struct.Struct("<QQ")
+# Both numbers of an entry without a chunk.
+MISSING = 2**64 - 1
+CRC_LENGTH = 4
+# Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
+# for "V", but fails on shards of it.
+KINDS = "biufcSUMm"
+# Item sizes of real and complex numbers that every machine reads in the same way.
+PORTABLE = {"f": (2, 4, 8), "c": (8, 16)}
+
+
+# The geometry
+
+
+def row_nbytes(described: Description | Array) -> int:
+    """Return the size of a row in bytes, 0 without axes."""
+    shape = described.shape
+    size = int(described.dtype.itemsize) if shape else 0
+    for length in shape[1:]:
+        size *= length
+    return size
+
+
+def rows_for(array: Array, chunk_size: int | str) -> int:
+    """Return the number of rows of an inner chunk, for a wanted size of chunks.
+
+    Of `array` only dtype, shape and order are used. Raises `UsageError` if it can't be
+    a shard.
+    """
+    reason = _obstacle(array)
+    if reason is not None:
+        raise UsageError(
+            "an array of shape %s and dtype '%s' can't be a Zarr shard: %s"
+            % (array.shape, array.dtype, reason)
+        )
+    return rows_in(chunk_size, row_nbytes(array), array.shape[0])
+
+
+def _obstacle(array: Array) -> str | None:
+    """Return why an array can't be a shard; None if it can."""
+    dtype = array.dtype
+    if not array.shape:
+        return "it has no axis to cut into chunks"
+    if dtype.names is not None:
+        return "Zarr has no portable data type for structures: store each field"
+    if dtype.kind not in KINDS or dtype.itemsize not in PORTABLE.get(
+        dtype.kind, (dtype.itemsize,)
+    ):
+        return "no Zarr reader takes shards of this type"
+    flags = array.flags
+    if array.ndim > 1 and flags.f_contiguous and not flags.c_contiguous:
+        return (
+            "it has several axes in Fortran order, where the items of a row do not lie "
+            "together: pack what numpy.ascontiguousarray returns"
+        )
+    size = row_nbytes(array)
+    if not size:
+        return "its rows have no bytes"
+    if size > MAX_BUFFERSIZE:
+        return (
+            "a row of it has '%d' bytes, more than the largest chunk of '%d' bytes"
+            % (size, MAX_BUFFERSIZE)
+        )
+    return None
+
+
+def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
+    """Return the number of rows in a chunk.
+
+    The largest chunk size, ``'max'``, means at most all `nrows`: the padding of a short
+    chunk would take too much memory.
+    """
+    from ..args import parse_chunk_size
+
+    size = parse_chunk_size(chunk_size)
+    rows = max(size // size_of_row, 1)
+    return min(rows, max(nrows, 1)) if size == MAX_BUFFERSIZE else rows
+
+
+def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
+    """Return the plain size of an inner chunk; None if the file can't be a shard.
+
+    It is none if its metadata do not say so, or if its chunks are not inner chunks.
+    """
+    rows = shard_rows(metadata)
+    if rows is None or header.nchunks < 1:
+        return None
+    from .array_metadata import Description
+
+    try:
+        described = Description(metadata)
+    except FormatError:
+        return None
+    size = rows * row_nbytes(described)
+    if not 0 < size <= MAX_BUFFERSIZE:
+        return None
+    if described.order != "C" and len(described.shape) > 1:
+        return None
+    fits = header.chunk_size == size or header.nchunks == 1
+    return size if fits and 0 <= header.last_chunk <= size else None
+
+
+def with_rows(metadata: JsonObject, rows: int) -> JsonObject:
+    """Return the metadata of an array whose file is a shard."""
+    return {**metadata, SHARD: rows}
+
+
+def count_slots(header: BloscpackHeader) -> int:
+    """Return the number of entries of the index: an append does not change it."""
+    return header.nchunks + (header.max_app_chunks if header.offsets else 0)
+
+
+def index_size(nslots: int) -> int:
+    """Return the size of the index and its checksum in bytes."""
+    return ENTRY.size * nslots + CRC_LENGTH
+
+
+# The trailer
+
+
+class Trailer:
+    """The trailer of a new or changed file; `add` takes the frames in order.
+
+    Parameters
+    ----------
+    inner_nbytes
+        Plain size of an inner chunk in bytes.
+    nslots
+        Number of entries of the index.
+    checksum
+        The checksum of the chunks.
+    """
+
+    def __init__(self, inner_nbytes: int, nslots: int, checksum: Hash) -> None:
+        self._inner_nbytes = inner_nbytes
+        self._nslots = nslots
+        self._checksum = checksum
+        self._numbers = array("Q")
+        self._last = b""
+
+    def add(self, start: int, stop: int) -> None:
+        """Add the extent of a chunk and its digest, in bytes of the file."""
+        self._numbers.extend((start, stop - start))
+
+    def add_frame(self, offset: int, compressed: Buffer) -> None:
+        """Add a chunk at `offset`, which may be the last one."""
+        self.add(offset, offset + len(compressed) + self._checksum.size)
+        # Only the last chunk may be needed, but no other is short.
+        full = decode_header(compressed).nbytes == self._inner_nbytes
+        self._last = b"" if full else bytes(compressed)
+
+    def blocks(self, end: int) -> list[bytes]:
+        """Return the trailer behind the last frame, which ends at `end`."""
+        copy = self._padded_copy()
+        numbers = self._numbers[:]
+        if self._last:
+            del numbers[-2:]
+            entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
+            numbers.extend(entry)
+        return [SEPARATOR, copy, encode_index(numbers, self._nslots)]
+
+    def _padded_copy(self) -> bytes:
+        """Return the last chunk with zeros up to the full size, and its digest.
+
+        Empty if it has that size already, or no bytes.
+        """
+        if not self._last or not decode_header(self._last).nbytes:
+            return b""
+        from .._engine.blosc_settings import own_settings
+        from .chunks import compress, decompress
+
+        with own_settings:
+            plain = decompress(self._last).ljust(self._inner_nbytes, b"\0")
+            copy = compress(plain, settings_like(self._last))
+        return copy + self._checksum(copy)
+
+
+def settings_like(compressed: Buffer) -> Setting:
+    """Return the settings with which to compress a copy of a chunk."""
+    from .tuning import FILTERS, Setting
+
+    header = decode_header(compressed)
+    shuffles = {name: number for number, name in FILTERS.items()}
+    return Setting(
+        CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME),
+        DEFAULT_CLEVEL,
+        shuffles[header.filter],
+        header.typesize,
+        header.nbytes,
+    )
+
+
+def encode_index(numbers: Iterable[int], nslots: int) -> bytes:
+    """Return the index and its checksum, from offsets and sizes in turn."""
+    flat = array("Q", numbers)
+    flat.extend((MISSING, MISSING) * (nslots - len(flat) // 2))
+    packed = struct.pack("<%dQ" % len(flat), *flat)
+    return packed + crc_of(packed)
+
+
+def crc_of(index: Buffer) -> bytes:
+    """Return the checksum of an index."""
+    from .crc32c import crc32c
+
+    return crc32c(index).to_bytes(CRC_LENGTH, "little")
+
+
+# Finding it again
+
+
+def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
+    """Return whether the ends of a trailer are in place, at little cost.
+
+    `first` is the offset of the first chunk. The index is not read as a whole.
+    """
+    nslots = count_slots(header)
+    start = storage.size - index_size(nslots)
+    if header.nchunks < 1 or start < first:
+        return False
+    last = storage.read_at(start + ENTRY.size * (header.nchunks - 1), ENTRY.size)
+    offset, nbytes = ENTRY.unpack(last)
+    if offset == MISSING:
+        place = start - len(SEPARATOR)
+    elif offset + nbytes == start:  # the padded copy
+        place = offset - len(SEPARATOR)
+    else:
+        place = offset + nbytes
+    inside = first <= place <= start - len(SEPARATOR)
+    return inside and storage.read_at(place, len(SEPARATOR)) == SEPARATOR

@@ -1,0 +1,198 @@
+"""The trailer of a Zarr shard: what `verify` says about it, and `recover` restores."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import pytest
+
+import bloscpack as bp
+from bloscpack._format.shard import SEPARATOR
+from bloscpack.recover import recover_fp
+from bloscpack.verify import verify_fp
+
+ROWS = np.arange(70, dtype="<i4").reshape(35, 2)
+
+
+def shard(rows=ROWS, **settings):
+    """Return a shard of inner chunks of ten rows."""
+    settings = {"chunk_size": 80, "max_app_chunks": 2, **settings}
+    return bp.pack_ndarray_to_bytes(rows, shard=True, **settings)
+
+
+def report(content):
+    return verify_fp(io.BytesIO(content), nthreads=1)
+
+
+def recovered(content):
+    out = io.BytesIO()
+    recover_fp(io.BytesIO(content), out, nthreads=1)
+    return out.getvalue()
+
+
+CASES = {
+    "short": {},
+    "full": {"rows": ROWS[:30]},
+    "one": {"rows": ROWS[:3]},
+    "empty": {"rows": ROWS[:0]},
+    "no table": {"offsets": False},
+    "no room": {"max_app_chunks": 0},
+    "adler32": {"checksum": "adler32"},
+}
+cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@cases
+def test_a_shard_has_no_findings(case):
+    assert [] == report(shard(**case)).findings
+
+
+@cases
+def test_every_flipped_bit_is_reported(case):
+    content = shard(**case)
+    start = content.index(SEPARATOR)
+    for position in range(start, len(content)):
+        for bit in range(8):
+            changed = bytearray(content)
+            changed[position] ^= 1 << bit
+            found = report(bytes(changed))
+            assert not found.ok, (position - start, bit)
+            assert found.nintact == found.nchunks
+            assert {"shard"} == {f.section for f in found.findings}
+
+
+@cases
+def test_every_length_is_reported(case):
+    content = shard(**case)
+    start = content.index(SEPARATOR)
+    for end in range(start + 1, len(content)):
+        found = report(content[:end])
+        assert not found.ok
+        assert found.nintact == found.nchunks
+    found = report(content[:start])
+    assert found.ok
+    assert ["no-trailer"] == [f.kind for f in found.findings]
+
+
+@cases
+def test_recover_restores_the_trailer(case):
+    content = shard(**case)
+    start = content.index(SEPARATOR)
+    assert content == recovered(content)
+    assert content == recovered(content[:start])
+    assert content == recovered(content[:-1])
+    changed = bytearray(content)
+    changed[start + 1] ^= 1
+    assert content == recovered(bytes(changed))
+
+
+@pytest.mark.parametrize("at", [5, 20, 40])
+def test_recover_with_a_damaged_beginning(at):
+    """The padded copy does not become a chunk of its own."""
+    content = bytearray(shard())
+    content[at] ^= 0xFF
+    found = recover_fp(io.BytesIO(bytes(content)), io.BytesIO(), nthreads=1)
+    assert 4 == found.nsaved == found.nchunks
+
+
+def test_lost_chunk_is_filled_in():
+    content = bytearray(shard())
+    second = struct.unpack_from("<q", content, content.index(b"\xff" * 16) - 24)[0]
+    content[second + 20] ^= 1
+    new = recovered(bytes(content))
+    assert [] == report(new).findings
+
+
+MESSAGES = {
+    "separator": (
+        lambda c, s: c[:s] + b"x" + c[s + 1 :],
+        "expected the trailer of a Zarr shard, found bytes that begin b'xhard",
+    ),
+    "crc": (
+        lambda c, s: c[:-1] + bytes([c[-1] ^ 1]),
+        "the checksum of the shard index is '",
+    ),
+    "cut": (
+        lambda c, s: c[: s + 12],
+        "expected a shard index of '100' bytes behind the chunks, found '4'",
+    ),
+    "zeros behind": (lambda c, s: c + bytes(16), "the checksum of the shard index"),
+    "copy": (
+        lambda c, s: c[: s + 30] + bytes([c[s + 30] ^ 1]) + c[s + 31 :],
+        "the padded copy of the last chunk is damaged: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MESSAGES.values(), ids=MESSAGES)
+def test_messages(change, message):
+    content = shard()
+    found = report(change(content, content.index(SEPARATOR)))
+    assert not found.ok
+    assert any(f.message.startswith(message) for f in found.findings)
+
+
+def test_a_stale_trailer_is_damage():
+    """A program that does not know shards may leave the old one behind the chunks."""
+    content = shard()
+    trailer = content[content.index(SEPARATOR) :]
+    longer = shard(np.concatenate([ROWS, ROWS[:3]]))
+    stale = longer[: longer.index(SEPARATOR)] + trailer
+    kinds = {(f.section, f.severity) for f in report(stale).findings}
+    assert {("shard", "error")} == kinds
+
+
+def test_another_file_behind_a_shard_is_named():
+    content = shard()
+    kinds = [f.kind for f in report(content + content).findings]
+    assert "another" in kinds
+
+
+def test_chunks_of_other_sizes():
+    fp = io.BytesIO(shard(ROWS[:3]))
+    packed = bp.pack_bytes_to_bytes(
+        bytes(80),
+        40,
+        {"container": "numpy", "dtype": "'<i4'", "shape": [10, 2], "shard": 7},
+    )
+    fp = io.BytesIO(packed)
+    found = verify_fp(fp, nthreads=1)
+    assert ["no-trailer"] == [f.kind for f in found.findings]
+    assert "its chunks have other sizes" in found.findings[0].message
+
+
+def test_recover_tells_about_a_file_behind_a_shard():
+    content = shard()
+    found = recover_fp(io.BytesIO(content + content), io.BytesIO(), nthreads=1)
+    assert not found.complete
+    assert any("byte %d" % len(content) in remark for remark in found.remarks)
+
+
+def test_many_separators_take_no_time():
+    """A lost header makes `verify` search for the trailer: only so many places."""
+    from bloscpack._damage.trailer import MAX_CANDIDATES, _search
+    from bloscpack._storage.base import MemoryStorage
+
+    class Counted(MemoryStorage):
+        reads = 0
+
+        def read_into(self, view, offset):
+            self.reads += 1
+            return super().read_into(view, offset)
+
+    storage = Counted(SEPARATOR * 100_000)
+    assert None is _search(storage)
+    assert storage.reads < 20 * MAX_CANDIDATES
+
+
+def test_search_across_blocks(monkeypatch):
+    from bloscpack._damage import trailer
+    from bloscpack._storage.base import MemoryStorage
+
+    content = shard()
+    for size in (len(content), 100, 37, 8, 1):
+        monkeypatch.setattr(trailer, "READ_SIZE", size)
+        found = trailer._search(MemoryStorage(content))
+        assert content.index(SEPARATOR) == found

@@ -1,0 +1,93 @@
+"""CRC-32C: the known answers of RFC 3720, and one result however it is computed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+from format.independent_reader import crc32c as one_bit_at_a_time
+from support import environment
+
+from bloscpack._format import crc32c
+from bloscpack.checksums import CHECKSUMS_LOOKUP
+
+# RFC 3720, B.4, and the check value of the catalogues of CRCs.
+KNOWN = {
+    bytes(32): 0x8A9136AA,
+    b"\xff" * 32: 0x62A8AB43,
+    bytes(range(32)): 0x46DD794E,
+    bytes(range(31, -1, -1)): 0x113FDB5C,
+    b"123456789": 0xE3069283,
+    b"": 0,
+}
+ROW = crc32c.LANES * crc32c.WORD_LENGTH
+SIZES = [
+    *range(9),
+    *(crc32c.SHORT + i for i in (-1, 0, 1, 2, 3, 4, 5)),
+    *(2**10 + i for i in (-1, 0, 1)),
+    *(ROW + i for i in (-1, 0, 1, crc32c.SHORT, crc32c.SHORT + 1)),
+    *(2 * ROW + i for i in (-1, 0, 1, 1000)),
+    3 * ROW + ROW // 2 + 1,
+]
+
+
+@pytest.mark.parametrize("data", KNOWN, ids=bytes.hex)
+def test_known_answers(data):
+    assert KNOWN[data] == crc32c.with_numpy(data) == crc32c.crc32c(data)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size(size):
+    data = random.Random(size).randbytes(size)
+    expected = one_bit_at_a_time(data)
+    assert expected == crc32c.with_numpy(data)
+    assert expected == crc32c.with_numpy(bytearray(data))
+    # A view that begins at an odd address.
+    assert expected == crc32c.with_numpy(memoryview(b"x" + data)[1:])
+
+
+def test_zeros_count():
+    assert 3 == len({crc32c.with_numpy(bytes(ROW * n)) for n in (1, 2, 3)})
+
+
+def test_the_same_as_google_crc32c():
+    google_crc32c = pytest.importorskip("google_crc32c")
+    for size in SIZES:
+        data = random.Random(size).randbytes(size)
+        assert google_crc32c.value(data) == crc32c.with_numpy(data)
+        assert google_crc32c.value(data) == crc32c.crc32c(memoryview(data))
+
+
+@pytest.mark.parametrize(
+    ("implementation", "used"), [("c", "with_google"), ("python", "with_numpy")]
+)
+def test_choice(monkeypatch, implementation, used):
+    class Installed:
+        value = staticmethod(lambda data: {b"bytes": 5}[data])
+
+    Installed.implementation = implementation
+    monkeypatch.setitem(sys.modules, "google_crc32c", Installed)
+    chosen = crc32c._implementation.__wrapped__()
+    assert used == chosen.__name__
+    if used == "with_google":
+        assert 5 == chosen(b"bytes") == chosen(bytearray(b"bytes"))
+
+
+def test_nothing_is_imported_before_the_first_use():
+    script = (
+        "import sys, bloscpack.checksums as c; "
+        "assert not {'google_crc32c', 'bloscpack._format.crc32c'} & {*sys.modules}; "
+        "print(c.CHECKSUMS_LOOKUP['crc32c'](b'123456789').hex())"
+    )
+    found = subprocess.check_output(
+        [sys.executable, "-c", script], env=environment(), text=True
+    )
+    assert "839206e3\n" == found
+
+
+def test_number_9():
+    from bloscpack.checksums import CHECKSUMS
+
+    assert CHECKSUMS[9] is CHECKSUMS_LOOKUP["crc32c"]

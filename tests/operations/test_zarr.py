@@ -1,0 +1,234 @@
+"""zarr-python and TensorStore read shards in place, and report every changed bit.
+
+They run in a Python of their own: this one if it has them, or the one that the variable
+BLOSCPACK_ZARR_PYTHON names, or a new environment, which needs a network once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import environment
+
+import bloscpack as bp
+from bloscpack._format.shard import SEPARATOR
+from bloscpack.file_io import CompressedFPSource
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("zarr_programs.py")
+PACKAGES = ("zarr>=3", "tensorstore")
+PROBE = "import zarr, tensorstore; assert zarr.__version__ >= '3'"
+RIGHT = {"zarr": "right", "tensorstore": "right"}
+
+
+def has_programs(python):
+    probe = [python, "-c", PROBE]
+    return not subprocess.run(probe, capture_output=True, check=False).returncode
+
+
+@pytest.fixture(scope="module")
+def python(request):
+    """The path of a Python with zarr and TensorStore."""
+    given = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
+    if has_programs(given):
+        return given
+    folder = Path(request.config.cache.mkdir("zarr")) / ("%d.%d" % sys.version_info[:2])
+    built = folder / "bin" / "python"
+    if not built.exists() or not has_programs(built):
+        make = [sys.executable, "-m", "venv", "--clear", folder]
+        install = [built, "-m", "pip", "install", "-q", *PACKAGES]
+        for command in (make, install):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip("no zarr 3 and TensorStore: " + done.stderr[-300:])
+    return built
+
+
+def codec(name, **configuration):
+    return {"name": name, "configuration": configuration}
+
+
+def write_zarr_json(root, shape, data_type, dtype, shard, digest=None):
+    little = codec("bytes", endian="little")
+    plain = codec("bytes", endian="big" if dtype.str[0] == ">" else "little")
+    blosc = codec(
+        "blosc", cname="lz4", clevel=5, shuffle="shuffle", typesize=4, blocksize=0
+    )
+    crc32c = {"name": "crc32c"}
+    inner = [shard.rows, *shape[1:]]
+    sharding = codec(
+        "sharding_indexed",
+        chunk_shape=inner,
+        codecs=[plain, blosc, *([crc32c] if digest is None else digest)],
+        index_codecs=[little, crc32c],
+        index_location="end",
+    )
+    grid = [shard.rows * shard.slots, *shape[1:]]
+    content = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": data_type,
+        "chunk_grid": codec("regular", chunk_shape=grid),
+        "chunk_key_encoding": codec("default", separator="/"),
+        "fill_value": False if data_type == "bool" else 0,
+        "codecs": [sharding],
+        "attributes": {},
+    }
+    if data_type.startswith("complex"):
+        content["fill_value"] = [0, 0]
+    (root / "zarr.json").write_text(json.dumps(content))
+
+
+def lay_down(root, array, data_type, nshards=1, digest=None, **settings):
+    """Write an array as shards, with a number of rows in each that the grid gives."""
+    settings = {"chunk_size": 4000, "nthreads": 1, **settings}
+    row = array[:1].nbytes
+    rows = max(1, settings["chunk_size"] // row)
+    nrows = len(array) if nshards == 1 else -(-len(array) // nshards // rows) * rows
+    for i in range(nshards):
+        part = array[i * nrows : (i + 1) * nrows]
+        if not len(part):
+            break
+        path = root.joinpath("c", str(i), *["0"] * (array.ndim - 1))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if nshards > 1:
+            settings["max_app_chunks"] = nrows // rows - -(-len(part) // rows)
+        bp.pack_ndarray_to_file(part, path, shard=True, **settings)
+        assert [] == [f for f in bp.verify(path).findings if f.section == "shard"]
+    shard = bp.info(path).shard
+    write_zarr_json(root, array.shape, data_type, array.dtype, shard, digest)
+    return path
+
+
+def ask(python, root, array, *flips, programs="zarr tensorstore"):
+    np.save(root / "expected.npy", array)
+    command = [python, SCRIPT, root, root / "expected.npy"]
+    if flips:
+        (root / "flips.json").write_text(json.dumps(flips))
+        command.append(root / "flips.json")
+    done = subprocess.run(
+        [*map(str, command)],
+        env={**environment(), "PROGRAMS": programs},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+NUMBERS = {
+    "bool": "?",
+    "int8": "i1",
+    "uint16": "<u2",
+    "int32": ">i4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": ">f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+
+
+@pytest.mark.parametrize(("data_type", "dtype"), NUMBERS.items())
+def test_every_number(python, tmp_path, data_type, dtype):
+    array = (np.arange(6900) % 251).astype(dtype).reshape(230, 30)
+    lay_down(tmp_path, array, data_type, cname="lz4")
+    assert RIGHT == ask(python, tmp_path, array)
+
+
+OTHERS = {
+    "S": ("S3", codec("null_terminated_bytes", length_bytes=3), ""),
+    "U": ("<U2", codec("fixed_length_utf32", length_bytes=8), ""),
+    "M": ("<M8[s]", codec("numpy.datetime64", unit="s", scale_factor=1), 0),
+    "m": ("<m8[ms]", codec("numpy.timedelta64", unit="ms", scale_factor=1), 0),
+}
+
+
+@pytest.mark.parametrize(("dtype", "data_type", "fill"), OTHERS.values(), ids=OTHERS)
+def test_extensions_of_zarr(python, tmp_path, dtype, data_type, fill):
+    values = ["a", "bc", ""] if data_type["name"][:5] != "numpy" else [0, 5, -70]
+    array = np.array(values * 100, dtype).reshape(60, 5)
+    lay_down(tmp_path, array, "int8", chunk_size=700)
+    meta = json.loads((tmp_path / "zarr.json").read_text())
+    meta.update(data_type=data_type, fill_value=fill)
+    (tmp_path / "zarr.json").write_text(json.dumps(meta))
+    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+
+
+@pytest.mark.parametrize("shape", [(1000,), (31, 4, 5), (7, 3, 2, 2)])
+@pytest.mark.parametrize("nshards", [1, 3])
+@pytest.mark.parametrize("cname", ["blosclz", "zstd"])
+def test_shapes(python, tmp_path, shape, nshards, cname):
+    array = np.arange(np.prod(shape), dtype="<i4").reshape(shape)
+    lay_down(tmp_path, array, "int32", nshards, chunk_size=200, cname=cname)
+    assert RIGHT == ask(python, tmp_path, array)
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_without_checksum(python, tmp_path, offsets):
+    array = np.arange(3000, dtype="<i4")
+    settings = {"checksum": "None", "offsets": offsets}
+    lay_down(tmp_path, array, "int32", digest=[], **settings)
+    assert RIGHT == ask(python, tmp_path, array)
+
+
+@pytest.mark.parametrize("name", ["adler32", "crc32"])
+def test_checksums_of_numcodecs(python, tmp_path, name):
+    array = np.arange(3000, dtype="<i4")
+    digest = codec("numcodecs." + name, location="end")
+    lay_down(tmp_path, array, "int32", digest=[digest], checksum=name)
+    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+
+
+def test_append(python, tmp_path):
+    array = np.arange(4000, dtype="<i4").reshape(400, 10)
+    path = lay_down(tmp_path, array[:37], "int32", chunk_size=400)
+    for before, after in ((37, 38), (38, 50), (50, 90)):
+        bp.append_ndarray_to_file(array[before:after], path)
+        meta = json.loads((tmp_path / "zarr.json").read_text())
+        meta["shape"] = [after, 10]  # nothing else has changed
+        (tmp_path / "zarr.json").write_text(json.dumps(meta))
+        assert RIGHT == ask(python, tmp_path, array[:after])
+
+
+def test_a_file_without_its_trailer_is_an_error(python, tmp_path):
+    array = np.arange(3000, dtype="<i4")
+    path = lay_down(tmp_path, array, "int32")
+    content = path.read_bytes()
+    path.write_bytes(content[: content.index(SEPARATOR)])
+    found = ask(python, tmp_path, array)
+    assert all(text.startswith("error") for text in found.values())
+
+
+@pytest.mark.parametrize("nshards", [1, 3])
+def test_every_flipped_bit(python, tmp_path, nshards):
+    """In chunks, digests, padded copies and indexes: an error or the right items."""
+    array = np.random.default_rng(1).integers(0, 99, (223, 25)).astype("<f4")
+    lay_down(tmp_path, array, "float32", nshards, chunk_size=2000, cname="lz4")
+    chance, flips = random.Random(1), []
+    for i in range(nshards):
+        with open(tmp_path / "c" / str(i) / "0", "rb") as fp:
+            begin = CompressedFPSource(fp).offsets[0]
+        content = (tmp_path / "c" / str(i) / "0").read_bytes()
+        places = range(begin, len(content))
+        # All of the first chunk header, and a sample of the rest.
+        for position in [*range(begin, begin + 16), *chance.sample(places, 100)]:
+            flips.append(["c/%d/0" % i, position, chance.randrange(8)])
+    found = ask(python, tmp_path, array, *flips)
+    for counts in found.values():
+        assert 0 == counts["wrong"]
+        assert len(flips) == counts["error"] + counts["right"]
+        # Right are bits of padded zeros, of free slots and of the separator.
+        assert counts["error"] > len(flips) * 0.7
