@@ -128,6 +128,20 @@ def test_zarr_reports_damage(zarr, path, zarr_format):
         group["cube"][:]
 
 
+def test_crc32c(zarr, tmp_path, array):
+    if zarr.__version__.startswith("2."):
+        pytest.skip("this zarr reads format 2 only")
+    path = tmp_path / "cube.blp"
+    bp.pack_ndarray_to_file(array, path, chunk_size=10 * 120, checksum="crc32c")
+    mapper = fsspec.get_mapper("blp::%s" % path, zarr_format=3)
+    assert np.array_equal(array, zarr.open(mapper, mode="r")["cube"][:])
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # in the last digest
+    path.write_bytes(data)
+    with pytest.raises((RuntimeError, ValueError)):
+        zarr.open(mapper, mode="r")["cube"][:]
+
+
 def test_xarray(zarr, url, array):
     xr = pytest.importorskip("xarray", reason="xarray is not installed")
     mapper = fsspec.get_mapper("blp::" + url)
