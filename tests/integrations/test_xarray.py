@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+from storage.servers import serving
 from support import has_entry_points
 
 import bloscpack as bp
@@ -90,6 +91,19 @@ def test_file_object(path, cube):
     with xr.open_dataset(io.BytesIO(path.read_bytes())) as dataset:
         gc.collect()
         assert np.array_equal(cube, dataset["data"])
+
+
+def test_url(path, cube):
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    with (
+        serving(path.read_bytes()) as web,
+        xr.open_dataset(web.url + "?key=1", engine="bloscpack", cache=False) as dataset,
+    ):
+        assert ["data"] == list(dataset.data_vars)
+        assert cube[8, 1, 2] == dataset["data"][8, 1, 2]
+        assert 3 >= len(web.requests)
+        again = pickle.loads(pickle.dumps(dataset))
+        assert np.array_equal(cube, again["data"])
 
 
 def test_a_file_without_an_array(tmp_path):
