@@ -572,7 +572,7 @@ def test_signatures_of_0_16():
             p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        known = {"nthreads", "progress", "sync", "limits", "sparse"}
+        known = {"nthreads", "progress", "sync", "limits", "sparse", "storage_options"}
         assert {"nthreads", "progress"} <= news <= known
 
 

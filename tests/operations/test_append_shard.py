@@ -116,7 +116,7 @@ def test_repack_of_a_single_chunk(tmp_path):
 def test_without_metadata_a_file_is_no_shard(tmp_path):
     path = tmp_path / "a.blp"
     pack(path, 35)
-    repack(path, metadata=None)
+    repack(path, keep_array=False)
     assert [] == bp.verify(path).findings
     assert SEPARATOR not in path.read_bytes()
 
