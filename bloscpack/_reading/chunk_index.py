@@ -101,7 +101,9 @@ def index_from_table(
     import numpy  # `is_plausible` has imported it
 
     offsets = numpy.frombuffer(table, "<i8")
-    return ChunkIndex(offsets, header.chunk_size, header.nbytes, True)
+    # A header with a single chunk need not state the chunk size.
+    chunk_size = max(header.chunk_size, 0)
+    return ChunkIndex(offsets, chunk_size, header.nbytes, True)
 
 
 def index_from_headers(
