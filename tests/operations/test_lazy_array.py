@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import os
 import pickle
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -521,12 +523,42 @@ def test_pickle_refuses_another_file(tmp_path):
     bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
     with open_ndarray(path) as lazy:
         pickled = pickle.dumps(lazy)
-        bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
+        os.utime(path, ns=(0, 0))
         with pytest.raises(StorageError, match="has changed since"):
             pickle.loads(pickled)
         path.unlink()
         with pytest.raises(FileNotFoundError):
             pickle.loads(pickled)
+
+
+def test_pickle_is_read_where_the_file_has_other_numbers(tmp_path):
+    """On another machine the file has another device, and perhaps another inode."""
+    path = tmp_path / "a.blp"
+    array = numpy.random.default_rng(1).bytes(500)
+    bloscpack.pack_ndarray_to_file(numpy.frombuffer(array, "u1"), path)
+    with open_ndarray(path) as lazy:
+        pickled, status = pickle.dumps(lazy), path.stat()
+    shutil.copy2(path, tmp_path / "copy")
+    os.rename(tmp_path / "copy", path)
+    assert status.st_ino != path.stat().st_ino
+    with pickle.loads(pickled) as same:
+        assert array == same[:].tobytes()
+
+
+def test_pickle_refuses_other_sections_with_the_same_size_and_time(tmp_path):
+    path = tmp_path / "a.blp"
+    pickled, sizes = [], set()
+    for number in (1, 2):
+        array = numpy.arange(10)
+        bloscpack.pack_ndarray_to_file(array, path, metadata={"number": number})
+        os.utime(path, ns=(0, 0))
+        sizes.add(path.stat().st_size)
+        with open_ndarray(path) as lazy:
+            pickled.append(pickle.dumps(lazy))
+    assert 1 == len(sizes)
+    with pytest.raises(StorageError, match="has changed since"):
+        pickle.loads(pickled[0])
+    pickle.loads(pickled[1]).close()
 
 
 def test_pickle_needs_a_name():
