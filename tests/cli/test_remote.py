@@ -236,3 +236,35 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
     code, _, err = run("info", web.url)
     assert 1 == code
     assert "ignores ranges" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info"],
+        ["list"],
+        ["cat", "--bytes", "0:0"],
+        ["verify"],
+        ["map"],
+        ["map", "--quick"],
+        ["map", "--json"],
+        ["map", "--png", "x.png"],
+        ["estimate"],
+        ["metadata"],
+        ["decompress"],
+        ["refs", "--location", "https://host", "--flat", "--unverified"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("harm", ["second file", "flipped bit"])
+def test_findings_hide_credentials(
+    run, secret_url, packed, web, arguments, harm, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    content = bytearray(packed)
+    content[len(content) // 2] ^= 1
+    harmed = {"second file": packed * 2, "flipped bit": bytes(content)}
+    web.content = servers.Content(harmed[harm])
+    shown(run("--verbose", *arguments, secret_url))
+    for name in os.listdir():
+        assert b"t0ken" not in (tmp_path / name).read_bytes()
