@@ -7,11 +7,9 @@ import gc
 import io
 import os
 import pickle
-import random
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 import numpy
@@ -595,54 +593,7 @@ def test_dask(tmp_path):
     assert array.sum() == dask_array.from_array(lazy).sum().compute()
 
 
-# Threads, and a file that grows
-
-APPENDS = """
-import sys, numpy, bloscpack
-for i in range(60):
-    rows = numpy.arange(1000 + 70 * i, 1000 + 70 * (i + 1)).reshape(-1, 10)
-    bloscpack.append_ndarray_to_file(rows, sys.argv[1], sync=False)
-"""
-
-
-@pytest.mark.parametrize("checksum", ["adler32", "None"])
-def test_threads_read_the_old_rows_while_a_process_appends(tmp_path, checksum):
-    path = tmp_path / "a.blp"
-    array = numpy.arange(1000).reshape(100, 10)
-    bloscpack.pack_ndarray_to_file(
-        array, path, chunk_size=240, checksum=checksum, max_app_chunks=1000
-    )
-    errors: list[BaseException] = []
-    done = threading.Event()
-    with open_ndarray(path, nthreads=2, cache_nbytes=500) as lazy:
-
-        def read(seed: int) -> None:
-            chosen = random.Random(seed)
-            try:
-                while not done.is_set():
-                    first = chosen.randrange(100)
-                    index = slice(first, None, chosen.choice([1, 2, -1, -3]))
-                    assert_same(array[index], lazy[index])
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(16)]
-        for thread in threads:
-            thread.start()
-        try:
-            subprocess.run(
-                [sys.executable, "-c", APPENDS, str(path)],
-                check=True,
-                env=environment(),
-            )
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join()
-        assert [] == errors
-        assert (100, 10) == lazy.shape
-    with open_ndarray(path) as lazy:
-        assert_same(numpy.arange(5200).reshape(520, 10), lazy[...])
+# Time
 
 
 @pytest.mark.slow
