@@ -18,6 +18,7 @@ from contextlib import suppress
 from ._storage.base import Storage, as_bytes_view, bytes_left
 from ._storage.disk import disk
 from ._storage.local import storage_of
+from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
 from .constants import BLOSCPACK_HEADER_LENGTH
 from .defaults import DEFAULT_CHUNK_SIZE
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._reading.opened import OpenedFile
-    from ._storage.protocols import Path
+    from ._storage.protocols import Path, StorageOptions
     from ._streams.outputs import Output, Settings
     from .args import AnyLimits, PackKeywords
     from .serializers import Json
@@ -66,8 +67,10 @@ class BloscpackFile(io.BufferedIOBase):
         As in `bloscpack.pack_file_to_file`.
     limits
         The sizes that a file to be read must not exceed; see `Limits`.
+    whole
+        Whether a file may be read as a whole from a server that can't send a part.
     storage_options
-        Options of the file system of a URL.
+        Settings of fsspec for a URL, such as keys.
     settings
         Fields of `BloscArgs`, `BloscpackArgs` and `MetadataArgs` as keywords. In mode
         ``'ab'`` a file that exists uses those of `BloscArgs` for the new chunks.
@@ -85,7 +88,8 @@ class BloscpackFile(io.BufferedIOBase):
     -----
     A path that is written refers to the new content when `close` has returned, or the
     ``with`` block has ended without an error. Until then, and after an error, it has
-    its old content. An object that is deleted without `close` changes nothing.
+    its old content. An object that is deleted without `close` changes nothing. So does
+    a URL; mode ``'ab'`` needs a local file.
     """
 
     def __init__(
@@ -99,7 +103,8 @@ class BloscpackFile(io.BufferedIOBase):
         nthreads: int | None = None,
         sync: bool | None = None,
         limits: AnyLimits | None = None,
-        storage_options: dict[str, Any] | None = None,
+        whole: bool = False,
+        storage_options: StorageOptions | None = None,
         **settings: Unpack[PackKeywords],
     ) -> None:
         self._buffer: io.BufferedReader | None = None
@@ -127,20 +132,30 @@ class BloscpackFile(io.BufferedIOBase):
         self._pid = os.getpid()
         if self._kind == "r":
             refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
-            self._open_input(nthreads, limits, storage_options)
+            how = {"whole": whole, "storage_options": storage_options}
+            self._open_input(nthreads, limits, how)
         else:
             from ._streams.outputs import Settings
 
-            how = Settings(chunk_size, metadata, nthreads, sync, dict(settings))
-            self._open_output(how)
+            self._open_output(
+                Settings(
+                    chunk_size,
+                    metadata,
+                    nthreads,
+                    sync,
+                    storage_options,
+                    dict(settings),
+                )
+            )
         self._closed = False
 
     def _open_input(
         self,
         nthreads: int | None,
         limits: AnyLimits | None,
-        storage_options: dict[str, Any] | None,
+        remote: dict[str, Any],
     ) -> None:
+        """Open the file; `remote` has the keywords for URLs."""
         from ._streams.reading import PartsReader, PipeReader, stream_error
 
         source = self._find_input()
@@ -150,13 +165,10 @@ class BloscpackFile(io.BufferedIOBase):
 
             try:
                 self._parts = open_parts(
-                    source,
-                    nthreads=nthreads,
-                    limits=limits,
-                    storage_options=storage_options,
+                    source, nthreads=nthreads, limits=limits, **remote
                 )
             except FormatError as error:
-                self._failure = stream_error(error, *_beginning(source))
+                self._failure = stream_error(error, *_beginning(source, remote))
                 return
             raw = PartsReader(self._parts, nthreads)
         else:
@@ -167,7 +179,8 @@ class BloscpackFile(io.BufferedIOBase):
         """Return a path, a URL or a storage; or a file object that can't seek."""
         file: Any = self._file
         if isinstance(file, str):
-            if "://" in file or stat.S_ISREG(os.stat(file).st_mode):
+            file = local_path(file)
+            if is_url(file) or stat.S_ISREG(os.stat(file).st_mode):
                 return file
             file = self._opened = disk.open(file, "rb")
         elif isinstance(file, Storage):
@@ -196,10 +209,11 @@ class BloscpackFile(io.BufferedIOBase):
 
     @property
     def name(self) -> str | bytes:
-        """The path or URL; of a file object, its own attribute ``name``."""
+        """The path, or the URL without credentials; of a file object, its ``name``."""
         self._check_open()
-        name: str | bytes = self._file.name if self._name is None else self._name
-        return name
+        if self._name is None:
+            return self._file.name  # type: ignore[no-any-return]
+        return shown_name(self._name) if is_url(self._name) else self._name
 
     @property
     def mode(self) -> str:
@@ -434,7 +448,8 @@ class BloscpackFile(io.BufferedIOBase):
         self._discard(StorageError("the file was not closed"))
         if self._pid == os.getpid():
             warnings.warn(
-                "the file %r was not closed, so nothing was written" % (self._file,),
+                "the file %r was not closed, so nothing was written"
+                % (self._file if self._name is None else shown_name(self._name),),
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
@@ -516,12 +531,15 @@ def _is_path(file: object) -> bool:
     return isinstance(file, (str, bytes, os.PathLike))
 
 
-def _beginning(source: str | Storage) -> tuple[bytes | None, int | None]:
-    """Return the first bytes of a file and its size; None for a URL."""
+def _beginning(source: str | Storage, remote: dict[str, Any]) -> tuple[bytes, int]:
+    """Return the first bytes of a file, and its size."""
     if isinstance(source, Storage):
         return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
-    if "://" in source:
-        return None, None
+    if is_url(source):
+        from ._storage.remote import RemoteStorage
+
+        with RemoteStorage(source, **{**remote, "whole": None}) as storage:
+            return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
     with disk.open(source, "rb") as fp:
         return fp.read(BLOSCPACK_HEADER_LENGTH), os.fstat(fp.fileno()).st_size
 

@@ -18,6 +18,7 @@ from ._reading.array_index import ArrayIndex, chunk_grid, row_blocks
 from ._reading.boxes import Filling, Region, Steps, needed_chunks
 from ._reading.opened import CACHE_NBYTES, open_parts
 from ._storage.base import Storage, naming_errors
+from ._storage.urls import is_url, local_path, shown_name
 from .exceptions import StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ._format.dtypes import Array, DType
     from ._reading.boxes import Picks
     from ._reading.opened import OpenedFile
-    from ._storage.protocols import Buffer, Path, Seekable
+    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from .args import AnyLimits
     from .serializers import Json
 
@@ -43,8 +44,9 @@ class LazyArray:
     """An array in a file; `open_ndarray` makes it. Indexing reads the selected items.
 
     Any number of threads may use it. It can be pickled if it was opened by name: the
-    file is opened again, and must be the same. The result of an index is a new array,
-    or a scalar, and equals what NumPy would return.
+    file is opened again, perhaps on another machine, and must be the same. The pickled
+    array contains the URL and ``storage_options``, so it may contain credentials. The
+    result of an index is a new array, or a scalar, and equals what NumPy would return.
 
     Attributes
     ----------
@@ -101,7 +103,8 @@ class LazyArray:
         return axes[::-1] if self.order == "F" else axes
 
     def __repr__(self) -> str:
-        name = "" if self._parts.name is None else " %r" % self._parts.name
+        name = self._parts.name
+        name = "" if name is None else " %r" % shown_name(name)
         return "<%sLazyArray%s: shape %s, dtype %s, chunks %s>" % (
             "closed " if self._closed else "",
             name,
@@ -305,8 +308,7 @@ class LazyArray:
 
     def _state(self) -> tuple[object, ...]:
         """Return a value that differs for arrays with different content."""
-        parts = self._parts
-        return parts.identity, self.cbytes, self.shape, self.dtype.str, self.order
+        return *self._parts.version(), self.shape, self.dtype.str, self.order
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same array in the same file."""
@@ -315,8 +317,8 @@ class LazyArray:
 
             self._token = uuid4().hex
         name = self._parts.name
-        full_name = None if name is None else _full_name(name)
-        return "bloscpack.LazyArray", self._token, full_name, self._state()
+        token_name = None if name is None else _token_name(name)
+        return "bloscpack.LazyArray", self._token, token_name, self._state()
 
 
 def _is_names(key: object) -> bool:
@@ -341,7 +343,7 @@ def open_ndarray(
     nthreads: int | None = None,
     limits: AnyLimits | None = None,
     whole: bool = False,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> LazyArray:
     """Open an array file; indexing the result reads only the chunks that it needs.
 
@@ -362,7 +364,7 @@ def open_ndarray(
     whole
         Whether a file may be read as a whole from a server that can't send a part.
     storage_options
-        Options of the file system of a URL.
+        Settings of fsspec for a URL, such as keys.
 
     Raises
     ------
@@ -401,7 +403,16 @@ def open_ndarray(
 
 def _full_name(name: str) -> str:
     """Return a name that means the same in another folder."""
-    return name if "://" in name or "::" in name else os.path.abspath(name)
+    return name if is_url(name) else os.path.abspath(os.fsdecode(local_path(name)))
+
+
+def _token_name(name: str) -> tuple[str, str]:
+    """Return what tells names apart, without the credentials of a URL."""
+    from hashlib import sha256
+
+    # The query may name the file, or be a signature.
+    query = name.partition("?")[2] if is_url(name) else ""
+    return shown_name(_full_name(name)), sha256(query.encode()).hexdigest()
 
 
 def _reopen(name: str, options: dict[str, Any], state: tuple[object, ...]) -> LazyArray:
@@ -411,6 +422,6 @@ def _reopen(name: str, options: dict[str, Any], state: tuple[object, ...]) -> La
         array.close()
         raise StorageError(
             "the file has changed since the array in it was pickled: '%s'"
-            % (array._parts.name,)
+            % shown_name(name)
         )
     return array

@@ -131,13 +131,15 @@ class Reader:
     ------
     FormatError
         If the file header, the metadata or the offset table is damaged, or if a chunk
-        follows the last one; `read`, `deliver` and `read_rows` raise it for the chunks
+        follows the last one (a file at a URL is checked for it when the last chunk is
+        read); `read`, `deliver` and `read_rows` raise it for the chunks
         that they need.
     """
 
     def __init__(self, fp: Seekable | Storage) -> None:
         self._chunks = ChunkReader(storage_from(fp))
-        self._chunks.check_end()  # `nbytes` is right if no frame follows
+        if not self._chunks.storage.far:
+            self._chunks.check_end()  # `nbytes` is right if no frame follows
         self.header = self._chunks.header
         self.metadata = self._chunks.metadata
         self.user_metadata = user_metadata(self.metadata)

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from ._damage.inspection import Inspection
     from ._damage.rebuild import Plan
     from ._storage.base import Storage
-    from ._storage.protocols import BinaryFile, Path, Readable, Writable
+    from ._storage.protocols import (
+        BinaryFile,
+        Path,
+        Readable,
+        StorageOptions,
+        Writable,
+    )
     from .abstract_io import Progress
     from .headers import BloscpackHeader
 
@@ -152,6 +158,7 @@ def recover(
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Recovery:
     """Write the intact file `out_file` from all intact chunks of the file `damaged`.
 
@@ -163,6 +170,8 @@ def recover(
     sync
         Flush the new file to the disk before returning; None does so only if it
         replaces a file.
+    storage_options
+        Settings of fsspec for URLs, such as keys.
 
     Raises
     ------
@@ -176,14 +185,18 @@ def recover(
     ) -> Recovery:
         check(None)  # a later change of the file makes another attempt necessary
         like = attributes_of_input(fp)
-        with replacing(out_file, sync, like, access=True) as out_fp:
+        with replacing(
+            out_file, sync, like, access=True, storage_options=storage_options
+        ) as out_fp:
             found = recover_fp(
                 fp, out_fp, fill=fill, drop=drop, nthreads=nthreads, progress=progress
             )
             check(None)
             return found
 
-    recovery = read_snapshot(damaged, read, attempts_for(out_file))
+    recovery = read_snapshot(
+        damaged, read, attempts_for(out_file), storage_options=storage_options
+    )
     recovery.report.filename = shown_name(damaged)
     return recovery
 

@@ -23,17 +23,17 @@ from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
 from ._format.labels import Labels, default_dims
 from ._reading.opened import open_parts
+from ._storage.urls import is_url, last_part, local_path, shown_name, without_url
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
     from ._format.dtypes import DType
     from ._reading.opened import OpenedFile
-    from ._storage.protocols import Path
+    from ._storage.protocols import Path, StorageOptions
     from .serializers import Json, JsonObject
 
 # The checksums that a codec of Zarr verifies: its configuration in format 2, and its
@@ -65,7 +65,7 @@ def references(
     name: str | None = None,
     dims: Sequence[str] | None = None,
     location: str | None = None,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> JsonObject:
     """Return references through which Zarr and xarray read chunks in place.
 
@@ -94,9 +94,10 @@ def references(
         so on.
     location
         Folder or URL to be written in front of the file names, instead of the folder
-        where they are now.
+        where they are now. A URL is written with its user name, password and query.
     storage_options
-        Options of the file system of URLs.
+        Settings of fsspec for reading URLs, such as keys; the references don't contain
+        them.
 
     Raises
     ------
@@ -116,7 +117,9 @@ def references(
     return {"version": 1, "refs": refs}
 
 
-def write_references(refs: JsonObject, out: Path) -> None:
+def write_references(
+    refs: JsonObject, out: Path, *, storage_options: StorageOptions | None = None
+) -> None:
     """Write references to a file, for ``engine='kerchunk'`` of xarray and for fsspec.
 
     Parameters
@@ -127,7 +130,9 @@ def write_references(refs: JsonObject, out: Path) -> None:
         Name of the output. If it ends in ``.parq`` or ``.parquet``, it becomes a folder
         of Parquet files, from which readers load only what they need; this needs
         fsspec, pandas and fastparquet, and Zarr format 2. Otherwise it becomes a JSON
-        file.
+        file, which may be at a URL.
+    storage_options
+        Settings of fsspec for a URL.
 
     Raises
     ------
@@ -139,13 +144,14 @@ def write_references(refs: JsonObject, out: Path) -> None:
         return
     from ._crashsafe.replace import replacing
 
-    with replacing(out, None) as fp:
+    with replacing(out, None, storage_options=storage_options) as fp:
         fp.write(json.dumps(refs, separators=(",", ":")).encode())
 
 
 def _write_parquet(refs: JsonObject, out: str) -> None:
     if not any(key.endswith((".zgroup", ".zarray")) for key in refs):
         raise UsageError("references of Zarr format 3 can't be stored as Parquet files")
+    without_url(out, "a folder of Parquet files")
     if os.path.lexists(out):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), out)
     try:
@@ -219,10 +225,15 @@ def _listed(files: Path | Iterable[Path]) -> list[Path]:
 
 
 def _stem(path: Path) -> str:
-    base = os.fsdecode(path).rstrip("/").rsplit("/", 1)[-1]
+    base = _base(os.fsdecode(path))
     for ending in (".blp", ".npy"):
         base = base.removesuffix(ending)
     return base or "data"
+
+
+def _base(path: str) -> str:
+    """Return the last part of a path or URL."""
+    return last_part(path) if is_url(path) else os.path.basename(path)
 
 
 class _Part:
@@ -252,11 +263,11 @@ def _read(
     flat: bool,
     unverified: bool,
     dims: Sequence[str] | None,
-    storage_options: dict[str, Any] | None,
+    storage_options: StorageOptions | None,
 ) -> _Part:
     with open_parts(path, cache_nbytes=0, storage_options=storage_options) as opened:
         part = _Part()
-        part.path = os.fsdecode(path)
+        part.path = os.fsdecode(local_path(path))
         _describe(part, opened, flat)
         part.checksum = opened.header.checksum
         if part.checksum not in ("None", *CHECKSUM_CODECS):
@@ -276,7 +287,7 @@ def _read(
 
 
 def _unfit(part: _Part, why: str) -> UsageError:
-    return UsageError("'%s' can't be referenced: %s" % (part.path, why))
+    return UsageError("'%s' can't be referenced: %s" % (shown_name(part.path), why))
 
 
 def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
@@ -353,8 +364,8 @@ def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
 def _place(path: str, location: str | None) -> str:
     """Return the name of a file in the references."""
     if location is not None:
-        return location.rstrip("/") + "/" + path.rsplit("/", 1)[-1]
-    return path if "://" in path else os.path.abspath(path)
+        return location.rstrip("/") + "/" + _base(path)
+    return path if is_url(path) else os.path.abspath(path)
 
 
 def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:
@@ -400,7 +411,7 @@ def _joined(parts: list[_Part]) -> _Part:
                     % (
                         name.replace("_", " "),
                         getattr(part, name),
-                        first.path,
+                        shown_name(first.path),
                         getattr(first, name),
                     ),
                 )
@@ -408,7 +419,7 @@ def _joined(parts: list[_Part]) -> _Part:
             raise _unfit(
                 part,
                 "its shape is %s, that of '%s' is %s"
-                % (part.shape, first.path, first.shape),
+                % (part.shape, shown_name(first.path), first.shape),
             )
     for part in parts[:-1]:
         if others and (not part.full or part.shape[0] % part.chunk_shape[0]):

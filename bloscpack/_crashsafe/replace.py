@@ -51,6 +51,7 @@ def replacing(
     *,
     access: bool = False,
     times: bool = False,
+    exclusive: bool = False,
     storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
@@ -65,16 +66,19 @@ def replacing(
     replaces another file, whose content could otherwise be lost in a crash. `like` are
     the attributes of the input, which limit who may read the new file. It gets the
     access of the input with `access`, if it replaces no file, and the times with
-    `times`. See `ownership`.
+    `times`. See `ownership`. With `exclusive` the name must be free, now and in the
+    end.
     """
     path = local_path(path)
     if is_url(path):
         from .._storage.upload import uploading
 
-        with uploading(path, storage_options) as stored:
+        with uploading(path, storage_options, exclusive) as stored:
             yield stored
         return
     name = os.fsdecode(path)
+    if exclusive and os.path.lexists(name):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     _check_name(os.path.realpath(name))
     if not os.path.exists(name):
         _check_new(name)

@@ -93,8 +93,8 @@ class ChunkReader:
 
     Attributes
     ----------
-    header, metadata
-        The header and the metadata of the file.
+    beginning, header, metadata
+        The sections in front of the chunks; the header and the metadata in them.
     index
         Where each chunk is.
     """
@@ -114,11 +114,11 @@ class ChunkReader:
         self._tail = 0, b""
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = Cursor(StorageFile(storage))
-        self._beginning = read_beginning(cursor, limits)
-        self.header = self._beginning.header
-        self.metadata = self._beginning.metadata
+        self.beginning = read_beginning(cursor, limits)
+        self.header = self.beginning.header
+        self.metadata = self.beginning.metadata
         self._first = cursor.position
-        index = index_from_table(self._beginning, self._first, storage.size)
+        index = index_from_table(self.beginning, self._first, storage.size)
         self.index: ChunkIndex = self._read_headers() if index is None else index
 
     def _read_headers(self) -> ChunkIndex:
@@ -126,7 +126,7 @@ class ChunkReader:
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
             cursor = Cursor(fp)
             cursor.move(self._first)
-            index = index_from_headers(cursor, self._beginning, self._limits)
+            index = index_from_headers(cursor, self.beginning, self._limits)
             self._end = cursor.position
             return index
 

@@ -113,6 +113,7 @@ class OpenedFile:
             else:
                 self._reader, self._snapshot = local.read_beginning()
         reader = self._reader
+        self._beginning = reader.beginning
         self._index = reader.index  # stays: later ones have the same spans, and more
         self.header = reader.header
         self.metadata = reader.metadata
@@ -121,6 +122,7 @@ class OpenedFile:
         self.nchunks = reader.index.nchunks
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
+        self._version: Hashable = reader.storage.version
 
     def _naming_errors(self) -> AbstractContextManager[None]:
         from contextlib import nullcontext
@@ -139,6 +141,16 @@ class OpenedFile:
             self._local.close()
         elif self.name is not None:
             self._reader.storage.close()
+
+    def version(self) -> tuple[object, ...]:
+        """Return a value that differs for other content, the same on each machine."""
+        from hashlib import sha256
+
+        beginning = self._beginning
+        digest = sha256(beginning.header.encode())
+        digest.update(repr(beginning.metadata).encode("utf-8", "surrogatepass"))
+        digest.update(beginning.table or b"")
+        return self._version, self.cbytes, digest.hexdigest()
 
     # Positions
 

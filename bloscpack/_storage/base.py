@@ -53,6 +53,8 @@ class Storage:
     identity
         A value that differs for two storages if their bytes differ; None if the place
         reports no version of its content.
+    version
+        The part of `identity` that is the same on each machine that reaches the place.
     concurrent
         Whether worker threads may read. If False, the threads that call `for_each`
         read, one at a time.
@@ -63,6 +65,7 @@ class Storage:
 
     size: int = 0
     identity: Hashable = None
+    version: Hashable = None
     concurrent: bool = True
     far: bool = False
 

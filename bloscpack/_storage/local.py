@@ -149,13 +149,8 @@ class LocalStorage(Storage):
         self._start = fp.tell()
         status = os.fstat(file_range._fd)
         self.size = max(0, status.st_size - self._start)
-        self.identity = (
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            self._start,
-        )
+        self.version = status.st_size, status.st_mtime_ns, self._start
+        self.identity = status.st_dev, status.st_ino, *self.version
 
     def read_into(self, view: memoryview, offset: int) -> int:
         return self._range.read_into(view, self._start + offset)

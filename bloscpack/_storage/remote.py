@@ -100,7 +100,7 @@ class RemoteStorage(Storage):
         self.size = opened.size
         self._head = opened.head
         if opened.version:
-            self.identity = (self.name, opened.size, *opened.version)
+            self.identity = self.version = (self.name, opened.size, *opened.version)
 
     # Requests
 

@@ -132,6 +132,11 @@ class PartsFile(io.RawIOBase):
         self._position = stop
         return count
 
+    def insert(self, data: Buffer, offset: int) -> None:
+        """Insert bytes at an offset in the first part; all that follows moves."""
+        self._first[offset:offset] = data
+        self._size += len(data)
+
     def _append(self, data: Buffer) -> None:
         if not self._first_is_full:
             self._first += data

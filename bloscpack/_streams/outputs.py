@@ -9,25 +9,27 @@ no temporary file remains.
 
 from __future__ import annotations
 
-import errno
 import os
+from functools import partial
 
 from .._crashsafe.locking import open_locked
 from .._crashsafe.replace import replacing
 from .._storage.base import bytes_left, naming_errors
 from .._storage.local import FileRange
 from .._storage.stream import is_stream
+from .._storage.urls import local_path, without_url
 from ..append import UNCHANGED, append_fp, append_locked, read_locked
 from ..args import BloscArgs
 from ..exceptions import UsageError
-from .writing import KEPT_NBYTES, ChunkWriter, Recipe
+from .writing import KEPT_NBYTES, ChunkWriter, Recipe, insert_bytes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
-    from .._storage.protocols import Buffer
+    from .._storage.protocols import Buffer, StorageOptions
+    from .writing import Insert
 
 
 class Settings:
@@ -39,12 +41,14 @@ class Settings:
         metadata: object,
         nthreads: int | None,
         sync: bool | None,
+        storage_options: StorageOptions | None,
         keywords: dict[str, Any],
     ) -> None:
         self.recipe = Recipe(chunk_size, metadata, keywords)  # type: ignore[arg-type]
         self.metadata = metadata
         self.nthreads = nthreads
         self.sync = sync
+        self.storage_options = storage_options
         self.keywords = keywords
 
     @property
@@ -90,13 +94,17 @@ class NewFile(Output):
     """
 
     def __init__(self, path: str, settings: Settings, exclusive: bool = False) -> None:
-        if exclusive and os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._replacing = replacing(path, settings.sync)
+        self._replacing = replacing(
+            path,
+            settings.sync,
+            exclusive=exclusive,
+            storage_options=settings.storage_options,
+        )
         fp = self._replacing.__enter__()
         try:
-            name = fp.name if FileRange.over(fp) is not None else None
-            self._writer = ChunkWriter(fp, settings.recipe, settings.nthreads, name)
+            self._writer = ChunkWriter(
+                fp, settings.recipe, settings.nthreads, _inserter(fp)
+            )
         except BaseException as error:
             self._replacing.__exit__(type(error), error, error.__traceback__)
             raise
@@ -114,6 +122,13 @@ class NewFile(Output):
     def abandon(self, error: BaseException) -> None:
         self._writer.abandon()
         self._replacing.__exit__(type(error), error, error.__traceback__)
+
+
+def _inserter(fp: Any) -> Insert | None:
+    """Return how bytes are inserted into a new file; None if they can't be."""
+    if hasattr(fp, "insert"):  # an upload in parts keeps the first one
+        return lambda data, start, stop: fp.insert(data, start)
+    return partial(insert_bytes, fp) if FileRange.over(fp) is not None else None
 
 
 class WrittenObject(Output):
@@ -206,7 +221,10 @@ class AppendedObject(_Spooled):
 
 
 def output_to_path(path: str, kind: str, settings: Settings) -> Output:
-    """Return the output for a path; `kind` is the letter of the mode."""
+    """Return the output for a path or URL; `kind` is the letter of the mode."""
+    path = os.fsdecode(local_path(path))
+    if kind == "a":
+        without_url(path, "appending")
     if kind == "a" and not is_stream(path) and _has_content(path):
         return AppendedFile(path, settings)
     return NewFile(path, settings, exclusive=kind == "x")

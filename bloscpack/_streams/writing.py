@@ -6,7 +6,7 @@ compressed chunks stay in memory. If the caller closes the file meanwhile, the n
 chunks is known before anything is written, and the file is the one that `pack` writes.
 Otherwise the rest is stored in one of three ways:
 
-- In a new file with a name, space for a large offset table is reserved in front of the
+- In a new file, space for a large offset table is reserved in front of the
   chunks. If there are even more chunks, all of them are moved at the end.
 - In a file object that can seek, there is no offset table, and the header is completed
   at the end.
@@ -28,18 +28,23 @@ from .._storage.disk import disk
 from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads
 from ..abstract_objects import plain_number
 from ..args import calculate_nchunks, pack_settings, parse_chunk_size
-from ..constants import OFFSET_LENGTH
 from ..exceptions import StorageError
 from ..file_io import CompressedFPSink, is_seekable
 from ..headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
     from .._engine.ahead import Task
     from .._format.metadata import Section
     from .._storage.protocols import Buffer, Writable
     from ..args import PackKeywords
 
+    # Inserts bytes at a position of the output; the bytes from there to another
+    # position move.
+    Insert = Callable[[bytes, int, int], None]
     # Compressed chunks, each with its digest.
     Frames = list[tuple[bytes, bytes]]
 
@@ -93,22 +98,21 @@ class Recipe:
 class _Sink(CompressedFPSink):
     """A sink that writes an encoded metadata section.
 
-    With `path`, the name of the output, the number of chunks in the header is
-    preliminary. At the end header and offset table are written again, the latter with
-    at least `free` free entries.
+    With `insert`, the number of chunks in the header is preliminary. At the end header
+    and offset table are written again, the latter with at least `free` free entries.
     """
 
     def __init__(
         self,
         out_fp: Writable,
         section: Section | None,
-        path: str | None,
+        insert: Insert | None,
         new: bool,
         free: int,
     ) -> None:
         super().__init__(out_fp, new=new)
         self._section = section
-        self._path = path
+        self._insert = insert
         self._free = free
 
     def begin(self, recipe: Recipe, header: BloscpackHeader) -> None:
@@ -120,38 +124,42 @@ class _Sink(CompressedFPSink):
         self.init_offsets()
 
     def finalize(self) -> None:
-        if self._path is None:
+        if self._insert is None:
             super().finalize()
             return
         header = self.bloscpack_header
         room = header.nchunks + header.max_app_chunks
         missing = self._nput + self._free - room
         if missing > 0:
-            self._move_chunks(missing * OFFSET_LENGTH)
+            self._move_chunks(self._insert, offset_table.free_entries(missing))
             room += missing
         header.nchunks, header.last_chunk = self._nput, self._last_nbytes
         header.max_app_chunks = room - self._nput
         super().finalize()
         self._overwrite(self._position, header.encode())
 
-    def _move_chunks(self, distance: int) -> None:
+    def _move_chunks(self, insert: Insert, entries: bytes) -> None:
         """Move all chunks towards the end, for a longer offset table."""
-        assert self._path is not None
-        self.output_fp.flush()
-        start, stop = self.offset_storage[0], self._position
-        with disk.open(self._path, "r+b") as fp:
-            while stop > start:
-                size = min(MOVED_AT_A_TIME, stop - start)
-                stop -= size
-                fp.seek(stop)
-                block = fp.read(size)
-                fp.seek(stop + distance)
-                write_all(fp, block)
-            fp.seek(start)  # the end of the table
-            write_all(fp, offset_table.free_entries(distance // OFFSET_LENGTH))
+        insert(entries, self.offset_storage[0], self._position)
+        distance = len(entries)
         self.offset_storage = [offset + distance for offset in self.offset_storage]
         self._position += distance
         self.output_fp.seek(self._begin + self._position)
+
+
+def insert_bytes(fp: BinaryIO, data: bytes, start: int, stop: int) -> None:
+    """Insert bytes at `start` into a new file, which ends at `stop` and has a name."""
+    fp.flush()
+    with disk.open(fp.name, "r+b") as file:
+        while stop > start:
+            size = min(MOVED_AT_A_TIME, stop - start)
+            stop -= size
+            file.seek(stop)
+            block = file.read(size)
+            file.seek(stop + len(data))
+            write_all(file, block)
+        file.seek(start)
+        write_all(file, data)
 
 
 class ChunkWriter:
@@ -168,8 +176,9 @@ class ChunkWriter:
         The settings.
     nthreads
         Number of threads that compress; None for the default.
-    path
-        The name of the output, if it is a new regular file that no other program uses.
+    insert
+        How bytes are inserted into the output, if it is a new file that no other
+        program uses.
     """
 
     def __init__(
@@ -177,11 +186,11 @@ class ChunkWriter:
         fp: Writable,
         recipe: Recipe,
         nthreads: int | None = None,
-        path: str | None = None,
+        insert: Insert | None = None,
     ) -> None:
         self._fp = fp
         self._recipe = recipe
-        self._path = path
+        self._insert = insert
         self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
         self._checksum = recipe.header(-1, 1, 1, 0).checksum_impl
         self._sink: _Sink | None = None
@@ -284,7 +293,7 @@ class ChunkWriter:
     def _begin_unknown(self) -> None:
         """Write the chunks that were kept in memory, with more to come."""
         recipe, kept = self._recipe, len(self._kept)
-        if self._path is None or not recipe.bloscpack_args.offsets:
+        if self._insert is None or not recipe.bloscpack_args.offsets:
             self._begin(recipe.header(-1, recipe.chunk_size, -1, 0), None)
             return
         entries = max(RESERVED_ENTRIES, GROWTH * kept)
@@ -293,11 +302,13 @@ class ChunkWriter:
         header = recipe.header(
             kept, recipe.chunk_size, recipe.chunk_size, entries - kept
         )
-        self._begin(header, self._path, free)
+        self._begin(header, self._insert, free)
 
-    def _begin(self, header: BloscpackHeader, path: str | None, free: int = 0) -> None:
-        new = self._path is not None
-        self._sink = _Sink(self._fp, self._recipe.section, path, new, free)
+    def _begin(
+        self, header: BloscpackHeader, insert: Insert | None, free: int = 0
+    ) -> None:
+        new = self._insert is not None
+        self._sink = _Sink(self._fp, self._recipe.section, insert, new, free)
         self._sink.begin(self._recipe, header)
         kept, self._kept = self._kept, []
         self._store(kept)

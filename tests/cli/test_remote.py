@@ -115,6 +115,49 @@ def test_decompress(run, secret_url, tmp_path, monkeypatch, arguments):
     assert tmp_path / where == found
 
 
+def test_recover(run, secret_url, packed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = shown(run("recover", secret_url, "new.blp"))
+    assert (0, True) == (code, "data.blp?..." in out)
+    assert (bp.unpack_ndarray_from_file("new.blp") == ARRAY).all()
+
+
+def test_estimate(run, secret_url, packed, tmp_path):
+    (tmp_path / "local.blp").write_bytes(packed)
+    fields = []
+    for name in (tmp_path / "local.blp", secret_url):
+        code, out, _ = shown(run("estimate", "--json", name))
+        assert 0 == code
+        found = json.loads(out)[0]
+        del found["file"]
+        fields.append(found)
+    assert fields[0] == fields[1]
+
+
+def test_refs(run, web, tmp_path, monkeypatch):
+    """The references contain the whole URL, by which readers find the chunks."""
+    monkeypatch.chdir(tmp_path)
+    url = "http://joe:t0ken@%s/some/data.blp?sig=hidden" % web.host
+    web.auth = "joe:t0ken"
+    web.content = servers.Content(
+        bp.pack_ndarray_to_bytes(ARRAY, ARRAY[:50].nbytes, checksum="crc32")
+    )
+    code, out, err = run("refs", url)
+    assert (0, "") == (code, err)
+    refs = json.loads(out)["refs"]
+    assert url == refs["data/0.0"][0]
+    assert not any("t0ken" in key for key in refs)
+    code, out, _ = run("refs", "--location", "https://host/d", url)
+    assert "https://host/d/data.blp" == json.loads(out)["refs"]["data/0.0"][0]
+    assert "t0ken" not in out
+    other = bp.pack_bytes_to_bytes(bytes(10**6), checksum="sha256")
+    web.content = servers.Content(other)
+    code, _, err = shown(run("refs", url))
+    assert (True, True) == (code in (1, 2), "sha256" in err)
+    code, _, err = shown(run("refs", "-o", url, url))
+    assert (True, True) == (code in (1, 2), "local file" in err)
+
+
 def test_decompress_to_npy(run, web, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert 0 == run("decompress", "--npy", web.url, "x.npy")[0]
@@ -193,3 +236,35 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
     code, _, err = run("info", web.url)
     assert 1 == code
     assert "ignores ranges" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info"],
+        ["list"],
+        ["cat", "--bytes", "0:0"],
+        ["verify"],
+        ["map"],
+        ["map", "--quick"],
+        ["map", "--json"],
+        ["map", "--png", "x.png"],
+        ["estimate"],
+        ["metadata"],
+        ["decompress"],
+        ["refs", "--location", "https://host", "--flat", "--unverified"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("harm", ["second file", "flipped bit"])
+def test_findings_hide_credentials(
+    run, secret_url, packed, web, arguments, harm, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    content = bytearray(packed)
+    content[len(content) // 2] ^= 1
+    harmed = {"second file": packed * 2, "flipped bit": bytes(content)}
+    web.content = servers.Content(harmed[harm])
+    shown(run("--verbose", *arguments, secret_url))
+    for name in os.listdir():
+        assert b"t0ken" not in (tmp_path / name).read_bytes()

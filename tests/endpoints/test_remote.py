@@ -108,6 +108,10 @@ def test_storage_options(tmp_path):
         bp.unpack_ndarray_from_file,
         lambda url, **keys: bp.unpack_file_from_file(url, tmp_path / "x", **keys),
         lambda url, **keys: bp.npy_io.unpack_npy_from_file(url, tmp_path / "n", **keys),
+        lambda url, **keys: bp.recover(url, tmp_path / "r", **keys),
+        lambda url, **keys: bp.references(url, flat=True, **keys),
+        lambda url, **keys: bp.open_ndarray(url, **keys),
+        lambda url, **keys: bp.open(url, **keys),
     )
     with serving(bp.pack_ndarray_to_bytes(ARRAY)) as web:
         web.auth = "joe:t0ken"
@@ -130,6 +134,14 @@ def test_storage_options_of_outputs(memory, tmp_path):
         memory.store.clear()
         call(storage_options={"skip_instance_cache": True})
         assert ["/x.blp"] == list(memory.store)
+    for call in (
+        lambda **keys: bp.recover(url, "memory://y", **keys),
+        lambda **keys: bp.references.write_references({}, "memory://y", **keys),
+        lambda **keys: bp.open("memory://y", "wb", **keys).close(),
+    ):
+        memory.store.pop("/y", None)
+        call(storage_options={"skip_instance_cache": True})
+        assert "/y" in memory.store
 
 
 def test_recover(tmp_path):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import traceback
 
+import numpy as np
 import pytest
 from storage import object_stores
 
 import bloscpack as bp
 from bloscpack._storage import remote, s3
 from bloscpack._storage.remote import RemoteStorage
+from bloscpack._streams import writing
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 
@@ -123,6 +125,52 @@ def test_failure_leaves_no_object(fs, stored):
     assert ["bucket/old.blp"] == names_in(fs)
     assert b"old" == fs.cat("bucket/old.blp")
     assert not fs.call_s3("list_multipart_uploads", Bucket="bucket").get("Uploads")
+
+
+# Files written as a stream
+
+
+@pytest.mark.parametrize("entries", [5, 2**16])
+def test_stream_of_unknown_length_has_a_table(fs, stored, monkeypatch, entries):
+    """More bytes than are kept: a table is reserved, and grows if it is too short."""
+    monkeypatch.setattr(writing, "KEPT_NBYTES", 2**20)
+    monkeypatch.setattr(writing, "RESERVED_ENTRIES", entries)
+    monkeypatch.setattr(writing, "GROWTH", 1)
+    plain = os.urandom(21_000_003)
+    with bp.open("s3://bucket/x.blp", "wb") as file:
+        for start in range(0, len(plain), 700_000):
+            file.write(plain[start : start + 700_000])
+        assert [] == names_in(fs)
+    found = bp.info("s3://bucket/x.blp")
+    assert (21, len(plain)) == (found.nchunks, found.nbytes)
+    assert found.offsets is not None
+    assert bp.verify("s3://bucket/x.blp").ok
+    assert plain == bp.open("s3://bucket/x.blp").read()
+
+
+def test_exception_in_a_stream_leaves_no_object(fs, stored):
+    with pytest.raises(TypeError), bp.open("s3://bucket/new.blp", "wb") as file:
+        file.writelines([os.urandom(20_000_000), None])
+    assert [] == names_in(fs)
+    assert not fs.call_s3("list_multipart_uploads", Bucket="bucket").get("Uploads")
+
+
+def test_exclusive(fs, options):
+    fs.pipe("bucket/old.blp", b"old")
+    with pytest.raises(FileExistsError):
+        bp.open("s3://bucket/old.blp", "xb", storage_options=options)
+    with bp.open("s3://bucket/new.blp", "xb", storage_options=options) as file:
+        file.write(b"abc")
+    assert b"abc" == bp.open("s3://bucket/new.blp", storage_options=options).read()
+
+
+def test_shard(fs, options, stored):
+    array = np.arange(25_000, dtype="<f8").reshape(250, 100)
+    bp.pack_ndarray_to_file(array, "s3://bucket/a.blp", 8000, shard=True)
+    assert bp.pack_ndarray_to_bytes(array, 8000, shard=True) == fs.cat("bucket/a.blp")
+    assert bp.verify("s3://bucket/a.blp").ok
+    with bp.open_ndarray("s3://bucket/a.blp", storage_options=options) as lazy:
+        assert (array[-3:] == lazy[-3:]).all()
 
 
 def test_no_bucket(stored):

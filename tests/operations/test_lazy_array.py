@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import os
 import pickle
-import random
+import shutil
 import subprocess
 import sys
-import threading
 import time
 
 import numpy
@@ -521,12 +521,42 @@ def test_pickle_refuses_another_file(tmp_path):
     bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
     with open_ndarray(path) as lazy:
         pickled = pickle.dumps(lazy)
-        bloscpack.pack_ndarray_to_file(numpy.arange(3), path)
+        os.utime(path, ns=(0, 0))
         with pytest.raises(StorageError, match="has changed since"):
             pickle.loads(pickled)
         path.unlink()
         with pytest.raises(FileNotFoundError):
             pickle.loads(pickled)
+
+
+def test_pickle_is_read_where_the_file_has_other_numbers(tmp_path):
+    """On another machine the file has another device, and perhaps another inode."""
+    path = tmp_path / "a.blp"
+    array = numpy.random.default_rng(1).bytes(500)
+    bloscpack.pack_ndarray_to_file(numpy.frombuffer(array, "u1"), path)
+    with open_ndarray(path) as lazy:
+        pickled, status = pickle.dumps(lazy), path.stat()
+    shutil.copy2(path, tmp_path / "copy")
+    os.rename(tmp_path / "copy", path)
+    assert status.st_ino != path.stat().st_ino
+    with pickle.loads(pickled) as same:
+        assert array == same[:].tobytes()
+
+
+def test_pickle_refuses_other_sections_with_the_same_size_and_time(tmp_path):
+    path = tmp_path / "a.blp"
+    pickled, sizes = [], set()
+    for number in (1, 2):
+        array = numpy.arange(10)
+        bloscpack.pack_ndarray_to_file(array, path, metadata={"number": number})
+        os.utime(path, ns=(0, 0))
+        sizes.add(path.stat().st_size)
+        with open_ndarray(path) as lazy:
+            pickled.append(pickle.dumps(lazy))
+    assert 1 == len(sizes)
+    with pytest.raises(StorageError, match="has changed since"):
+        pickle.loads(pickled[0])
+    pickle.loads(pickled[1]).close()
 
 
 def test_pickle_needs_a_name():
@@ -563,54 +593,7 @@ def test_dask(tmp_path):
     assert array.sum() == dask_array.from_array(lazy).sum().compute()
 
 
-# Threads, and a file that grows
-
-APPENDS = """
-import sys, numpy, bloscpack
-for i in range(60):
-    rows = numpy.arange(1000 + 70 * i, 1000 + 70 * (i + 1)).reshape(-1, 10)
-    bloscpack.append_ndarray_to_file(rows, sys.argv[1], sync=False)
-"""
-
-
-@pytest.mark.parametrize("checksum", ["adler32", "None"])
-def test_threads_read_the_old_rows_while_a_process_appends(tmp_path, checksum):
-    path = tmp_path / "a.blp"
-    array = numpy.arange(1000).reshape(100, 10)
-    bloscpack.pack_ndarray_to_file(
-        array, path, chunk_size=240, checksum=checksum, max_app_chunks=1000
-    )
-    errors: list[BaseException] = []
-    done = threading.Event()
-    with open_ndarray(path, nthreads=2, cache_nbytes=500) as lazy:
-
-        def read(seed: int) -> None:
-            chosen = random.Random(seed)
-            try:
-                while not done.is_set():
-                    first = chosen.randrange(100)
-                    index = slice(first, None, chosen.choice([1, 2, -1, -3]))
-                    assert_same(array[index], lazy[index])
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(16)]
-        for thread in threads:
-            thread.start()
-        try:
-            subprocess.run(
-                [sys.executable, "-c", APPENDS, str(path)],
-                check=True,
-                env=environment(),
-            )
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join()
-        assert [] == errors
-        assert (100, 10) == lazy.shape
-    with open_ndarray(path) as lazy:
-        assert_same(numpy.arange(5200).reshape(520, 10), lazy[...])
+# Time
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import log
 from ..._damage.findings import ANOTHER
+from ..._storage.urls import shown_name
 from ...log import printable
 from ...recover import recover
 from ..display import say, say_json
@@ -96,7 +97,7 @@ def run(args: Namespace) -> int:
         sync=args.sync,
     )
     if args.json:
-        names = {"file": args.damaged, "out_file": args.target}
+        names = {"file": shown_name(args.damaged), "out_file": args.target}
         say_json({**names, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
         _tell(recovery, args)
@@ -109,7 +110,7 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
     line(
         "%s: %d of %d chunk%s saved to %s"
         % (
-            printable(args.damaged),
+            printable(shown_name(args.damaged)),
             recovery.nsaved,
             total,
             "s" * (total != 1),

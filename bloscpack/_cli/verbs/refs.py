@@ -7,6 +7,7 @@ import os
 import sys
 
 from ... import log
+from ..._storage.urls import without_url
 from ...references import references, write_references
 from ..exit_codes import EXIT_COULD_NOT, Refusal
 from ..stdio import STREAM
@@ -81,6 +82,7 @@ def direct_messages(args: Namespace) -> None:
 def run(args: Namespace) -> None:
     """Write the references."""
     out = args.output
+    without_url(out, "an output of the command")
     if out != STREAM and os.path.lexists(out) and not args.force:
         raise Refusal(
             "output file '%s' exists! Use -f to replace it" % out, EXIT_COULD_NOT
