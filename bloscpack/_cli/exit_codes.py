@@ -18,7 +18,7 @@ from ..exceptions import (
     Unsupported,
     UsageError,
 )
-from .stdio import STREAM, quoted_input
+from .stdio import STREAM, is_input, quoted_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -111,7 +111,11 @@ def _hint_for(error: BaseException) -> str:
 
 def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
-    name, text = log.printable(shown_name(name)), printable_message_of(error)
+    text = printable_message_of(error)
+    if is_input(name):
+        log.report("standard input: " + text)
+        return
+    name = log.printable(shown_name(name))
     # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
     log.report(text if named else "'%s': %s" % (name, text))
