@@ -11,7 +11,7 @@ HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
 def advice(arguments: list[str]) -> tuple[str, str] | None:
     """Return a message and a hint; None if there is no such option.
 
-    Verbs have their own options. ``-dc NAME`` with the name of a codec is ``-d -c NAME``.
+    Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
     """
     from shlex import quote
 

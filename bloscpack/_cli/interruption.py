@@ -52,7 +52,7 @@ def watch() -> None:
     import signal
     from _thread import start_new_thread
 
-    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    numbers: set[int] = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     try:
         receiver, sender = os.pipe()
         start_new_thread(_watch, (receiver, numbers))
@@ -77,9 +77,7 @@ def _watch(receiver: int, numbers: set[int]) -> None:
     _end(number)
 
 
-def _next(
-    receiver: int, numbers: set[int], seconds: float | None = None
-) -> int | None:
+def _next(receiver: int, numbers: set[int], seconds: float | None = None) -> int | None:
     """Wait for a signal with one of the numbers; return None if there is none."""
     global _own_signals
     import select

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Maximum number of lines of the usage in front of an error.
 SHORT = 2
-# The smallest likeness, 0 to 1, of a value to one that an option accepts, to suggest it.
+# The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
 ALIKE = 0.82
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
@@ -53,7 +53,7 @@ FILTERED: tuple[tuple[object, ...], ...] = (
     (STREAM, STREAM, []),
 )
 EPILOG = """Without a subcommand, standard input is compressed to standard output, or
-decompressed with -d: tar -I blpk -cf folder.tar.blp folder
+decompressed with -d: tar -I 'blpk --auto' -cf folder.tar.blp folder
 
 Additional help for subcommands is available:
   %(prog)s 'subcommand' [ -h | --help ]"""

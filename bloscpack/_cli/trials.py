@@ -2,9 +2,10 @@
 
 `Sample` reads whole chunks at regular intervals of a file. `Search` first tries the
 default and the setting that ``--auto`` chooses, so that the result is never worse. It
-compares filters and type sizes with two codecs, then codecs, then levels, then chunk sizes, and
-continues with the best each time. The cost of a setting is the time to compress, to
-write the result to a disk of a given speed and read it back, and to decompress.
+compares filters and type sizes with two codecs, then codecs, then levels, then chunk
+sizes, and continues with the best each time. The cost of a setting is the time to
+compress, to write the result to a disk of a given speed and read it back, and to
+decompress.
 """
 
 from __future__ import annotations

@@ -81,9 +81,7 @@ def test_second_interrupt_ends_at_once(folder: Path, nthreads: str) -> None:
     "number",
     [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
 )
-def test_termination_ends_in_bounded_time(
-    folder: Path, number: signal.Signals
-) -> None:
+def test_termination_ends_in_bounded_time(folder: Path, number: signal.Signals) -> None:
     with at_work(folder, "-n", "2", *SLOW) as process:
         process.send_signal(number)
         last = b"blpk: error: terminated\n"

@@ -147,7 +147,6 @@ def test_command_for_a_block_size_leaves_it_to_auto():
     )
 
 
-
 def test_the_search_narrows_down(capsys):
     found = tuned(capsys, linspace())
     made = found["trials"]
