@@ -760,6 +760,8 @@ def append_ndarray_to_file(
         raise _wrong_type("ndarray", "a NumPy array", ndarray, usage)
     if not isinstance(filename, PATH_TYPES):
         raise _wrong_type("filename", "a path", filename, usage)
+    if "accept" in settings:
+        raise UsageTypeError("append_ndarray_to_file checks the rows: omit 'accept'")
     rows = storable(ndarray, order="C")
     encode_dtype(rows.dtype)  # rejects dtypes that can't be stored, such as objects
     plain = rows.reshape(-1).view("u1").data if rows.nbytes else b""
@@ -809,7 +811,7 @@ def _append_to_copy(
     locked_file: LockedFile, new_content_fp: Readable, new_size: int, how: _How
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended."""
-    from .repacking import Plan, Survey, repack_fp
+    from .repacking import Plan, Survey, write_planned
 
     old = Survey(locked_file.fp)
     nchunks, chunk_size, last_chunk = old.cut
@@ -820,17 +822,14 @@ def _append_to_copy(
     log.verbose("rewriting the file to make room for '%d' chunks" % added)
     wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
+    plan = Plan(old, wanted)
     if how.expect is not None:
-        _, _, last_chunk = Plan(old, wanted).cut
+        _, _, last_chunk = plan.cut
         how.expect(old.nbytes + last_chunk + new_size)
         how.expect = None
     with locked_file.replacement() as temporary:
-        repack_fp(
-            locked_file.fp,
-            temporary.fp,
-            nthreads=how.nthreads,
-            progress=how.progress,
-            **wanted,
+        write_planned(
+            old, plan, locked_file.fp, temporary.fp, how.nthreads, how.progress
         )
         with temporary.reopened() as fp, changeable(fp) as target:
             _append(target, new_content_fp, new_size, how)

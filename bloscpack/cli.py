@@ -18,6 +18,7 @@ from ._cli.exit_codes import (
     exit_code,
     printable_message_of,
 )
+from ._cli.interruption import expect_own_signal, watch
 from ._compat import sibling_names
 from ._storage.urls import shown_name
 from .exceptions import BloscpackError, UsageError
@@ -38,7 +39,10 @@ class Terminated(BaseException):
 
 
 def _handle_termination() -> None:
-    """Raise `Terminated` on SIGTERM and SIGHUP, so that files are cleaned up."""
+    """Raise `Terminated` on SIGTERM and SIGHUP, so that files are cleaned up.
+
+    A thread ends the command if the main thread is too busy to do it.
+    """
     import signal
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -49,6 +53,7 @@ def _handle_termination() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, terminate)
+    watch()
 
 
 def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
@@ -65,6 +70,7 @@ def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
 
     while True:
         number = error.number if isinstance(error, Terminated) else signal.SIGINT
+        expect_own_signal()
         try:
             # After 50 ms Python has left the code that ignores exceptions.
             timer = Timer(0.05, signal.pthread_kill, (get_ident(), number))

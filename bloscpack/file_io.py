@@ -48,7 +48,7 @@ from .bytes_io import (
 )
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
-from .exceptions import DamageError, StorageError, UsageError
+from .exceptions import DamageError, StorageError, UsageError, UsageTypeError
 from .pretty import double_pretty_size, pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -826,7 +826,7 @@ def pack_bytes_to_bytes(
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
     """
-    out_fp = bytes_writer(memoryview(bytes_).nbytes)
+    out_fp = bytes_writer(_view_of(bytes_).nbytes)
     _pack_bytes(
         bytes_,
         out_fp,
@@ -842,6 +842,18 @@ def pack_bytes_to_bytes(
     return out_fp.getvalue()
 
 
+def _view_of(bytes_: Buffer) -> memoryview:
+    """Return a view of a buffer; raises `UsageTypeError` if it is none."""
+    try:
+        return memoryview(bytes_)
+    except TypeError as error:
+        hint = ": encode the text first" if isinstance(bytes_, str) else ""
+        raise UsageTypeError(
+            "'bytes_' must be bytes or another buffer, not '%s'%s"
+            % (type(bytes_).__name__, hint)
+        ) from error
+
+
 def _pack_bytes(
     bytes_: Buffer,
     out_fp: Writable,
@@ -855,7 +867,7 @@ def _pack_bytes(
     settings: PackKeywords,
     new: bool = False,
 ) -> int:
-    view = as_bytes_view(bytes_)
+    view = as_bytes_view(_view_of(bytes_))
     if log.enabled(log.VERBOSE):
         log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
     pack(

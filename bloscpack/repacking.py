@@ -219,9 +219,21 @@ def repack_fp(
     refuse_all_but(SETTINGS, settings)
     old = Survey(in_fp)
     plan = Plan(old, _with_plain_numbers(settings))
-    count = effective_nthreads(nthreads, None)
     if expect is not None:
         expect(old.nbytes)
+    write_planned(old, plan, in_fp, out_fp, nthreads, progress)
+
+
+def write_planned(
+    old: Survey,
+    plan: Plan,
+    in_fp: BinaryFile,
+    out_fp: Writable,
+    nthreads: int | None,
+    progress: Progress | None,
+) -> None:
+    """Write the new file of a plan. The arguments are those of `repack_fp`."""
+    count = effective_nthreads(nthreads, None)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
     sink = _Sink(out_fp, plan.section, plan.metadata)

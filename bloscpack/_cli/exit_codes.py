@@ -18,7 +18,7 @@ from ..exceptions import (
     Unsupported,
     UsageError,
 )
-from .stdio import STREAM, quoted_input
+from .stdio import INPUT_NAME, OUTPUT_NAME, STREAM, is_input, quoted_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ HINT = "This might not be a bloscpack compressed file."
 EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
 )
+STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -81,6 +82,8 @@ def printable_message_of(error: BaseException) -> str:
 def _message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         name = error.filename
+        if name in STREAM_NAMES:
+            return "%s: %s" % (STREAM_NAMES[name], error.strerror)
         shown = shown_name(name) if isinstance(name, str) else name
         return "'%s': %s" % (shown, error.strerror)
     if isinstance(error, MemoryError):
@@ -111,7 +114,11 @@ def _hint_for(error: BaseException) -> str:
 
 def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
-    name, text = log.printable(shown_name(name)), printable_message_of(error)
+    text = printable_message_of(error)
+    if is_input(name):
+        log.report("standard input: " + text)
+        return
+    name = log.printable(shown_name(name))
     # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
     log.report(text if named else "'%s': %s" % (name, text))

@@ -165,7 +165,7 @@ def add_auto_option(group: _ActionsContainer) -> None:
     for goal, names, help_ in (
         (DEFAULT_GOAL, ["--auto", "--auto=" + DEFAULT_GOAL], AUTO_HELP),
         ("speed", ["--auto=speed"], "the same for the highest speed"),
-        ("ratio", ["--auto=ratio"], "the same for the smallest file"),
+        ("ratio", ["--auto=ratio"], "a small file, 10 to 30 times as slowly"),
         (False, ["--no-auto"], "use fixed settings (default)"),
     ):
         group.add_argument(

@@ -126,8 +126,16 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         option = "--rm" if args.rm else "--suffix"
         why = "%s is for names that are all inputs" % option
     elif packs:
-        if not args.force or not os.path.isfile(out_file) or _may_go(out_file):
+        if not os.path.isfile(out_file) or not os.access(out_file, os.R_OK):
             return
+        if _may_go(out_file):
+            return
+        if not args.force:
+            raise Refusal(
+                "output file '%s' exists!" % out_file,
+                EXIT_COULD_NOT,
+                _for_two_inputs(out_file, args),
+            )
         why = "'%s' exists and is no Bloscpack file" % out_file
     elif out_file.endswith(args.suffix):
         why = "'%s' has the name of a compressed file" % out_file
@@ -139,12 +147,16 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         "%s; if '%s' is the output: %s"
         % (why, out_file, _example(args, "--output", out_file, args.in_file)),
         EXIT_USAGE,
-        "if both are inputs: %s"
-        % _example(
-            args,
-            *("--output-dir", os.path.dirname(args.in_file) or os.curdir),
-            *(args.in_file, out_file),
-        ),
+        _for_two_inputs(out_file, args),
+    )
+
+
+def _for_two_inputs(out_file: str, args: Namespace) -> str:
+    """Return the command line for the case that input and output are two inputs."""
+    return "if both are inputs: %s" % _example(
+        args,
+        *("--output-dir", os.path.dirname(args.in_file) or os.curdir),
+        *(args.in_file, out_file),
     )
 
 

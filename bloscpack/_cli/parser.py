@@ -27,6 +27,7 @@ from .global_options import (
     DefaultNumber,
     global_options,
 )
+from .habits import HABITS, advice
 from .help_text import BloscPackCustomFormatter, columns, wrapped
 from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from .verb_table import VerbRecord
 
 
+# Maximum number of lines of the usage in front of an error.
+SHORT = 2
+# The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
+ALIKE = 0.82
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -48,7 +53,7 @@ FILTERED: tuple[tuple[object, ...], ...] = (
     (STREAM, STREAM, []),
 )
 EPILOG = """Without a subcommand, standard input is compressed to standard output, or
-decompressed with -d: tar -I blpk -cf folder.tar.blp folder
+decompressed with -d: tar -I 'blpk --auto' -cf folder.tar.blp folder
 
 Additional help for subcommands is available:
   %(prog)s 'subcommand' [ -h | --help ]"""
@@ -81,9 +86,34 @@ class _BaseParser(argparse.ArgumentParser):
 
         The message may contain arguments, with any characters.
         """
-        self.print_usage(sys.stderr)
+        if sys.stderr is not None:
+            self._print_message(self._short_usage(), sys.stderr)
         message = "%s: error: %s\n" % (self.prog, printable(message))
         self.exit(EXIT_USAGE, message + self._hint)
+
+    def _short_usage(self) -> str:
+        """Return the usage, without the options if it has more than two lines."""
+        usage = self.format_usage()
+        if usage.count("\n") <= SHORT:
+            return usage
+        formatter = self._get_formatter()
+        formatter.add_usage(None, self._get_positional_actions(), ())
+        begin, line = "usage: %s " % self.prog, formatter.format_help().rstrip("\n")
+        names = line.removeprefix(begin).strip()
+        if self._subparsers is not None:
+            names = "SUBCOMMAND ..."
+        return "%s[-h] [options] %s\n" % (begin, names)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check that a value is one of the choices; prepare a hint if it is not."""
+        choices = action.choices
+        if choices is not None and isinstance(value, str) and value not in choices:
+            from difflib import get_close_matches
+
+            near = get_close_matches(value, map(str, choices), 1, ALIKE)
+            if near and action.option_strings:
+                self._hint = "Did you mean '%s'?\n" % near[0]
+        super()._check_value(action, value)
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
@@ -233,22 +263,32 @@ class _Parser(_BaseParser):
         """Exit with an error: arguments are unknown."""
         from difflib import get_close_matches
 
-        verb: ArgumentParser = self
+        verb: _BaseParser = self
         if subcommand is not None and self._subparsers is not None:
             verb = self._subparsers._group_actions[0].choices[subcommand]  # type: ignore
         known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
         wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
         near = [match for word in wrong for match in get_close_matches(word, known, 1)]
         if near:
-            self._hint = "Did you mean '--%s'?\n" % near[0]
+            verb._hint = "Did you mean '--%s'?\n" % near[0]
         else:
-            self._hint = "'%s --help' shows what it accepts.\n" % verb.prog
-        self.error("unrecognized arguments: %s" % " ".join(unknown))
+            verb._hint = "'%s --help' shows what it accepts.\n" % verb.prog
+        verb.error("unrecognized arguments: %s" % " ".join(unknown))
+
+    def refuse_habit(self, arguments: list[str]) -> None:
+        """Exit with an error if there is an option of gzip that this parser lacks."""
+        found = advice(arguments)
+        if found is not None:
+            message, hint = found
+            self._hint = printable(hint) + "\n"
+            self.error(message)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
+    if any(word in HABITS for word in arguments):
+        parser.refuse_habit(arguments)
     arguments = _with_levels_behind_verb(arguments)
     if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)

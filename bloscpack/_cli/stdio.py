@@ -12,6 +12,7 @@ from .. import log
 from .._storage.urls import is_url, shown_name
 from ..constants import MAGIC
 from ..exceptions import FileNotFound, StorageError
+from ..log import printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
 def quoted_input(in_file: str) -> str:
     """Return an input as messages name it."""
     return "standard input" if is_input(in_file) else "'%s'" % shown_name(in_file)
+
+
+def shown_input(in_file: str) -> str:
+    """Return an input as reports name it, without quotation marks."""
+    return "standard input" if is_input(in_file) else printable(shown_name(in_file))
 
 
 def is_input(name: str) -> bool:

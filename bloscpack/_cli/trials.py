@@ -1,9 +1,11 @@
 """A search for good settings: trials on a sample of the data.
 
-`Sample` reads whole chunks at regular intervals of a file. `Search` first compares
-filters and type sizes with two codecs, then codecs, then levels, then chunk sizes, and
-continues with the best each time. The cost of a setting is the time to compress, to
-write the result to a disk of a given speed and read it back, and to decompress.
+`Sample` reads whole chunks at regular intervals of a file. `Search` first tries the
+default and the setting that ``--auto`` chooses, so that the result is never worse. It
+compares filters and type sizes with two codecs, then codecs, then levels, then chunk
+sizes, and continues with the best each time. The cost of a setting is the time to
+compress, to write the result to a disk of a given speed and read it back, and to
+decompress.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from functools import partial
 from time import perf_counter
 
 from .. import log
+from .._engine.blosc_settings import own_settings
 from .._format import tuning
 from .._format.chunks import compress, decompress
 from .._format.tuning import (
     BITSHUFFLE,
     CHUNK_SIZE,
     DEFAULT,
+    DEFAULT_GOAL,
     NONE,
     OVERHEAD,
     SHUFFLE,
@@ -32,6 +36,7 @@ from ..args import BloscArgs
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
+from .stdio import STREAM, is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -56,6 +61,8 @@ CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
 NPROBES = 2
 LEVEL = 5
 LEVELS = (1, 3, 7, 9)
+# A codec whose low levels are fast enough for most goals, and one of them.
+SLOW_CODEC, LOW_LEVEL = "zstd", 2
 CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
@@ -67,12 +74,21 @@ REPEATS = 3
 # Settings and samples
 
 
-def command(setting: Setting, path: str) -> str:
-    """Return the command line that compresses a file with a setting."""
+def command(setting: Setting, path: str, goal: str = DEFAULT_GOAL) -> str:
+    """Return the command line that compresses a file with a setting.
+
+    No option sets a block size: ``--auto`` chooses it for the other settings.
+    """
     import shlex
 
-    name = "./" + path if path.startswith("-") else path
-    return "blpk compress -c %s -l %d %s-t %d -z %s %s" % (
+    auto = "" if goal == DEFAULT_GOAL else "=" + goal
+    name = path
+    if is_input(path):
+        name = STREAM
+    elif path.startswith("-"):
+        name = "./" + path
+    return "blpk compress %s-c %s -l %d %s-t %d -z %s %s" % (
+        "--auto%s " % auto if setting.blocksize else "",
         setting.cname,
         setting.clevel,
         FILTER_OPTIONS[setting.shuffle],
@@ -161,6 +177,7 @@ def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
 class Search:
     """Tries settings for about `seconds`, the most promising first.
 
+    `automatic` is the setting that ``--auto`` chooses: it is tried in any case.
     ``default`` is the setting without options, with a type size to try. ``trials`` are
     the results and ``left_out`` the settings that took too long, both by
     key. ``complete`` is False if time ran out. ``seconds`` is the time of the search,
@@ -174,6 +191,7 @@ class Search:
         disk: float,
         nthreads: int,
         seconds: float,
+        automatic: Setting | None = None,
     ) -> None:
         from ..constants import CNAME_AVAIL
 
@@ -191,6 +209,7 @@ class Search:
         self._disk = disk
         self._nthreads = nthreads
         self._limit = seconds
+        self._automatic = automatic
         self._codecs = [name for name in CODECS if name in CNAME_AVAIL]
         self._pieces: list[bytes] = []
         self._pieces_of = 0
@@ -199,6 +218,8 @@ class Search:
         """Try all promising settings, or as many as the time allows."""
         self._start = perf_counter()
         self._try([self.default])
+        if self._automatic is not None:
+            self._try([self._automatic], whatever_it_takes=True)
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
@@ -256,6 +277,11 @@ class Search:
                 setting = trial.setting
                 if i < FILTERS_KEPT or setting.shuffle == NONE:
                     kept[setting.shuffle, setting.typesize] = setting
+        if SLOW_CODEC in self._codecs:
+            self._try(
+                setting.but(cname=SLOW_CODEC, clevel=LOW_LEVEL)
+                for setting in kept.values()
+            )
         for codec in self._codecs[NPROBES:]:
             self._try(setting.but(cname=codec) for setting in kept.values())
 
@@ -287,15 +313,20 @@ class Search:
         self.complete = False
         return False
 
-    def _try(self, settings: Iterable[Setting]) -> None:
+    def _try(
+        self, settings: Iterable[Setting], *, whatever_it_takes: bool = False
+    ) -> None:
         """Try some settings, unless they have been tried or time is up."""
         for setting in settings:
             if setting.key in self.trials or setting.key in self.left_out:
                 continue
             # The first trial runs without regard to the time: a result needs one.
-            if self.trials and not self._has_time():
+            must_wait = whatever_it_takes or not self.trials
+            if not must_wait and not self._has_time():
                 return
-            trial = self._measure(setting)
+            with own_settings:
+                own_settings.use_blocksize(setting.blocksize)
+                trial = self._measure(setting, must_wait)
             if trial is None:
                 self.left_out[setting.key] = setting
                 log.verbose("%s: takes too long" % setting)
@@ -303,7 +334,7 @@ class Search:
             self.trials[setting.key] = trial
             log.verbose("%s: ratio %.3f" % (setting, trial.ratio))
 
-    def _measure(self, setting: Setting) -> Trial | None:
+    def _measure(self, setting: Setting, must_wait: bool = False) -> Trial | None:
         """Return the result of a setting, None if it takes too long."""
         if self._pieces_of != setting.chunk_size:
             self._pieces = self.sample.pieces(setting.chunk_size)
@@ -322,7 +353,7 @@ class Search:
             nbytes += len(piece)
             cbytes += len(compressed) + OVERHEAD
             too_long = perf_counter() - start > SHARE * self._limit
-            if too_long and self.trials and nbytes < sum(map(len, self._pieces)):
+            if too_long and not must_wait and nbytes < sum(map(len, self._pieces)):
                 return None
         return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
 

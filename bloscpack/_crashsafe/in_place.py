@@ -219,14 +219,21 @@ def _create_journal(locked_file: LockedFile) -> BinaryIO:
     try:
         return disk.create(locked_file.journal_name, 0o600)
     except PermissionError as error:
-        folder = os.path.dirname(locked_file.journal_name) or "."
-        raise StorageError(
-            error.errno,
-            "the folder '%s' is not writable, but append and metadata write a journal "
-            "beside the file: get write permission for the folder, or copy the file to "
-            "another folder and change the copy" % folder,
-            os.fsdecode(locked_file.path),
-        ) from error
+        kind = "append and metadata write a journal"
+        raise _no_permission(locked_file, kind, error) from error
+
+
+def _no_permission(
+    locked_file: LockedFile, kind: str, error: PermissionError
+) -> StorageError:
+    """Return the error for a folder where no file can be created; `kind` says why."""
+    return StorageError(
+        error.errno,
+        "the folder '%s' is not writable, but %s beside the file: get write permission "
+        "for the folder, or copy the file to another folder and change the copy"
+        % (os.path.dirname(locked_file.journal_name) or ".", kind),
+        os.fsdecode(locked_file.path),
+    )
 
 
 def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:
@@ -270,6 +277,9 @@ def begin_copy(locked_file: LockedFile) -> TemporaryFile:
     """Create the temporary file that is going to replace a locked file."""
     try:
         locked_file.temporary = TemporaryFile(locked_file.target, 0o600)
+    except PermissionError as error:
+        kind = "the new content of the file is first written"
+        raise _no_permission(locked_file, kind, error) from error
     except OSError as error:
         error.filename = os.fsdecode(locked_file.path)
         raise

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
+# The files of this process that have not got their final name.
+_unfinished: list[TemporaryFile] = []
+
+
 class TemporaryFile:
     """A new file in the folder of `target`, open as ``fp``, with the name ``name``.
 
@@ -36,12 +40,14 @@ class TemporaryFile:
         self._guard: int | None = None
         while True:
             self.name, self.fp = disk.create_beside(target, mode)
+            _unfinished.append(self)
             if os.name == "nt":
                 return
             self._guard = os.dup(self.fp.fileno())
             # Another writer may have removed it before it was locked.
             if _lock(self._guard) is not False and self._has_name():
                 return
+            _unfinished.remove(self)
             # Another user may have locked it. The next writer removes a usual name; no
             # writer looks for other names.
             if self.name not in disk.names_beside(target) and self._has_name():
@@ -98,9 +104,7 @@ class TemporaryFile:
         if self._done:
             return
         try:
-            if self._has_name():
-                with suppress(FileNotFoundError):
-                    disk.remove(self.name)
+            self.remove_name()
         finally:
             self._finish()
 
@@ -115,12 +119,29 @@ class TemporaryFile:
             % self.name
         )
 
+    def remove_name(self) -> None:
+        """Remove the file, unless the name refers to another one; do not close it."""
+        if self._has_name():
+            with suppress(FileNotFoundError):
+                disk.remove(self.name)
+
     def _finish(self) -> None:
         self._done = True
+        _unfinished.remove(self)
         if self._guard is not None:
             guard, self._guard = self._guard, None
             _unlock(guard)
             os.close(guard)
+
+
+def remove_unfinished() -> None:
+    """Remove the temporary files of this process, which is about to end.
+
+    Other threads may still write them.
+    """
+    for temporary in list(_unfinished):
+        with suppress(OSError):
+            temporary.remove_name()
 
 
 def remove_leftovers(target: str, locked: int | None = None) -> None:

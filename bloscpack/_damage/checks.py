@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from .._format.offsets import FREE
 from .._format.sections import check_end, read_beginning
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
     from .inspection import Inspection
     from .scan import Chain, DamagedChunk
+
+
+# Maximum number of findings about single wrong entries, for adjacent chunks.
+ENTRIES_KEPT = 20
 
 
 def report_on(inspection: Inspection) -> Report:
@@ -225,26 +229,47 @@ class _Checker:
         found = chain.offsets[: len(entries)]
         if entries == found:
             return
-        distances = {at - entry for at, entry in zip(found, entries, strict=True)}
         if entries.count(FREE) == len(entries):
             message = "the writer did not finish: it left the table empty"
             self._report_entry(first, "unfilled", message)
-        elif len(distances) == 1 and len(entries) > 1:
-            (distance,) = distances
-            side = "behind" if distance > 0 else "in front of"
-            message = (
-                "the chunks from %d to %d start '%d' bytes %s where the offset table "
-                "says" % (first, first + len(found) - 1, abs(distance), side)
-            )
-            self._report_entry(first, "moved", message)
-        else:
-            message = (
-                "the offset table says that chunk %d starts at byte %d, but it starts "
-                "at byte %d"
-            )
-            for i, (at, entry) in enumerate(zip(found, entries, strict=True), first):
-                if at != entry:
-                    self._report_entry(i, "offset", message % (i, entry, at))
+            return
+        single = []
+        number = first
+        pairs = zip(found, entries, strict=True)
+        for distance, run in groupby(at - entry for at, entry in pairs):
+            count = len(list(run))
+            if distance and count > 1:
+                self._report_moved(number, count, distance)
+            elif distance:
+                single.append(number)
+            number += count
+        self._report_single_entries(chain, first, single)
+
+    def _report_moved(self, number: int, count: int, distance: int) -> None:
+        side = "behind" if distance > 0 else "in front of"
+        message = (
+            "the chunks from %d to %d start '%d' bytes %s where the offset table says"
+            % (number, number + count - 1, abs(distance), side)
+        )
+        self._report_entry(number, "moved", message)
+
+    def _report_single_entries(
+        self, chain: Chain, first: int, numbers: list[int]
+    ) -> None:
+        """Report wrong entries; the last finding is about all that have none."""
+        message = (
+            "the offset table says that chunk %d starts at byte %d, but it starts at "
+            "byte %d"
+        )
+        for count, i in enumerate(numbers[:ENTRIES_KEPT], 1):
+            text = message % (i, self.table.entries[i], chain.offsets[i - first])
+            more = len(numbers) - count
+            if count == ENTRIES_KEPT and more:
+                text += "; '%d' more entries up to chunk %d are wrong" % (
+                    more,
+                    numbers[-1],
+                )
+            self._report_entry(i, "offset", text)
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
         at = self.table.start + OFFSET_LENGTH * i

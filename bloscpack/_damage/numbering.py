@@ -138,6 +138,10 @@ def _leftovers(pieces: Pieces, evidence: Evidence, copies: set[int]) -> set[int]
     lies where header and table say. It is marked by its plain size, or all others lie
     where the table says too. But if one of `copies` lies in the run of equal extents up
     to there, it may have moved the last chunk behind it.
+
+    Example: the file has three chunks, the table has 100, 200 and 300, and chunks were
+    found at 100, 200, 300 and 340. The chunk at 300 is the last one; the chunk at 340
+    is left over.
     """
     entries = evidence.entries if evidence.count_confirmed else ()
     for chain, *_ in pieces if len(entries) else ():
@@ -162,6 +166,9 @@ def _copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> set[int]:
 
     Chunks are copies only if there are more than the file had. Of equal chunks, those
     nearest to each other are copies.
+
+    Example: the file had the chunks A, B and C, and A, B, B and C were found. There is
+    one chunk too many, and the second B is a copy.
     """
     surplus = sum(piece.nchunks for piece in pieces) - (evidence.nchunks or 0)
     if surplus <= 0 or not evidence.count_confirmed:

@@ -132,6 +132,13 @@ WRONG = [
         """Did you mean 'blpk compress 'a file'"'"'s name.bin''?""",
         ["a file's name.bin"],
     ),
+    ("Did you mean 'blpk cat a.blp'?", ["-dc", "a.blp"]),
+    ("Did you mean 'blpk cat 'a b.blp''?", ["-cd", "a b.blp"]),
+    ("Did you mean 'blpk cat x.blp'?", ["--stdout", "-f", "x.blp"]),
+    ("Did you mean 'blpk decompress a.blp'?", ["--decompress", "a.blp"]),
+    ("by 'blpk -d < FILE > OUT'.", ["-dc"]),
+    ("Did you mean 'zstd'?", ["compress", "-c", "zst", "a"]),
+    ("blpk verify: error: unrecognized arguments: --nope", ["verify", "--nope", "a"]),
     ("unrecognized arguments: -X", ["-X"]),
     ("'blpk --help' shows what it accepts.", ["-X"]),
     ("'blpk cat --help' shows what it accepts.", ["cat", "a", "b"]),
@@ -169,7 +176,18 @@ def test_wrong_usage(capsys, message, arguments):
     said = capsys.readouterr()
     assert 2 == caught.value.code
     assert "" == said.out
-    assert any(message in line for line in said.err.splitlines()[-2:])
+    lines = said.err.splitlines()
+    assert any(message in line for line in lines[-2:])
+    assert not arguments or sum(line[:5] in ("usage", " " * 5) for line in lines) <= 2
+
+
+@pytest.mark.usefixtures("terminal")
+def test_wrong_usage_shows_the_usage_of_the_verb(capsys):
+    usage = "usage: blpk compress [-h] [options] [<in_file>] [<out_file>] [<file> ...]"
+    for arguments in (["compress", "--foo", "a"], ["compress", "-c", "x", "a"]):
+        with pytest.raises(SystemExit):
+            parse(arguments)
+        assert usage == capsys.readouterr().err.splitlines()[0]
 
 
 @pytest.mark.usefixtures("terminal")

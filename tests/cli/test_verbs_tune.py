@@ -21,6 +21,7 @@ from bloscpack._cli.trials import (
     npy_typesizes,
     pareto,
 )
+from bloscpack._format import automatic
 from bloscpack._format.tuning import CHUNK_SIZE, DEFAULT, Setting, chunk_text
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
@@ -116,6 +117,34 @@ def test_the_command_does_what_the_table_says(capsys):
 
 
 # What is tried
+
+
+@pytest.mark.parametrize("goal", ["speed", "balanced", "ratio"])
+def test_the_setting_of_auto_is_tried(capsys, goal):
+    with open("data", "wb") as fp:
+        fp.write(b"".join(b"%d,%d,abc\n" % (i, i * i % 1000) for i in range(90_000)))
+    with open("data", "rb") as fp:
+        data = fp.read()
+    wanted = automatic.choose(lambda at, size: data[at : at + size], len(data), goal)
+    found = tuned(capsys, "--goal", goal, "--seconds", "0.01", "data")
+    made = found["trials"][1]
+    assert (wanted.cname, wanted.clevel) == (made["cname"], made["clevel"])
+    assert (wanted.typesize, wanted.chunk_size) == (
+        made["typesize"],
+        made["chunk_size"],
+    )
+    rates = [(trial["ratio"], trial["best"]) for trial in found["trials"]]
+    if goal == "ratio":
+        assert max(rates)[1]
+
+
+def test_command_for_a_block_size_leaves_it_to_auto():
+    setting = Setting("zstd", 2, 0, 1, 2**21, 2**21)
+    end = "-c zstd -l 2 --no-shuffle -t 1 -z 2M "
+    assert "blpk compress --auto " + end + "x" == command(setting, "x")
+    assert "blpk compress --auto=ratio " + end + "-" == command(
+        setting, "/dev/stdin", "ratio"
+    )
 
 
 def test_the_search_narrows_down(capsys):

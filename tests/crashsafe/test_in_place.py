@@ -839,6 +839,20 @@ def test_a_folder_that_the_user_may_not_write(shared):
 
 
 @needs_root
+def test_a_folder_that_takes_no_new_file(shared):
+    shared.chmod(0o666)
+    with (
+        pytest.raises(StorageError, match="the new content of the file is first") as e,
+        nobody(),
+        open_locked(shared) as locked_file,
+        locked_file.replacement(),
+    ):
+        pass
+    assert (errno.EACCES, str(shared)) == (e.value.errno, e.value.filename)
+    assert PACKED == shared.read_bytes()
+
+
+@needs_root
 def test_a_member_that_the_user_database_does_not_know_takes_no_file(shared):
     shared.chmod(0o660)
     os.chown(shared, 0, 54321)

@@ -665,3 +665,35 @@ def test_message_about_the_number_of_chunks():
     (finding,) = (f for f in report.findings if f.kind == "nchunks")
     expected = "the header states the number of chunks '3', but the file has '4'"
     assert expected == finding.message
+
+
+def report_on_table(change):
+    """Verify a file of 100 chunks after ``change(i, entry)`` of its table."""
+    data = bytearray(packed(text(30_000)))
+    for i in range(100):
+        at = 32 + 8 * i
+        (entry,) = struct.unpack_from("<q", data, at)
+        struct.pack_into("<q", data, at, change(i, entry))
+    report = report_on(bytes(data))
+    assert 100 == report.nintact
+    errors = [f for f in report.findings if f.severity == "error"]
+    return [(f.kind, f.chunk, f.message) for f in errors]
+
+
+def test_equal_shifts_of_entries_are_one_finding():
+    every = report_on_table(lambda i, entry: entry - 1)
+    assert [("moved", 0)] == [found[:2] for found in every]
+    some = report_on_table(lambda i, entry: entry + (1 if i < 50 else 2 * (i < 90)))
+    assert [("moved", 0), ("moved", 50)] == [found[:2] for found in some]
+    assert some[1][2] == (
+        "the chunks from 50 to 89 start '2' bytes in front of where the offset table "
+        "says"
+    )
+    mixed = report_on_table(lambda i, entry: entry + (i == 7) + 3 * (20 <= i < 30))
+    assert {("moved", 20), ("offset", 7)} == {found[:2] for found in mixed}
+
+
+def test_wrong_entries_are_not_a_flood_of_findings():
+    found = report_on_table(lambda i, entry: entry + i)
+    assert [("offset", i) for i in range(1, 21)] == [one[:2] for one in found]
+    assert found[-1][2].endswith("; '79' more entries up to chunk 99 are wrong")

@@ -158,6 +158,29 @@ def test_ratio_without_bit_filter_where_blosc_skips_it(size):
     assert BITSHUFFLE == chosen(text(size), "ratio", shuffle=BITSHUFFLE).shuffle
 
 
+def repetitive(nbytes):
+    """Return lines that zstd 9 compresses at 0.2 MB/s in blocks of 8 MiB."""
+    count = nbytes // 16
+    rows = ["%d,%.3f,%s\n" % (i, 0.7 * i, "ab" * (i % 3)) for i in range(count)]
+    return "".join(rows).encode()[:nbytes]
+
+
+@pytest.mark.parametrize("make", [repetitive, text, rows])
+def test_ratio_is_not_extremely_slow(make):
+    found = chosen(make(9 * MIB), "ratio")
+    assert found.clevel < 9 or (found.shuffle != NONE and found.chunk_size == MIB)
+    found = chosen(make(9 * MIB), "ratio", chunk_size=4 * MIB)
+    assert found.clevel < 9
+    assert 4 * MIB == found.chunk_size
+
+
+def test_ratio_of_a_sample_gives_no_long_blocks_to_the_last_level():
+    found = chosen(repetitive(MIB), "ratio", shuffle=NONE)
+    assert (9, 0, MIB) == (found.clevel, found.blocksize, found.chunk_size)
+    found = chosen(repetitive(9 * MIB), "ratio", shuffle=NONE, clevel=9)
+    assert (9, 0, MIB) == (found.clevel, found.blocksize, found.chunk_size)
+
+
 def test_the_same_data_get_the_same_settings():
     data = text(MIB)
     assert 1 == len({chosen(data).key for _ in range(5)})

@@ -114,7 +114,9 @@ def _numbers(
     parts = text.split(":")
     try:
         if not 2 <= len(parts) <= most:
-            raise ValueError("there are %d colons" % (len(parts) - 1))
+            colons = len(parts) - 1
+            found = "no colon" if not colons else "%d colons" % colons
+            raise ValueError("it has %s" % found)
         return [number(part) if part.strip() else None for part in parts]
     except ValueError as error:
         raise Refusal(

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ...recover import Recovery
 
-# Maximum number of losses shown.
+# Maximum numbers of findings and of losses shown.
+FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
 # Kinds of notes that are shown beside all errors.
 NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
@@ -117,9 +118,15 @@ def _tell(recovery: Recovery, args: Namespace) -> None:
             printable(args.target),
         )
     )
-    for finding in recovery.report.findings:
-        if finding.severity == "error" or finding.kind in NOTES_SHOWN:
-            line("  " + printable(str(finding)))
+    found = [
+        finding
+        for finding in recovery.report.findings
+        if finding.severity == "error" or finding.kind in NOTES_SHOWN
+    ]
+    for finding in found[:FINDINGS_SHOWN]:
+        line("  " + printable(str(finding)))
+    if len(found) > FINDINGS_SHOWN:
+        line("  and more damage, which 'blpk verify' shows")
     for loss in recovery.losses[:LOSSES_SHOWN]:
         line("  lost: %s" % loss)
     if len(recovery.losses) > LOSSES_SHOWN:

@@ -6,13 +6,14 @@ compress, write, read and decompress. `trials` does the search; this module show
 
 from __future__ import annotations
 
-from ..._engine.blosc_settings import own_settings
+from ..._format.automatic import choose
 from ..._format.tuning import DEFAULT_GOAL, FILTERS, GOALS, TYPESIZES, chunk_text
 from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..display import parse_size, say, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..sampling import FIELDS
+from ..stdio import shown_input
 from ..trials import WORTH, Sample, Search, command, pareto
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
+    from ..._format.tuning import Setting
     from ...serializers import JsonObject
     from ..trials import Trial
 
@@ -100,14 +102,31 @@ def run(args: Namespace) -> None:
         typesizes = (args.typesize,)
     elif sample.typesizes:
         typesizes = sample.typesizes
-    search = Search(sample, typesizes, GOALS[args.goal], args.nthreads, args.seconds)
-    with own_settings:
-        search.run()
+    search = Search(
+        sample,
+        typesizes,
+        GOALS[args.goal],
+        args.nthreads,
+        args.seconds,
+        _choice_of_auto(sample, args.goal, typesizes) if args.seconds else None,
+    )
+    search.run()
     if args.json:
         say_json(as_dict(search, args.goal))
     else:
         for line in report(search, args.goal, args.all):
             say(line)
+
+
+def _choice_of_auto(sample: Sample, goal: str, typesizes: Sequence[int]) -> Setting:
+    """Return the setting that ``--auto`` chooses for the file."""
+    with open(sample.path, "rb") as fp:
+
+        def read(start: int, size: int) -> bytes:
+            fp.seek(start)
+            return fp.read(size)
+
+        return choose(read, sample.nbytes, goal, typesizes)
 
 
 def _sample_size(text: str) -> int:
@@ -127,7 +146,7 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
     """Yield the lines of the report."""
     sample, best, trials = search.sample, search.best, search.trials
     yield "%s: %s, of which %s were tried with %d settings in %.1f s%s" % (
-        printable(sample.path),
+        shown_input(sample.path),
         size_text(sample.nbytes),
         size_text(search.tried),
         len(trials),
@@ -172,7 +191,7 @@ def _row(trial: Trial, mark: str) -> tuple[str, ...]:
 def _advice(search: Search, goal: str) -> Iterator[str]:
     best, path = search.best, search.sample.path
     if search.pays:
-        yield printable(command(best.setting, path))
+        yield printable(command(best.setting, path, goal))
         return
     highest = max(trial.ratio for trial in search.trials.values())
     yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (
@@ -207,6 +226,8 @@ def as_dict(search: Search, goal: str) -> JsonObject:
         "seconds": search.seconds,
         "complete": search.complete,
         "pays": search.pays,
-        "command": command(search.best.setting, sample.path) if search.pays else None,
+        "command": (
+            command(search.best.setting, sample.path, goal) if search.pays else None
+        ),
         "trials": trials,
     }

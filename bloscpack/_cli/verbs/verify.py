@@ -21,6 +21,7 @@ from ..exit_codes import (
 )
 from ..options import add_packed_files
 from ..progress import shown, shown_for_run
+from ..stdio import shown_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def tell(report: Report) -> None:
         counts = "%d of %s, %s good" % (report.nintact, counts, nbytes)
     elif report.nbytes is not None:
         counts += ", %s" % pretty_size(report.nbytes)
-    say("%s: %s (%s)" % (printable(report.filename or ""), state, counts))
+    say("%s: %s (%s)" % (shown_input(report.filename or ""), state, counts))
     for finding in report.findings:
         say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
