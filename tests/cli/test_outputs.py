@@ -245,3 +245,19 @@ def test_the_speed_of_a_stream_is_left_out():
     )
     (took,) = re.findall(rb"took: .*", done.stderr)
     assert re.fullmatch(rb"took: [\d.]+ s", took)
+
+
+def test_two_plain_files_without_force(tmp_path, monkeypatch, capsys):
+    from bloscpack.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(SystemExit) as caught:
+        main(["compress", "a.csv", "b.csv"])
+    assert 1 == caught.value.code
+    assert capsys.readouterr().err.splitlines() == [
+        "blpk: error: output file 'b.csv' exists!",
+        "blpk: error: if both are inputs: blpk compress --output-dir . a.csv b.csv",
+    ]
+    assert "b.csv" == (tmp_path / "b.csv").read_text()
