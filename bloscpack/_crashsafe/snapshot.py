@@ -97,6 +97,8 @@ class Snapshot:
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
         self._rolled_back = False
+        # The journal beside a replaced file is that of the file with its name now.
+        self._was_replaced = self._is_replaced()
         self._state = self._current_state()
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
@@ -104,7 +106,7 @@ class Snapshot:
 
     def apply_journal(self) -> None:
         """If there is a journal, let ``fp`` read the state before the change."""
-        if not self._regular:
+        if not self._regular or self._was_replaced:
             return
         saved = acceptance.load(self._journal_name, self._real_fp)
         if saved is None:
@@ -123,6 +125,8 @@ class Snapshot:
         if not self._rolled_back:
             status = os.fstat(self._real_fp.fileno())
             of_file = status.st_size, status.st_mtime_ns
+        if self._was_replaced:
+            return of_file, ()
         try:
             status = os.stat(self._journal_name)
         except OSError:
@@ -136,6 +140,13 @@ class Snapshot:
     def is_unchanged(self) -> bool:
         """Return whether the bytes that ``fp`` reads have not changed since."""
         return self._state == self._current_state()
+
+    def is_settled(self) -> bool:
+        """Return whether nothing was changed, and the file was not replaced just now.
+
+        A file that had been replaced before this was made remains what it was.
+        """
+        return self.is_unchanged() and self._was_replaced == self._is_replaced()
 
     def _is_replaced(self) -> bool:
         try:

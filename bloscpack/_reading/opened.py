@@ -57,10 +57,10 @@ class _LocalFile:
                 snapshot.apply_journal()
                 reader = ChunkReader(whole_file(snapshot.fp), *self._how)
             except (FormatError, StorageError):
-                if snapshot.is_unchanged():
+                if snapshot.is_settled():
                     raise
             else:
-                if snapshot.is_unchanged():
+                if snapshot.is_settled():
                     return reader, snapshot
         raise _always_changed(self.path)
 

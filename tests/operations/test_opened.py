@@ -190,6 +190,22 @@ def test_replaced_file_stays_open(checksum, tmp_path):
         assert PLAIN == opened.read(0, 10**9)
 
 
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_journal_of_the_file_that_replaced_it_is_ignored(checksum, tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, 100, checksum=checksum))
+    with open_parts(path, cache_nbytes=0) as opened:
+        bloscpack.pack_bytes_to_file(PLAIN * 3, path, 100)
+
+        class Fp(io.BytesIO):
+            def read(self, size=-1):
+                assert PLAIN == opened.read(0, 10**9)
+                return super().read(size)
+
+        append.append_from(path, Fp(MORE), len(MORE), nthreads=1)
+        assert PLAIN == opened.read(0, 10**9)
+
+
 def test_foreign_writer_is_noticed(tmp_path):
     with opened_as("path", packed(PLAIN, 100), tmp_path, cache_nbytes=0) as opened:
         (tmp_path / "a.blp").write_bytes(packed(PLAIN[::-1][:500], 90))
