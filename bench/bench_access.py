@@ -172,7 +172,8 @@ def threads(path: Path, array: np.ndarray, chunk: int, seconds: float = 2) -> di
             with ThreadPoolExecutor(nthreads) as pool:
                 rate = sum(pool.map(work, range(nthreads))) / seconds
         rates[nthreads] = max(rate, rates.get(nthreads, 0))
-    print("random elements per second: %.0f (1 thread), %.0f (16)" % tuple(rates.values()))
+    found = rates[1], rates[16]
+    print("random elements per second: %.0f (1 thread), %.0f (16)" % found)
     return {"chunk": chunk, "one": rates[1], "sixteen": rates[16]}
 
 

@@ -44,7 +44,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("ETag", '"%d-%d"' % (size, path.stat().st_mtime_ns))
         self.send_header("Content-Length", str(stop - start))
         if found:
-            self.send_header("Content-Range", "bytes %d-%d/%d" % (start, stop - 1, size))
+            self.send_header(
+                "Content-Range", "bytes %d-%d/%d" % (start, stop - 1, size)
+            )
         self.end_headers()
         if self.command == "GET":
             with open(path, "rb") as fp:
