@@ -4,9 +4,9 @@ Flow: chunk numbers → runs of chunks that are neighbours in the file → one r
 run → verify each digest → decompress → hand the plain bytes to the caller.
 
 From a local file every worker reads its own runs. From a place where each read is a
-round trip (`Storage.far`), the thread of the caller requests many runs at once while
-the workers decompress the ones before. Only that thread reads a storage that is not
-``concurrent``.
+round trip (`Storage.far`), groups of runs are requested at once, and one more thread
+requests the next group while the workers decompress. Only the thread of the caller
+reads a storage that is not ``concurrent``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import io
 from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
+from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Workspace, for_each
 from .._format.blosc_header import decode_header
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
+    from .._engine.ahead import Task
     from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
@@ -54,13 +57,16 @@ if TYPE_CHECKING:
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.
 LOCAL_RUN = 512 * 2**10
-# Maximum number of bytes of a request for several chunks of a file that is far.
-FAR_RUN = 8 * 2**20
+# Maximum number of bytes of a request for several chunks of a file that is far: two
+# chunks of 1 MiB. Larger requests are slower, because fewer run at once.
+FAR_RUN = 5 * 2**19
 # Maximum number of bytes between two chunks that are worth one request.
 FAR_GAP = 64 * 2**10
-# Maximum number of requests at a time, and of the bytes in their responses.
+# Maximum number of requests in a group, and about the bytes in their responses.
 REQUESTS_AT_A_TIME = 32
-BYTES_AT_A_TIME = 64 * 2**20
+BYTES_AT_A_TIME = 16 * 2**20
+# Number of groups that are requested while the chunks of another one are decompressed.
+GROUPS_AHEAD = 1
 # Size of the reads of a file that is far, when its chunk headers are read.
 FAR_READ = 2**20
 # Maximum number of bytes by which Blosc makes a chunk longer.
@@ -84,6 +90,20 @@ class Run:
         self.stop = chunk[2]
         self.content: Buffer | None = None
         self.plain: bytes | None = None
+
+
+def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
+    """Yield the runs in groups that are requested together."""
+    group: list[Run] = []
+    nbytes = 0
+    for run in runs:
+        group.append(run)
+        nbytes += run.stop - run.offset
+        if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+            yield group
+            group, nbytes = [], 0
+    if group:
+        yield group
 
 
 class ChunkReader:
@@ -332,16 +352,25 @@ class ChunkReader:
                 yield number, offset, min(stop, offset + size + most), size
 
     def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs with their bytes, which are requested many at a time."""
-        group: list[Run] = []
-        nbytes = 0
-        for run in runs:
-            group.append(run)
-            nbytes += run.stop - run.offset
-            if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+        """Yield the runs with their bytes, which are requested before they are due."""
+        groups = _grouped(runs)
+        first, second = next(groups, []), next(groups, None)
+        if second is None or not self.storage.concurrent:
+            rest = [] if second is None else [second]
+            for group in chain([first], rest, groups):
                 yield from self._fetched(group)
-                group, nbytes = [], 0
-        yield from self._fetched(group)
+            return
+        # After an error, and after Ctrl-C, a request may still be under way: it must
+        # not delay the error. Its thread ends when `ahead` is deleted.
+        ahead = Ahead(1 + GROUPS_AHEAD)
+        tasks: list[Task] = []
+        for group in chain([first, second], groups):
+            tasks.append(ahead.submit(partial(self._fetched, group)))
+            if len(tasks) > GROUPS_AHEAD:
+                yield from ahead.result(tasks.pop(0))
+        for task in tasks:
+            yield from ahead.result(task)
+        ahead.close()
 
     def _fetched(self, group: list[Run]) -> list[Run]:
         start, tail = self._tail
