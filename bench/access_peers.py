@@ -121,8 +121,10 @@ def hdf5() -> Peer:
 
 TABLE: dict[str, Callable[[], Peer]] = {
     "bloscpack": bloscpack,
-    "zarr 3": zarr,
-    "zarr 3, shard": lambda: zarr(sharded=True),
+    "bloscpack crc32c": lambda: bloscpack(checksum="crc32c"),
+    "no digests": lambda: bloscpack(checksum="None"),
+    "zarr": zarr,
+    "zarr shard": lambda: zarr(sharded=True),
     "blosc2": blosc2,
     "h5py": hdf5,
     "np.memmap": memmap,

@@ -115,7 +115,7 @@ def file_name(peer: str) -> str:
 
 
 def measure(sides: dict, array: np.ndarray, action: str, args: Any, far: bool) -> dict:
-    """Return for each side the seconds of a single read: the median of the rounds."""
+    """Return for each side the seconds of a single read, one figure for each round."""
     count = COUNTS[action][far]
     per = count if action != "full scan" else 1
     seconds: dict = {name: [] for name in sides}
@@ -137,17 +137,16 @@ def measure(sides: dict, array: np.ndarray, action: str, args: Any, far: bool) -
 def rows_of(place: str, there: dict, sides: dict, array: Any, chunk: int, args: Any):
     """Measure all actions at a place; print a line for each; return the rows."""
     print("\n%s, chunks of %d KiB; milliseconds" % (place, chunk // 1024))
-    print("%-16s" % "" + "".join("%15s" % name for name in sides))
+    print("%-16s" % "" + "".join("%17s" % name for name in sides))
     rows = []
     for action in args.actions:
         seconds = measure(sides, array, action, args, place != LOCAL)
-        medians = {name: statistics.median(times) for name, times in seconds.items()}
         for name, times in seconds.items():
             row = {"place": place, "chunk": chunk, "action": action, "peer": name}
-            row |= {"seconds": medians[name], "best": min(times)}
+            row |= {"best": min(times), "median": statistics.median(times)}
             row["compressed"] = there[name].is_compressed
             rows.append(row)
-        line = "".join("%15.3f" % (1000 * value) for value in medians.values())
+        line = "".join("%17.3f" % (1000 * min(times)) for times in seconds.values())
         print("%-16s" % action + line, flush=True)
     return rows
 
