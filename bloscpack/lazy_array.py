@@ -120,6 +120,10 @@ class LazyArray:
         self._closed = True
         self._parts.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageValueError("the array is closed")
+
     def __enter__(self) -> LazyArray:
         return self
 
@@ -155,6 +159,9 @@ class LazyArray:
         if _is_names(key) and self.dtype.names is not None:
             numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
             return self.read()[key]
+        position = self._position(key)
+        if position is not None:
+            return self._read_item(position)
         index = ArrayIndex(key, self.shape)
         return index.finish(self._read_items(index.axes))
 
@@ -183,6 +190,34 @@ class LazyArray:
         ]
         items = self._read_items([index.axes[0] for index in indexes])
         return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+
+    def _position(self, key: Any) -> int | None:
+        """Return the position in the file of the item that integers select.
+
+        Return None for every other key, and for integers that are out of range.
+        """
+        entries = key if isinstance(key, tuple) else (key,)
+        if len(entries) != len(self.shape):
+            return None
+        position = 0
+        # Horner's scheme, from the slowest axis to the fastest one.
+        for i, n in zip(
+            self._in_order(entries), self._in_order(self.shape), strict=True
+        ):
+            if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
+                return None
+            if not -n <= i < n:
+                return None
+            position = position * n + (int(i) if i >= 0 else int(i) + n)
+        return position
+
+    def _read_item(self, position: int) -> Any:
+        """Return an item as a scalar."""
+        self._check_open()
+        size = self.dtype.itemsize
+        buffer = bytearray(size)
+        self._parts.read_into(memoryview(buffer), position * size)
+        return numpy.ndarray((), self.dtype, buffer)[()]
 
     def _full(self) -> list[Steps | Picks]:
         return [Steps(n, 0, 1, n) for n in self.shape]
@@ -214,8 +249,7 @@ class LazyArray:
 
         The array is contiguous and has the axes in the order of the file.
         """
-        if self._closed:
-            raise UsageValueError("the array is closed")
+        self._check_open()
         if not result.nbytes:
             return
         itemsize = self.dtype.itemsize
@@ -230,8 +264,14 @@ class LazyArray:
         span = self._parts.span
         flat: Any = result.reshape(-1).view("u1")
         memory = memoryview(flat)
+        start = region.start
+        if start is not None and size == itemsize:
+            self._parts.read_into(memory, start * cell)
+            return
         filling = Filling(region, memory, span, cell, part)
-        numbers = needed_chunks(region, cell, span, self._parts.numbers)
+        numbers = needed_chunks(
+            region, cell, span, self._parts.numbers, self._parts.chunk_size
+        )
         self._parts.load(numbers, filling.copy, room=filling.room)
 
     def read(self, *, out: Array | None = None) -> Array:

@@ -135,6 +135,15 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
     return header
 
 
+def check_plain_size(header: BloscHeader, size: int) -> None:
+    """Raise `FormatError` unless a chunk has `size` plain bytes."""
+    if header.nbytes != size:
+        raise DamageError(
+            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
+            section="chunks",
+        )
+
+
 def _failure(error: Exception, header: BloscHeader) -> FormatError:
     from ..constants import CNAME_AVAIL
 
@@ -176,12 +185,7 @@ def decompress_into(
     whose content is then undefined.
     """
     header = _check_whole(compressed, known)
-    if header.nbytes != destination.nbytes:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'"
-            % (destination.nbytes, header.nbytes),
-            section="chunks",
-        )
+    check_plain_size(header, destination.nbytes)
     if not header.nbytes:
         return
     ctypes = own_settings.ctypes

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Value of a free entry, and of every entry in a file whose writer did not finish.
 FREE = -1
+# Number of entries that are compared at a time: they stay in the cache of the CPU.
+AT_A_TIME = 2**14
 
 
 def encode(offsets: Iterable[int]) -> bytes:
@@ -45,18 +47,20 @@ def is_plausible(table: bytes, first: int, stop: int, smallest: int) -> bool:
 
     The first chunk starts at `first`, and every chunk takes at least `smallest` bytes.
     """
-    # Blosc has imported NumPy. It compares 400,000 entries in less than a millisecond.
+    # Blosc has imported NumPy. It compares a million entries in about a millisecond.
     import numpy
 
     entries = numpy.frombuffer(table, "<i8")
-    return bool(
-        entries[0] == first
-        and entries[-1] <= stop - smallest
+    if entries[0] != first or entries[-1] > stop - smallest:
+        return False
+    for i in range(0, len(entries), AT_A_TIME):
+        some = entries[i : i + AT_A_TIME + 1]
+        if some.min() < first or some.max() > stop:
+            return False
         # Differences of valid entries do not overflow.
-        and entries.min() >= first
-        and entries.max() <= stop
-        and (numpy.diff(entries) >= smallest).all()
-    )
+        if (numpy.diff(some) < smallest).any():
+            return False
+    return True
 
 
 def check(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:

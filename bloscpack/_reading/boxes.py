@@ -174,10 +174,23 @@ class Region:
         ]
 
     @property
-    def contiguous(self) -> bool:
-        """Whether the selected cells follow each other."""
+    def start(self) -> int | None:
+        """The first cell, if they all follow each other, in the order of the file."""
         axis = self.axes[0]
-        return len(self.axes) == 1 and isinstance(axis, Steps) and axis.step == 1
+        steps = len(self.axes) == 1 and isinstance(axis, Steps) and axis.step == 1
+        return axis.at(0) if steps and not axis.reversed else None
+
+    @property
+    def pitch(self) -> int | None:
+        """Distance of selected cells such that each span of this length has one."""
+        axis = self.axes[0]
+        return axis.step * self._rows[0] if isinstance(axis, Steps) else None
+
+    @property
+    def last(self) -> int:
+        """The position of the last selected cell."""
+        ends = (axis.at(axis.count - 1) for axis in self.axes)
+        return sum(i * row for i, row in zip(ends, self._rows, strict=True))
 
     def next(self, position: int, j: int = 0) -> int | None:
         """Return the first selected position from `position` on; None if none is left.
@@ -274,6 +287,7 @@ def needed_chunks(
     cell: int,
     span: Callable[[int], tuple[int, int]],
     numbers: Callable[[int, int], range],
+    chunk_size: int = 0,
 ) -> Sequence[int]:
     """Return the numbers of the chunks that hold selected cells, in order.
 
@@ -287,10 +301,12 @@ def needed_chunks(
         Returns where a chunk begins and ends, in plain bytes.
     numbers
         Returns the numbers of the chunks that hold a span of plain bytes.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
     """
     position = region.next(0)
-    if position is not None and region.contiguous:
-        return numbers(position * cell, (position + region.ncells) * cell)
+    if position is not None and region.pitch and region.pitch * cell <= chunk_size:
+        return numbers(position * cell, (region.last + 1) * cell)
     needed = []
     while position is not None:
         number = numbers(position * cell, position * cell + 1)[0]
@@ -355,16 +371,12 @@ class Filling:
         self._offset, size = part
         self._dtype = raw_dtype(size)
         self._buffer = buffer
-        # Where the bytes of the result begin, if they follow each other in the file.
-        self._first: int | None = None
         # Maximum number of bytes that may follow each other in the file as they do in
         # the result: the last axis could not be joined with the one before it.
         self._longest = 0
         axis = region.axes[-1]
         if isinstance(axis, Steps) and axis.step == 1 and cell == size:
             self._longest = axis.count * cell
-            if region.contiguous and not axis.reversed:
-                self._first = axis.at(0) * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
         self._address = _address(ascending)
         self._target = ascending[
@@ -379,10 +391,6 @@ class Filling:
         start, stop = self._span(number)
         if stop - start > self._longest:
             return None
-        if self._first is not None:
-            inside = self._first <= start and stop <= self._first + len(self._buffer)
-            place = self._buffer[start - self._first : stop - self._first]
-            return place if inside else None
         pieces = list(self._region.pieces(start // self._cell, stop // self._cell))
         if len(pieces) != 1:
             return None
@@ -405,9 +413,6 @@ class Filling:
         """
         if plain.obj is self._buffer.obj:
             return
-        if self._first is not None:
-            self._copy_bytes(self._span(number)[0], plain, self._first)
-            return
         start, stop = (position // self._cell for position in self._span(number))
         for target, position, shape, source in self._region.pieces(start, stop):
             strides = [self._cell] * len(shape)
@@ -417,9 +422,3 @@ class Filling:
             box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
             into = _independent(target, self._target.shape)
             self._target[into] = box[_independent(source, shape)]
-
-    def _copy_bytes(self, start: int, plain: memoryview, first: int) -> None:
-        """Copy the bytes of a chunk at `start` into a result that begins at `first`."""
-        low = max(start, first)
-        high = min(start + len(plain), first + len(self._buffer))
-        self._buffer[low - first : high - first] = plain[low - start : high - start]

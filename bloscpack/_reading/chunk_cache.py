@@ -21,6 +21,9 @@ class ChunkCache:
         self._nbytes = 0
         self._lock = allocate_lock()
 
+    def __len__(self) -> int:
+        return len(self._chunks)
+
     def get(self, key: Hashable) -> bytes | None:
         """Return a chunk; None if it is not here."""
         with self._lock:

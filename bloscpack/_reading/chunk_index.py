@@ -12,15 +12,20 @@ from .._format.sections import SMALLEST_CHUNK, skip_frames
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import numpy
-
+    from .._format.dtypes import Array
     from .._format.sections import Beginning
     from .._storage.cursor import Cursor
     from ..args import Limits
 
-    Numbers = Sequence[int] | numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]
+    # Number, offset, next offset and plain size of a chunk.
+    Extent = tuple[int, int, int, int]
+
+# Number of chunks below which single steps are faster than NumPy.
+FEW = 4
+# Number of chunks whose extents are in memory at a time.
+MANY = 4096
 
 
 class ChunkIndex:
@@ -32,8 +37,8 @@ class ChunkIndex:
 
     def __init__(
         self,
-        offsets: Numbers,
-        chunk_size: int | Numbers,
+        offsets: Array,
+        chunk_size: int | Array,
         nbytes: int,
         from_table: bool,
     ) -> None:
@@ -51,10 +56,34 @@ class ChunkIndex:
         """Return where a chunk starts in the file."""
         return int(self._offsets[number])
 
-    def next_offset(self, number: int) -> int | None:
-        """Return where the next chunk starts in the file; None for the last chunk."""
-        last = number + 1 == self.nchunks
-        return None if last else int(self._offsets[number + 1])
+    @property
+    def chunk_size(self) -> int:
+        """The plain size of all chunks but the last one; 0 if they have several."""
+        return self._chunk_size if isinstance(self._chunk_size, int) else 0
+
+    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+        """Yield the extents of chunks; the next offset of the last one is -1."""
+        if len(numbers) < FEW:
+            for number in numbers:
+                start, stop = self.span(number)
+                pair = self._offsets[number : number + 2].tolist()
+                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
+            return
+        import numpy
+
+        for first in range(0, len(numbers), MANY):
+            some = numpy.asarray(numbers[first : first + MANY])
+            following = numpy.minimum(some + 1, self.nchunks - 1)
+            begins, ends = self._offsets[some], self._offsets[following]
+            ends[following == some] = -1
+            if isinstance(self._chunk_size, int):
+                sizes = numpy.full(len(some), self._chunk_size)
+            else:
+                sizes = self._chunk_size[following] - self._chunk_size[some]
+            if some[-1] + 1 == self.nchunks:
+                sizes[-1] = self.nbytes - self._start(self.nchunks - 1)
+            columns = some, begins, ends, sizes
+            yield from zip(*(column.tolist() for column in columns), strict=True)
 
     def _start(self, number: int) -> int:
         if isinstance(self._chunk_size, int):
@@ -80,9 +109,7 @@ class ChunkIndex:
             last = self.nchunks - 1
             # A single chunk may have any size, even if the stated size is 0.
             return min(position // self._chunk_size, last) if self._chunk_size else last
-        from bisect import bisect_right
-
-        return bisect_right(self._chunk_size, position) - 1
+        return int(self._chunk_size.searchsorted(position, "right")) - 1
 
 
 def index_from_table(
@@ -114,8 +141,13 @@ def index_from_headers(
     The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
     if the plain bytes exceed the `limits`.
     """
-    frames = list(skip_frames(cursor, beginning.header, limits))
-    offsets = [frame.offset or 0 for frame in frames]
-    starts = [frame.start for frame in frames]
-    nbytes = sum(frame.header.nbytes for frame in frames[-1:]) + sum(starts[-1:])
-    return ChunkIndex(offsets, starts, nbytes, False)
+    import numpy
+
+    offsets, starts, nbytes = [], [], 0
+    for frame in skip_frames(cursor, beginning.header, limits):
+        offsets.append(frame.offset or 0)
+        starts.append(frame.start)
+        nbytes = frame.start + frame.header.nbytes
+    return ChunkIndex(
+        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
+    )

@@ -4,9 +4,9 @@ Flow: chunk numbers → runs of chunks that are neighbours in the file → one r
 run → verify each digest → decompress → hand the plain bytes to the caller.
 
 From a local file every worker reads its own runs. From a place where each read is a
-round trip (`Storage.far`), the thread of the caller requests many runs at once while
-the workers decompress the ones before. Only that thread reads a storage that is not
-``concurrent``.
+round trip (`Storage.far`), groups of runs are requested at once, and one more thread
+requests the next group while the workers decompress. Only the thread of the caller
+reads a storage that is not ``concurrent``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ import io
 from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
+from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Workspace, for_each
 from .._format.blosc_header import decode_header
-from .._format.chunks import check_digest, decompress, decompress_into
+from .._format.chunks import (
+    check_digest,
+    check_plain_size,
+    decompress,
+    decompress_into,
+)
 from .._format.sections import frame_behind, read_beginning, starts_with_frame
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
@@ -33,11 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
+    from .._engine.ahead import Task
+    from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
     from ..args import Limits
     from .chunk_cache import ChunkCache
-    from .chunk_index import ChunkIndex
+    from .chunk_index import ChunkIndex, Extent
 
     Result = TypeVar("Result")
     # Called with the number of a chunk and its plain bytes.
@@ -48,13 +57,16 @@ if TYPE_CHECKING:
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.
 LOCAL_RUN = 512 * 2**10
-# Maximum number of bytes of a request for several chunks of a file that is far.
-FAR_RUN = 8 * 2**20
+# Maximum number of bytes of a request for several chunks of a file that is far: two
+# chunks of 1 MiB. Larger requests are slower, because fewer run at once.
+FAR_RUN = 5 * 2**19
 # Maximum number of bytes between two chunks that are worth one request.
 FAR_GAP = 64 * 2**10
-# Maximum number of requests at a time, and of the bytes in their responses.
+# Maximum number of requests in a group, and about the bytes in their responses.
 REQUESTS_AT_A_TIME = 32
-BYTES_AT_A_TIME = 64 * 2**20
+BYTES_AT_A_TIME = 16 * 2**20
+# Number of groups that are requested while the chunks of another one are decompressed.
+GROUPS_AHEAD = 1
 # Size of the reads of a file that is far, when its chunk headers are read.
 FAR_READ = 2**20
 # Maximum number of bytes by which Blosc makes a chunk longer.
@@ -64,19 +76,34 @@ BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
 class Run:
     """Chunks that one read fetches, or one chunk from the cache.
 
-    ``numbers`` are chunk numbers, ``offset`` and ``stop`` file positions. ``content``
-    is the bytes between them, None if a worker is to read them. ``plain`` is the plain
-    bytes of the chunk if they come from the cache.
+    ``chunks`` has the number, the file positions and the plain size of each chunk,
+    ``offset`` and ``stop`` are file positions. ``content`` is the bytes between them,
+    None if a worker is to read them. ``plain`` is the plain bytes of the chunk if they
+    come from the cache.
     """
 
-    __slots__ = ("content", "numbers", "offset", "plain", "stop")
+    __slots__ = ("chunks", "content", "offset", "plain", "stop")
 
-    def __init__(self, number: int, offset: int, stop: int) -> None:
-        self.numbers = [number]
-        self.offset = offset
-        self.stop = stop
+    def __init__(self, chunk: Extent) -> None:
+        self.chunks = [chunk]
+        self.offset = chunk[1]
+        self.stop = chunk[2]
         self.content: Buffer | None = None
         self.plain: bytes | None = None
+
+
+def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
+    """Yield the runs in groups that are requested together."""
+    group: list[Run] = []
+    nbytes = 0
+    for run in runs:
+        group.append(run)
+        nbytes += run.stop - run.offset
+        if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+            yield group
+            group, nbytes = [], 0
+    if group:
+        yield group
 
 
 class ChunkReader:
@@ -109,6 +136,7 @@ class ChunkReader:
         self._cache = cache
         self._limits = limits
         self._workspace = Workspace()
+        self._plain_workspace = Workspace()
         self._end_lock = allocate_lock()
         self._end: int | None = None
         self._tail = 0, b""
@@ -175,6 +203,11 @@ class ChunkReader:
 
     # Loading
 
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk if the cache has them, with this size."""
+        plain = None if self._cache is None else self._cache.get(number)
+        return plain if plain is not None and len(plain) == size else None
+
     def each(
         self,
         numbers: Sequence[int],
@@ -208,10 +241,17 @@ class ChunkReader:
             If a chunk is damaged. `deliver` has been called for all chunks before it.
         """
 
+        if numbers and self._is_last(numbers[-1]):
+            # This may replace the table: no extent of it may be used before. An error
+            # is raised again when the last chunk is reached.
+            with suppress(FormatError):
+                self.check_end()
+        keep_from = self._first_kept(numbers)
+
         def work_on_run(run: Run) -> tuple[list[Result], FormatError | None]:
             results: list[Result] = []
             try:
-                for chunk in self._plain_chunks(run, room):
+                for chunk in self._plain_chunks(run, room, keep_from):
                     results.append(work(*chunk))
             except FormatError as error:
                 return results, error
@@ -225,11 +265,6 @@ class ChunkReader:
             if error is not None:
                 raise error
 
-        if numbers and self._is_last(numbers[-1]):
-            # This may replace the table: no extent of it may be used before. An error
-            # is raised again when the last chunk is reached.
-            with suppress(FormatError):
-                self.check_end()
         nruns = self._count_runs(numbers)
         with own_settings:
             for_each(
@@ -238,6 +273,20 @@ class ChunkReader:
                 deliver_run,
                 effective_nthreads(nthreads, nruns),
             )
+
+    def _first_kept(self, numbers: Sequence[int]) -> int:
+        """Return the number of the first chunk that is put into the cache.
+
+        If the cache has no room for all chunks, each would be removed before it is used
+        again, and decompressing into memory that is in use already is faster. Only the
+        last chunk is kept then, where the next read may go on.
+        """
+        index = self.index
+        limit = -1 if self._cache is None else self._cache.limit
+        size = index.chunk_size or index.nbytes // max(1, index.nchunks)
+        if not numbers or size > limit:
+            return index.nchunks
+        return numbers[0] if len(numbers) * size <= limit else numbers[-1]
 
     def _count_runs(self, numbers: Sequence[int]) -> int:
         """Return about how many runs the chunks give, at least 1."""
@@ -260,23 +309,22 @@ class ChunkReader:
     def _runs(self, numbers: Sequence[int]) -> Iterator[Run]:
         far = self.storage.far
         gap = FAR_GAP if far else 0
+        lookup = bool(self._cache)  # an empty cache has none
         run = None
         nbytes = 0  # the plain bytes of the run
-        for number in numbers:
-            plain = None if self._cache is None else self._cache.get(number)
-            offset, stop = self._extent(number)
-            size = self._size(number)
-            if plain is not None and len(plain) != size:
-                plain = None  # another state of the file: the last chunk has grown
+        for chunk in self._extents(numbers):
+            number, offset, stop, size = chunk
+            # A cached chunk of another size: the last chunk has grown since.
+            plain = self.cached(number, size) if lookup else None
             if run is not None:
                 in_all = stop - run.offset if far else nbytes + size
                 fits = in_all <= (FAR_RUN if far else LOCAL_RUN)
                 if plain is None and fits and 0 <= offset - run.stop <= gap:
-                    run.numbers.append(number)
+                    run.chunks.append(chunk)
                     run.stop, nbytes = stop, nbytes + size
                     continue
                 yield run
-            run, nbytes = Run(number, offset, stop), size
+            run, nbytes = Run(chunk), size
             if plain is not None:
                 run.plain = plain
                 yield run
@@ -284,39 +332,45 @@ class ChunkReader:
         if run is not None:
             yield run
 
-    def _size(self, number: int) -> int:
-        """Return the plain size of a chunk."""
-        start, stop = self.index.span(number)
-        return stop - start
-
     def _is_last(self, number: int) -> bool:
         """Return whether a chunk has the last plain byte of the file, or is behind."""
         return self.index.span(number)[1] == self.index.nbytes
 
-    def _extent(self, number: int) -> tuple[int, int]:
-        """Return where a chunk starts in the file, and where its digest ends.
+    def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+        """Yield number, start, end and plain size of chunks; the end is in the file.
 
-        The extent is at most one byte longer than a chunk can be: a table that states a
-        longer one is wrong, and nothing so large is read.
+        The digest lies in front of the end. An extent is at most one byte longer than a
+        chunk can be: a table that states a longer one is wrong, and nothing so large is
+        read. Raises `FormatError` at the last chunk if the end is damaged.
         """
-        end = self.check_end() if self._is_last(number) else 0
-        offset, stop = self.index.offset(number), self.index.next_offset(number)
-        if stop is None:
-            return offset, end
-        most = self._size(number) + BLOSC_OVERHEAD + self.header.checksum_impl.size
-        return offset, min(stop, offset + most + 1)
+        index = self.index
+        most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
+        for number, offset, stop, size in index.extents(numbers):
+            if stop < 0:
+                yield number, offset, self.check_end(), size
+            else:
+                yield number, offset, min(stop, offset + size + most), size
 
     def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs with their bytes, which are requested many at a time."""
-        group: list[Run] = []
-        nbytes = 0
-        for run in runs:
-            group.append(run)
-            nbytes += run.stop - run.offset
-            if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+        """Yield the runs with their bytes, which are requested before they are due."""
+        groups = _grouped(runs)
+        first, second = next(groups, []), next(groups, None)
+        if second is None or not self.storage.concurrent:
+            rest = [] if second is None else [second]
+            for group in chain([first], rest, groups):
                 yield from self._fetched(group)
-                group, nbytes = [], 0
-        yield from self._fetched(group)
+            return
+        # After an error, and after Ctrl-C, a request may still be under way: it must
+        # not delay the error. Its thread ends when `ahead` is deleted.
+        ahead = Ahead(1 + GROUPS_AHEAD)
+        tasks: list[Task] = []
+        for group in chain([first, second], groups):
+            tasks.append(ahead.submit(partial(self._fetched, group)))
+            if len(tasks) > GROUPS_AHEAD:
+                yield from ahead.result(tasks.pop(0))
+        for task in tasks:
+            yield from ahead.result(task)
+        ahead.close()
 
     def _fetched(self, group: list[Run]) -> list[Run]:
         start, tail = self._tail
@@ -336,24 +390,34 @@ class ChunkReader:
         return group
 
     def _plain_chunks(
-        self, run: Run, room: Room | None
+        self, run: Run, room: Room | None, keep_from: int
     ) -> Iterator[tuple[int, memoryview]]:
-        """Yield the number and the plain bytes of each chunk of a run."""
+        """Yield the number and the plain bytes of each chunk of a run.
+
+        Those from `keep_from` on are put into the cache.
+        """
         if run.plain is not None:
-            yield self._from_cache(run.numbers[0], run.plain, room)
+            yield self._from_cache(run.chunks[0][0], run.plain, room)
             return
         content = self._content(run)
-        for number in run.numbers:
-            offset, stop = self._extent(number)
-            at = offset - run.offset
+        for number, offset, stop, size in run.chunks:
+            frame = content[offset - run.offset : stop - run.offset]
+            place = None if room is None else room(number)
             try:
-                chunk = content[at : at + stop - offset]
-                self._check_size(number, chunk, stop - offset)
-                plain = self._decompress(number, chunk, room)
+                header = self._check_size(number, frame, stop - offset)
+                chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
+                check_digest(chunk, digest, self.header.checksum_impl)
+                if place is None and number >= keep_from:
+                    place = self._decompress_and_keep(number, chunk, header, size)
+                else:
+                    if place is None:
+                        check_plain_size(header, size)
+                        place = self._plain_workspace.view(size)
+                    decompress_into(chunk, place, header)
             except FormatError as error:
                 error.locate(number, offset)
                 raise
-            yield number, plain
+            yield number, place
 
     @staticmethod
     def _from_cache(
@@ -371,10 +435,15 @@ class ChunkReader:
         view = self._workspace.view(run.stop - run.offset)
         return view[: self.storage.read_into(view, run.offset)]
 
-    def _check_size(self, number: int, content: Buffer, size: int) -> None:
-        """Raise `FormatError` unless a chunk and its digest have `size` bytes."""
-        head = content[:BLOSC_HEADER_LENGTH]
-        found = decode_header(head).ctbytes + self.header.checksum_impl.size
+    def _check_size(self, number: int, frame: memoryview, size: int) -> BloscHeader:
+        """Return the header of a chunk.
+
+        Raises `FormatError` unless the chunk and its digest have `size` bytes.
+        """
+        header = decode_header(frame)
+        found = header.ctbytes + self.header.checksum_impl.size
+        if found == size == len(frame):
+            return header
         if found != size and self.index.from_table and number + 1 < self.index.nchunks:
             end = self.index.offset(number) + found
             raise DamageError(
@@ -385,35 +454,20 @@ class ChunkReader:
                 chunk=number + 1,
                 offset=self.entry_offset(number + 1),
             )
-        if len(content) < size or found != size:
-            raise DamageError(
-                "the file ends too early: expected a chunk and its digest of '%d' "
-                "bytes, found '%d'" % (found, len(content)),
-                section="chunks",
-            )
+        raise DamageError(
+            "the file ends too early: expected a chunk and its digest of '%d' bytes, "
+            "found '%d'" % (found, len(frame)),
+            section="chunks",
+        )
 
-    def _decompress(
-        self, number: int, content: memoryview, room: Room | None
+    def _decompress_and_keep(
+        self, number: int, chunk: memoryview, header: BloscHeader, size: int
     ) -> memoryview:
-        """Verify the digest of a chunk; return its plain bytes."""
-        checksum = self.header.checksum_impl
-        split = len(content) - checksum.size
-        chunk = content[:split]
-        check_digest(chunk, content[split:], checksum)
-        place = None if room is None else room(number)
-        if place is not None:
-            decompress_into(chunk, place)
-            return place
-        plain = decompress(chunk)
-        start, stop = self.index.span(number)
-        if len(plain) != stop - start:
-            raise DamageError(
-                "expected a chunk of '%d' plain bytes, found '%d'"
-                % (stop - start, len(plain)),
-                section="chunks",
-            )
-        if self._cache is not None:
-            self._cache.put(number, plain)
+        """Return the plain bytes of a chunk, and put them into the cache."""
+        plain = decompress(chunk, header)
+        check_plain_size(header, size)
+        assert self._cache is not None
+        self._cache.put(number, plain)
         return memoryview(plain)
 
     def entry_offset(self, number: int) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
+from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._storage.base import MemoryStorage, Storage, naming_errors
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 # Default number of plain bytes that an opened file keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
+
+_NO_NAME = nullcontext()
 
 
 class _LocalFile:
@@ -125,9 +128,7 @@ class OpenedFile:
         self._version: Hashable = reader.storage.version
 
     def _naming_errors(self) -> AbstractContextManager[None]:
-        from contextlib import nullcontext
-
-        return nullcontext() if self.name is None else naming_errors(self.name)
+        return _NO_NAME if self.name is None else naming_errors(self.name)
 
     def __enter__(self) -> OpenedFile:
         return self
@@ -153,6 +154,11 @@ class OpenedFile:
         return self._version, self.cbytes, digest.hexdigest()
 
     # Positions
+
+    @property
+    def chunk_size(self) -> int:
+        """The plain size of all chunks but the last one; 0 if they have several."""
+        return self._index.chunk_size
 
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
@@ -299,6 +305,14 @@ class OpenedFile:
         if start >= stop:
             return 0
 
+        numbers = self.numbers(start, stop)
+        if len(numbers) == 1:
+            first, after = self.span(numbers[0])
+            plain = self._reader.cached(numbers[0], after - first)
+            if plain is not None:
+                view[: stop - start] = plain[start - first : stop - first]
+                return stop - start
+
         def room(number: int) -> memoryview | None:
             first, after = self.span(number)
             inside = start <= first and after <= stop
@@ -311,7 +325,7 @@ class OpenedFile:
             begin, end = max(first, start), min(after, stop)
             view[begin - start : end - start] = plain[begin - first : end - first]
 
-        self.load(self.numbers(start, stop), use, room=room)
+        self.load(numbers, use, room=room)
         return stop - start
 
     def read(self, start: int, stop: int) -> bytes:

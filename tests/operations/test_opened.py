@@ -121,6 +121,18 @@ def test_cached_chunks_are_read_once(tmp_path):
         assert before + 2 == len(storage.requests)
 
 
+@pytest.mark.parametrize("nchunks", [2, 9])
+def test_a_read_beyond_the_cache_keeps_only_its_last_chunk(nchunks):
+    storage = Far(packed(PLAIN, 100))
+    with open_parts(storage, cache_nbytes=250) as opened:
+        opened.load(range(nchunks), lambda number, plain: None)
+        storage.requests.clear()
+        opened.load([nchunks - 1], lambda number, plain: None)
+        assert not storage.requests
+        opened.load([nchunks - 2], lambda number, plain: None)
+        assert (nchunks > 2) == bool(storage.requests)
+
+
 def test_cache_keeps_its_limit():
     cache = ChunkCache(100)
     for number in range(10):

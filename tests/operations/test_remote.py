@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,6 +15,7 @@ from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
 from bloscpack._format import offsets
+from bloscpack._reading.chunk_reader import ChunkReader
 from bloscpack._reading.opened import open_parts
 from bloscpack.headers import BloscpackHeader
 
@@ -78,7 +81,45 @@ def test_adjacent_chunks_are_requested_together(large):
         large.requests.clear()
         start = 500 * MIB
         assert PLAIN * 20 == opened.read(start, start + 20 * MIB)
-    assert 3 == len(large.requests)
+    assert 10 == len(large.requests)
+
+
+def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
+    first, second = threading.Event(), threading.Event()
+    fetch = ChunkReader._fetched
+
+    def fetched(reader, group):
+        numbers = [chunk[0] for run in group for chunk in run.chunks]
+        if 0 not in numbers:
+            first.wait(30)  # until a chunk of the first group has been decompressed
+            second.set()
+        return fetch(reader, group)
+
+    def use(number, plain):
+        if number == 0:
+            first.set()
+            assert second.wait(30)
+
+    monkeypatch.setattr(ChunkReader, "_fetched", fetched)
+    with open_parts(large.url, nthreads=1) as opened:
+        opened.load(range(30), use)
+
+
+def test_an_error_ends_the_requests(large):
+    def use(number, plain):
+        raise ValueError("enough")
+
+    def is_ahead(thread):
+        return thread.name.startswith("bloscpack-ahead")
+
+    with open_parts(large.url, nthreads=1) as opened:
+        large.requests.clear()
+        with pytest.raises(ValueError, match="enough"):
+            opened.load(range(1000), use)
+    deadline = time.monotonic() + 30
+    while any(map(is_ahead, threading.enumerate())):
+        assert time.monotonic() < deadline
+    assert len(large.requests) < 60
 
 
 def test_the_cache_saves_requests(large):

@@ -29,7 +29,12 @@ def axes(draw: st.DrawFn, picks: bool) -> tuple[object, Steps | Picks]:
 
 
 def read(
-    plain: bytes, ends: list[int], region: Region, cell: int, part: tuple[int, int]
+    plain: bytes,
+    ends: list[int],
+    region: Region,
+    cell: int,
+    part: tuple[int, int],
+    chunk_size: int = 0,
 ) -> tuple[bytes, list[int], int]:
     """Return the selected cells, the chunks needed, and how many need no copy."""
     result = bytearray(region.ncells * part[1])
@@ -44,7 +49,7 @@ def read(
         first = bisect.bisect_right(starts, start) - 1
         return range(first, bisect.bisect_left(starts, stop))
 
-    numbers = list(needed_chunks(region, cell, span, numbers_of))
+    numbers = list(needed_chunks(region, cell, span, numbers_of, chunk_size))
     direct = 0
     for number in reversed(numbers):  # the order does not matter
         start, stop = span(number)
@@ -70,7 +75,10 @@ def test_a_region_is_what_numpy_selects(data):
     part = (offset, data.draw(st.integers(1, cell - offset)))
     ncells = int(numpy.prod(shape, dtype=int))
     plain = numpy.arange(ncells * cell, dtype="u4").astype("u1").tobytes()
-    cuts = data.draw(st.sets(st.integers(1, max(1, ncells - 1)), max_size=12))
+    size = data.draw(st.integers(0, 30))  # 0: several sizes
+    cuts = set(range(size, ncells, size)) if size else set()
+    if not size:
+        cuts = data.draw(st.sets(st.integers(1, max(1, ncells - 1)), max_size=12))
     ends = [cell * cut for cut in sorted(c for c in cuts if c < ncells)]
     ends += [cell * ncells]
 
@@ -81,7 +89,8 @@ def test_a_region_is_what_numpy_selects(data):
     owners = owner.reshape(whole.shape)[tuple(indexes)]
     needed = sorted(set(owners.ravel().tolist()))
 
-    found, numbers, _ = read(plain, ends, Region(selected), cell, part)
+    region = Region(selected)
+    found, numbers, _ = read(plain, ends, region, cell, part, size * cell)
     assert expected.tobytes() == found
     assert needed == numbers
 

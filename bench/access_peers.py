@@ -1,0 +1,142 @@
+"""The table of peers of ``bench_access.py``: arrays in files that are read in parts.
+
+A peer writes an array with the chunks that it gets. It opens a file, or its URL if it
+can, and returns an object that takes an index, and a function that closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from peers import CLEVEL
+
+import bloscpack as bp
+
+Chunks = tuple[int, ...]
+# An array that can be indexed, and a function that closes it.
+Opened = tuple[Any, Callable[[], object]]
+
+
+class Peer(NamedTuple):
+    """Writes and opens files; `open_url` is None if it can't open a URL."""
+
+    write: Callable[[np.ndarray, Path, Chunks], object]
+    open: Callable[[str], Opened]
+    open_url: Callable[[str], Opened] | None = None
+    is_compressed: bool = True
+
+
+def bloscpack(**options: Any) -> Peer:
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        bp.pack_ndarray_to_file(
+            array,
+            path,
+            chunk_size=array[: chunks[0]].nbytes,
+            blosc_args=bp.BloscArgs(cname="lz4", clevel=CLEVEL),
+            **options,
+        )
+
+    def open_it(name: str) -> Opened:
+        array = bp.open_ndarray(name)
+        return array, array.close
+
+    return Peer(write, open_it, open_it)
+
+
+def memmap() -> Peer:
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        with open(path, "wb") as fp:
+            np.save(fp, array)
+
+    def open_it(name: str) -> Opened:
+        return np.load(name, mmap_mode="r"), lambda: None
+
+    return Peer(write, open_it, is_compressed=False)
+
+
+def zarr(sharded: bool = False) -> Peer:
+    import zarr
+
+    blosc = zarr.codecs.BloscCodec(cname="lz4", clevel=CLEVEL, shuffle="shuffle")
+
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        shards = {"shards": array.shape} if sharded else {}
+        zarr.create_array(
+            str(path), data=array, chunks=chunks, compressors=blosc, **shards
+        )
+
+    def open_it(name: str) -> Opened:
+        return zarr.open_array(name, mode="r"), lambda: None
+
+    return Peer(write, open_it, open_it)
+
+
+def blosc2() -> Peer:
+    import blosc2
+
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        blosc2.asarray(
+            array,
+            urlpath=str(path),
+            mode="w",
+            chunks=chunks,
+            cparams={"codec": blosc2.Codec.LZ4, "clevel": CLEVEL},
+        )
+
+    return Peer(write, lambda name: (blosc2.open(name, mode="r"), lambda: None))
+
+
+def hdf5() -> Peer:
+    import h5py
+    import hdf5plugin
+
+    shuffle = hdf5plugin.Blosc.SHUFFLE
+    blosc = hdf5plugin.Blosc(cname="lz4", clevel=CLEVEL, shuffle=shuffle)
+
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        with h5py.File(path, "w") as fp:
+            fp.create_dataset("a", data=array, chunks=chunks, **blosc)
+
+    def open_it(name: str) -> Opened:
+        fp = h5py.File(name)
+        return fp["a"], fp.close
+
+    def open_url(url: str) -> Opened:
+        import fsspec
+
+        raw = fsspec.open(url, cache_type="first").open()
+        fp = h5py.File(raw)
+
+        def close() -> None:
+            fp.close()
+            raw.close()
+
+        return fp["a"], close
+
+    return Peer(write, open_it, open_url)
+
+
+TABLE: dict[str, Callable[[], Peer]] = {
+    "bloscpack": bloscpack,
+    "bloscpack crc32c": lambda: bloscpack(checksum="crc32c"),
+    "no digests": lambda: bloscpack(checksum="None"),
+    "zarr": zarr,
+    "zarr shard": lambda: zarr(sharded=True),
+    "blosc2": blosc2,
+    "h5py": hdf5,
+    "np.memmap": memmap,
+}
+
+
+def available() -> tuple[dict[str, Peer], dict[str, str]]:
+    """Return the available peers, and the reasons why others are missing."""
+    there, missing = {}, {}
+    for name, make in TABLE.items():
+        try:
+            there[name] = make()
+        except (ImportError, AttributeError) as error:
+            missing[name] = str(error)
+    return there, missing

@@ -1,0 +1,211 @@
+"""Read parts of an array in a file, from the disk and over HTTP, beside other formats.
+
+All formats have the same chunks, codec and level. Every read begins with a new open, so
+that no cache of a format has a chunk; the files stay in the page cache of the system.
+The servers run on this machine and answer each request after a delay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import access_peers
+import contest
+import data
+import numpy as np
+
+import bloscpack as bp
+
+COLUMNS = 4096
+LOCAL = "local"
+# Number of single reads of an action: from the disk, and over HTTP.
+COUNTS = {
+    "random elements": (200, 20),
+    "row slices": (40, 10),
+    "column slices": (2, 1),
+    "strided slices": (4, 2),
+    "full scan": (1, 1),
+    "cold open": (20, 5),
+}
+
+
+def parse() -> argparse.Namespace:
+    parser = contest.options(__doc__, "access")
+    parser.add_argument("--mib", type=int, default=128, help="MiB of the array")
+    parser.add_argument("--chunks", nargs="*", type=int, default=[2**20, 2**16])
+    parser.add_argument("--delays", nargs="*", type=float, default=[0, 0.02])
+    parser.add_argument("--actions", nargs="*", default=list(COUNTS))
+    parser.add_argument("--data", default="walk")
+    return parser.parse_args()
+
+
+def keys(action: str, count: int, shape: tuple[int, int], seed: int) -> list[Any]:
+    """Return the indexes of the reads of an action."""
+    rng = np.random.default_rng(seed)
+    nrows, ncolumns = shape
+
+    def below(end: int) -> list[int]:
+        return rng.integers(0, end, count).tolist()
+
+    if action in ("random elements", "cold open"):
+        return list(zip(below(nrows), below(ncolumns), strict=True))
+    if action == "row slices":
+        return [slice(i, i + 10) for i in below(nrows - 10)]
+    if action == "column slices":
+        return [(slice(None), slice(j, j + 10)) for j in below(ncolumns - 10)]
+    if action == "strided slices":
+        return [(slice(i, None, 100), slice(None, None, 3)) for i in below(100)]
+    return [slice(i, i + 512) for i in range(0, nrows, 512)] * count
+
+
+def read(open_it: Callable, name: str, wanted: list[Any], once: bool) -> list[Any]:
+    """Return the items of each index, from a file that is opened once or each time."""
+    if not once:
+        return [read(open_it, name, [key], True)[0] for key in wanted]
+    array, close = open_it(name)
+    try:
+        return [np.array(array[key]) for key in wanted]
+    finally:
+        close()
+
+
+@contextmanager
+def server(folder: Path, delay: float) -> Iterator[str]:
+    """Serve a folder from another process; yield its URL."""
+    script = str(contest.HERE / "range_server.py")
+    with subprocess.Popen(
+        [sys.executable, script, str(folder), str(delay)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield "http://127.0.0.1:%s/" % process.stdout.readline().strip()
+        finally:
+            process.communicate()
+
+
+def contestants(there: dict, folder: Path, url: str | None) -> dict:
+    """Return for each peer how it opens its file, and the name of the file."""
+    return {
+        name: (
+            (peer.open, str(folder / file_name(name)))
+            if url is None
+            else (peer.open_url, url + file_name(name))
+        )
+        for name, peer in there.items()
+        if url is None or peer.open_url
+    }
+
+
+def file_name(peer: str) -> str:
+    return peer.replace(" ", "-").replace(",", "") + (
+        ".b2nd" if peer == "blosc2" else ".data"
+    )
+
+
+def measure(sides: dict, array: np.ndarray, action: str, args: Any, far: bool) -> dict:
+    """Return for each side the seconds of a single read, one figure for each round."""
+    count = COUNTS[action][far]
+    per = count if action != "full scan" else 1
+    seconds: dict = {name: [] for name in sides}
+    for round_number in range(args.rounds + 1):
+        wanted = keys(action, count, array.shape, round_number)
+        for name, side in sides.items():
+            start = time.perf_counter()
+            found = read(*side, wanted, action != "cold open")
+            end = time.perf_counter()
+            if round_number:  # the first round imports modules
+                seconds[name].append((end - start) / per)
+                continue
+            for key, items in zip(wanted, found, strict=True):
+                if not np.array_equal(items, array[key]):
+                    raise SystemExit("%s: wrong items at %r" % (name, key))
+    return seconds
+
+
+def rows_of(place: str, there: dict, sides: dict, array: Any, chunk: int, args: Any):
+    """Measure all actions at a place; print a line for each; return the rows."""
+    print("\n%s, chunks of %d KiB; milliseconds" % (place, chunk // 1024))
+    print("%-16s" % "" + "".join("%17s" % name for name in sides))
+    rows = []
+    for action in args.actions:
+        seconds = measure(sides, array, action, args, place != LOCAL)
+        for name, times in seconds.items():
+            row = {"place": place, "chunk": chunk, "action": action, "peer": name}
+            row |= {"best": min(times), "median": statistics.median(times)}
+            row["compressed"] = there[name].is_compressed
+            rows.append(row)
+        line = "".join("%17.3f" % (1000 * min(times)) for times in seconds.values())
+        print("%-16s" % action + line, flush=True)
+    return rows
+
+
+def threads(path: Path, array: np.ndarray, chunk: int, seconds: float = 2) -> dict:
+    """Return the random reads per second of 1 and of 16 threads that share an array."""
+    rates = {}
+    for nthreads in (1, 16, 1, 16):
+        with bp.open_ndarray(path, nthreads=1, cache_nbytes=0) as lazy:
+            end = time.perf_counter() + seconds
+
+            def work(seed: int, lazy: Any = lazy, end: float = end) -> int:
+                rng = np.random.default_rng(seed)
+                done = 0
+                while time.perf_counter() < end:
+                    i, j = (int(rng.integers(n)) for n in array.shape)
+                    if lazy[i, j] != array[i, j]:
+                        raise SystemExit("wrong item at %d, %d" % (i, j))
+                    done += 1
+                return done
+
+            with ThreadPoolExecutor(nthreads) as pool:
+                rate = sum(pool.map(work, range(nthreads))) / seconds
+        rates[nthreads] = max(rate, rates.get(nthreads, 0))
+    found = rates[1], rates[16]
+    print("random elements per second: %.0f (1 thread), %.0f (16)" % found)
+    return {"chunk": chunk, "one": rates[1], "sixteen": rates[16]}
+
+
+def run(args: argparse.Namespace) -> dict:
+    """Measure every chunk size and place; return the figures."""
+    there, missing = access_peers.available()
+    for name, reason in missing.items():
+        print("skipped: %s (%s)" % (name, reason))
+    array = data.make(args.data, args.mib * data.MIB).reshape(-1, COLUMNS)
+    rows, shared = [], []
+    for chunk in args.chunks:
+        with contest.scratch(args.folder) as scratch:
+            folder = Path(scratch)
+            chunks = chunk // array[0].nbytes, COLUMNS
+            for name, peer in there.items():
+                peer.write(array, folder / file_name(name), chunks)
+            sides = contestants(there, folder, None)
+            rows += rows_of(LOCAL, there, sides, array, chunk, args)
+            shared.append(threads(folder / file_name("bloscpack"), array, chunk))
+            for delay in args.delays if chunk == args.chunks[0] else ():
+                place = "HTTP, %.0f ms" % (1000 * delay)
+                with server(folder, delay) as url:
+                    sides = contestants(there, folder, url)
+                    rows += rows_of(place, there, sides, array, chunk, args)
+    return {"mib": args.mib, "data": args.data, "rows": rows, "threads": shared}
+
+
+def main() -> None:
+    """Run the benchmark, print the tables and write the results."""
+    args = parse()
+    contest.touch_memory()
+    contest.write(args.json, **run(args))
+
+
+if __name__ == "__main__":
+    main()
