@@ -54,29 +54,22 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def integrations(session: nox.Session) -> None:
-    """Run the tests with the libraries that use Bloscpack files."""
+    """Run the tests with other programs: libraries, and servers of HTTP and S3."""
     install(session, "test-integrations")
-    session.run("pytest", "-q", "tests/integrations", *session.posargs)
+    tests = ["test_remote.py", "test_s3.py", "test_zarr.py"]
+    found = [str(path) for name in tests for path in Path("tests").rglob(name)]
+    found.append("tests/integrations")
+    session.run("pytest", "-q", "-n", "auto", *found, *session.posargs)
     examples = "tests/project/test_docs.py"
     session.run("pytest", "-q", examples, "-k", "independent", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation, with warnings as errors, and run its examples."""
-    install(session, "docs,test")
+    """Build the documentation, with warnings as errors; the tests run its examples."""
+    install(session, "docs")
     output = "docs/_build/html"
     session.run("sphinx-build", "-W", "-n", "-q", "-b", "html", "docs", output)
-    session.run("pytest", "-q", "tests/project/test_docs.py")
-
-
-@nox.session
-def remote(session: nox.Session) -> None:
-    """Test URLs with servers of HTTP and S3 on this machine."""
-    install(session, "test-remote")
-    tests = ["test_remote.py", "test_s3.py"]
-    found = [str(path) for name in tests for path in Path("tests").rglob(name)]
-    session.run("pytest", "-q", *found, *session.posargs)
 
 
 @nox.session
@@ -84,11 +77,3 @@ def package(session: nox.Session) -> None:
     """Build what is uploaded, check it, and install it in a fresh environment."""
     install(session, "package")
     session.run("pytest", "-q", "tests/project/test_packaging.py")
-
-
-@nox.session(python="3.12", default=False)
-def zarr(session: nox.Session) -> None:
-    """Read shards with zarr-python and TensorStore; this needs a network."""
-    install(session, "test,crc32c")
-    session.install("-q", "zarr>=3", "tensorstore")
-    session.run("pytest", "-q", "tests/operations/test_zarr.py")

@@ -1,4 +1,4 @@
-"""Files in object stores, with two servers; the extra ``test-remote`` has them."""
+"""Files in object stores, with two servers; the extra ``test-integrations`` has them."""
 
 from __future__ import annotations
 

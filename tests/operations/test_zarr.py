@@ -1,7 +1,7 @@
 """zarr-python and TensorStore read shards in place, and report every changed bit.
 
-They run in a Python of their own: this one if it has them, or the one that the variable
-BLOSCPACK_ZARR_PYTHON names, or a new environment, which needs a network once.
+They run in processes of their own, with this Python or with the one that the variable
+BLOSCPACK_ZARR_PYTHON names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from bloscpack.file_io import CompressedFPSource
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("zarr_programs.py")
-PACKAGES = ("zarr>=3", "tensorstore")
 PROBE = "import zarr, tensorstore; assert zarr.__version__ >= '3'"
 RIGHT = {"zarr": "right", "tensorstore": "right"}
 
@@ -35,21 +34,12 @@ def has_programs(python):
 
 
 @pytest.fixture(scope="module")
-def python(request):
+def python():
     """The path of a Python with zarr and TensorStore."""
     given = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
-    if has_programs(given):
-        return given
-    folder = Path(request.config.cache.mkdir("zarr")) / ("%d.%d" % sys.version_info[:2])
-    built = folder / "bin" / "python"
-    if not built.exists() or not has_programs(built):
-        make = [sys.executable, "-m", "venv", "--clear", folder]
-        install = [built, "-m", "pip", "install", "-q", *PACKAGES]
-        for command in (make, install):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                pytest.skip("no zarr 3 and TensorStore: " + done.stderr[-300:])
-    return built
+    if not has_programs(given):
+        pytest.skip("no zarr 3 and TensorStore: install 'bloscpack[test-integrations]'")
+    return given
 
 
 def codec(name, **configuration):

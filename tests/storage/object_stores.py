@@ -35,7 +35,7 @@ def options_for(port: int) -> dict[str, object]:
 def moto(folder: Path):
     """Yield the settings of s3fs for moto."""
     server_module = pytest.importorskip(
-        "moto.server", reason="the extra 'test-remote' is not installed"
+        "moto.server", reason="the extra 'test-integrations' is not installed"
     )
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
@@ -51,7 +51,7 @@ def rclone(folder: Path):
     program = shutil.which("rclone", path=os.path.dirname(sys.executable))
     program = program or shutil.which("rclone")
     if program is None:
-        pytest.skip("the extra 'test-remote' is not installed")
+        pytest.skip("the extra 'test-integrations' is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
