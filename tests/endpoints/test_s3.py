@@ -1,4 +1,4 @@
-"""Files in object stores, with two servers; the extra ``test-integrations`` has them."""
+"""Files in object stores: two servers, which the extra ``test-integrations`` has."""
 
 from __future__ import annotations
 
