@@ -189,6 +189,8 @@ def access(result: dict) -> Any:
 
     The grey line marks the fastest compressed format. np.memmap is not compressed.
     """
+    from matplotlib.ticker import LogLocator
+
     rows = result["rows"]
     places = list(dict.fromkeys((row["place"], row["chunk"]) for row in rows))
     actions, peers = unique(rows, "action"), unique(rows, "peer")[::-1]
@@ -208,9 +210,13 @@ def access(result: dict) -> Any:
             axis.set(xscale="log", ylim=(-0.7, len(peers) - 0.3))
             axis.set(yticks=range(len(peers)), yticklabels=[] if j else peers)
             axis.set_title("%s, ms" % action, fontsize=9)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=5))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("")
             axis.spines[["top", "right"]].set_visible(False)
             axis.tick_params(labelsize=8)
-        axes[i][0].set_ylabel("%s, chunks of %d KiB" % (place, chunk // 1024))
+        label = "%s\nchunks of %d KiB" % (place, chunk // 1024)
+        axes[i][0].set_ylabel(label, fontsize=9)
     return figure
 
 
