@@ -184,6 +184,42 @@ def summary(result: dict) -> Any:
     return figure
 
 
+def access(result: dict) -> Any:
+    """Draw the time of reading a part: a row for each place, a column for each action.
+
+    The grey line marks the fastest compressed format. np.memmap is not compressed.
+    """
+    from matplotlib.ticker import LogLocator
+
+    rows = result["rows"]
+    places = list(dict.fromkeys((row["place"], row["chunk"]) for row in rows))
+    actions, peers = unique(rows, "action"), unique(rows, "peer")[::-1]
+    figure, axes = panels(len(places), len(actions), width=2.4, height=2.3)
+    for i, (place, chunk) in enumerate(places):
+        for j, action in enumerate(actions):
+            axis = axes[i][j]
+            found = where(rows, place=place, chunk=chunk, action=action)
+            for row in found:
+                y, value = peers.index(row["peer"]), 1000 * row["best"]
+                ours = row["peer"].startswith(("bloscpack", "no digests"))
+                colour = "tab:blue" if ours else "0.4"
+                face = colour if row["compressed"] else "white"
+                axis.plot(value, y, "o", color=colour, markerfacecolor=face)
+            fastest = min(row["best"] for row in found if row["compressed"])
+            axis.axvline(1000 * fastest, color="0.8", linewidth=1, zorder=0)
+            axis.set(xscale="log", ylim=(-0.7, len(peers) - 0.3))
+            axis.set(yticks=range(len(peers)), yticklabels=[] if j else peers)
+            axis.set_title("%s, ms" % action, fontsize=9)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=5))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("")
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.tick_params(labelsize=8)
+        label = "%s\nchunks of %d KiB" % (place, chunk // 1024)
+        axes[i][0].set_ylabel(label, fontsize=9)
+    return figure
+
+
 # Column of the results → title of the panel.
 SUMMARY = {"write": "write, MB/s", "read": "read, MB/s", "ratio": "compression ratio"}
 
@@ -194,6 +230,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
     "scaling": ("scaling", scaling),
     "peers": ("peers", peers),
     "summary": ("peers", summary),
+    "access": ("access", access),
 }
 
 

@@ -56,3 +56,27 @@ def test_check_finds(chunk, found, true):
         == raised.value.message
     )
     assert ("offsets", chunk) == (raised.value.section, raised.value.chunk)
+
+
+MANY = list(range(100, 100 + 50 * 3 * offsets.AT_A_TIME, 50))
+
+
+@pytest.mark.parametrize("count", [1, 2, offsets.AT_A_TIME + 1, len(MANY)])
+def test_a_table_is_plausible(count):
+    table = offsets.encode(MANY[:count])
+    stop = MANY[count - 1] + 50
+    assert offsets.is_plausible(table, 100, stop, 50)
+    assert not offsets.is_plausible(table, 100, stop - 1, 50)
+    assert not offsets.is_plausible(table, 99, stop, 50)
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 99, 2**63 - 1, -(2**63), "one less"])
+@pytest.mark.parametrize(
+    "number",
+    [0, 1, 2, *(offsets.AT_A_TIME + i for i in (-1, 0, 1)), len(MANY) - 1],
+)
+def test_a_table_with_a_wrong_entry_is_not_plausible(number, wrong):
+    entries = MANY.copy()
+    entries[number] = entries[number] - 1 if wrong == "one less" else wrong
+    table = offsets.encode(entries)
+    assert not offsets.is_plausible(table, 100, MANY[-1] + 50, 50)
