@@ -69,6 +69,8 @@ BYTES_AT_A_TIME = 16 * 2**20
 GROUPS_AHEAD = 1
 # Size of the reads of a file that is far, when its chunk headers are read.
 FAR_READ = 2**20
+# Any size that an entry of an offset table can state.
+MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
 
@@ -146,8 +148,25 @@ class ChunkReader:
         self.header = self.beginning.header
         self.metadata = self.beginning.metadata
         self._first = cursor.position
+        #: Whether the end of the file is missing, and its last chunks with it.
+        self.is_cut = False
         index = index_from_table(self.beginning, self._first, storage.size)
-        self.index: ChunkIndex = self._read_headers() if index is None else index
+        self.index: ChunkIndex = self._index_without_end() if index is None else index
+
+    def _index_without_end(self) -> ChunkIndex:
+        """Return the index from the headers of the chunks.
+
+        If they can't all be read, an offset table that points behind the end of the
+        file is used: it may be the end of the file that is missing.
+        """
+        try:
+            return self._read_headers()
+        except FormatError:
+            index = index_from_table(self.beginning, self._first, MAX_FILE_SIZE)
+            if index is None:
+                raise
+            self.is_cut = True
+            return index
 
     def _read_headers(self) -> ChunkIndex:
         size = FAR_READ if self.storage.far else io.DEFAULT_BUFFER_SIZE

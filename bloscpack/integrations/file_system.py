@@ -7,6 +7,7 @@ array. The content of a chunk is read from its place in the `.blp` file; see
 
 from __future__ import annotations
 
+import errno
 import os
 
 from fsspec.implementations.reference import ReferenceFileSystem
@@ -76,3 +77,43 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
         remote = {"asynchronous": options.get("asynchronous", False)}
         options.setdefault("remote_options", {**(target_options or {}), **remote})
         super().__init__(found, **options)
+
+    # fsspec would keep what is written in memory, where it is lost.
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        if mode != "rb":
+            raise _read_only(path)
+        return super()._open(path, mode=mode, **options)
+
+    async def _pipe_file(self, path: str, *args: Any, **options: Any) -> None:
+        raise _read_only(path)
+
+    def pipe_file(self, path: str, *args: Any, **options: Any) -> None:
+        """Raise `OSError`: the file system can't be written."""
+        raise _read_only(path)
+
+    def pipe(self, path: Any, *args: Any, **options: Any) -> None:
+        """Raise `OSError`: the file system can't be written."""
+        raise _read_only(path)
+
+    async def _rm_file(self, path: str, **options: Any) -> None:
+        raise _read_only(path)
+
+    async def _rm(self, path: Any, *args: Any, **options: Any) -> None:
+        raise _read_only(path)
+
+    def rm(self, path: Any, *args: Any, **options: Any) -> None:
+        """Raise `OSError`: the file system can't be written."""
+        raise _read_only(path)
+
+    async def _put_file(self, lpath: str, rpath: str, **options: Any) -> None:
+        raise _read_only(rpath)
+
+    async def _cp_file(self, path1: str, path2: str, **options: Any) -> None:
+        raise _read_only(path2)
+
+
+def _read_only(path: Any) -> OSError:
+    return OSError(
+        errno.EROFS, "the Zarr store of a Bloscpack file can't be written", str(path)
+    )

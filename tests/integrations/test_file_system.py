@@ -167,3 +167,21 @@ def test_the_backend_and_the_store_agree(zarr, tmp_path, array, order, checksum)
         xr.open_zarr(mapper, consolidated=False, chunks=None) as stored,
     ):
         xr.testing.assert_identical(stored.load(), lazy.load())
+
+
+def test_nothing_can_be_written(tmp_path):
+    """fsspec would keep it in memory, and it would be lost."""
+    array = np.arange(100)
+    bp.pack_ndarray_to_file(array, tmp_path / "a.blp")
+    fs = fsspec.filesystem("blp", fo=str(tmp_path / "a.blp"), skip_instance_cache=True)
+    mapper = fs.get_mapper("")
+    for write in (
+        lambda: fs.pipe("a/0", b"x"),
+        lambda: fs.pipe_file("a/0", b"x"),
+        lambda: fs.rm("a/0"),
+        lambda: fs.open("a/0", "wb"),
+        lambda: mapper.__setitem__("a/0", b"x"),
+        lambda: mapper.__delitem__("a/0"),
+    ):
+        with pytest.raises(OSError, match="can't be written"):
+            write()

@@ -320,3 +320,18 @@ def test_errors_close_the_file(tmp_path):
         open_parts(tmp_path / "a.blp")
     with pytest.raises(TypeError, match="a path, a URL, a file object or bytes"):
         open_parts(3.5)
+
+
+# A file whose end is missing
+
+
+@pytest.mark.parametrize("missing", [1, 50, 1500])
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_chunks_before_the_missing_end(checksum, missing, tmp_path):
+    data = packed(PLAIN, 100, checksum=checksum)
+    with opened_as("path", data[:-missing], tmp_path) as opened:
+        assert PLAIN[:200] == opened.read(0, 200)
+        with pytest.raises(FormatError, match=r"ends too early|expected"):
+            opened.read(0, 10**9)
+    with open(tmp_path / "a.blp", "rb") as fp:
+        assert PLAIN[:200] == bloscpack.Reader(fp).read(0, 200)
