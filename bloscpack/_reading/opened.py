@@ -217,11 +217,10 @@ class OpenedFile:
                     if not self._refresh(reader):
                         raise
                 else:
-                    if (
-                        snapshot is None
-                        or reader.header.checksum_impl.size
-                        or snapshot.is_unchanged()
-                    ):
+                    proven = (
+                        reader.header.checksum_impl.size and not reader.replaced_table
+                    )
+                    if snapshot is None or proven or snapshot.is_unchanged():
                         return
                     self._refresh(reader)
         raise _always_changed(self.name or "")
@@ -282,9 +281,15 @@ class OpenedFile:
             return True
 
     def _continues(self, reader: ChunkReader) -> bool:
-        """Return whether the chunks of `reader` have all spans that this file had."""
+        """Return whether an append can have made the state of `reader` of this file.
+
+        An append moves no chunk. Chunks elsewhere show that a program has written
+        another file over this one.
+        """
         new, old = reader.index, self._index
         if new.nchunks < old.nchunks or new.nbytes < old.nbytes:
+            return False
+        if not new.begins_like(old):
             return False
         # All chunks but the last had the same size, and it does not change.
         last = old.nchunks - 1

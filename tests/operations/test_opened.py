@@ -197,6 +197,18 @@ def test_foreign_writer_is_noticed(tmp_path):
             opened.read(0, 10**9)
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+def test_another_file_written_over_it_is_noticed(offsets, tmp_path):
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN, 1000, offsets=offsets))
+    with open_parts(tmp_path / "a.blp") as parts:
+        assert PLAIN[:1000] == parts.read(0, 1000)
+        # The same inode, the same number of plain bytes, chunks of other sizes.
+        other = packed(bytes(len(PLAIN)), 1000, offsets=offsets)
+        (tmp_path / "a.blp").write_bytes(other)
+        with pytest.raises(StorageError, match="changed by more than an append"):
+            parts.read(0, len(PLAIN))
+
+
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_threads_read_while_another_appends(checksum, tmp_path):
     path = tmp_path / "a.blp"
