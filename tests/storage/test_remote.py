@@ -97,7 +97,10 @@ def test_last_part(url, name):
     assert name == last_part(url)
 
 
-@pytest.mark.parametrize("url", ["http://h", "http://h/", "http://h/..", "s3://b/%/"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://h", "http://h/", "http://h/..", "s3://b/%/", "s3://", "zip://::s3://"],
+)
 def test_no_last_part(url):
     with pytest.raises(bp.UsageError, match="--output"):
         last_part(url)
