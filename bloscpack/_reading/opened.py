@@ -22,7 +22,7 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
-from ..exceptions import FormatError, StorageError, UsageTypeError
+from ..exceptions import DamageError, FormatError, StorageError, UsageTypeError
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
 from .chunk_reader import ChunkReader
@@ -324,7 +324,14 @@ class OpenedFile:
         from .._engine.prealloc import BytesUnderConstruction
 
         size = max(0, min(stop, self.nbytes) - start)
-        result = BytesUnderConstruction(size)
+        try:
+            result = BytesUnderConstruction(size)
+        except MemoryError as error:
+            raise DamageError(
+                "the header announces '%d' bytes, for which there is no memory"
+                % self.nbytes,
+                section="header",
+            ) from error
         self.read_into(result.view, start)
         return result.finish()
 

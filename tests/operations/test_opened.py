@@ -288,6 +288,13 @@ def test_table_that_states_a_huge_chunk_takes_no_memory():
         file.read(0, 10)
 
 
+def test_file_that_announces_more_bytes_than_memory_has():
+    with open_parts(packed(PLAIN, 1000)) as file:
+        file.nbytes = 2**62  # as if the header had that many chunks
+        with pytest.raises(FormatError, match="there is no memory"):
+            file.read(0, file.nbytes)
+
+
 def test_damaged_chunk_is_named_with_its_file(tmp_path):
     data = bytearray(packed(PLAIN, 100))
     data[-10] ^= 1
