@@ -52,8 +52,9 @@ class BloscpackFile(io.BufferedIOBase):
     Parameters
     ----------
     file
-        A path, a URL, or a file object, which is used from its current position on and
-        stays open. If a file object to be read can't seek, neither can this one.
+        A path, a URL, or a file object, which is used from its current position on (in
+        mode ``'ab'`` from its start) and stays open. If a file object to be read can't
+        seek, neither can this one.
     mode
         ``'rb'`` reads; ``'wb'`` writes a new file; ``'xb'`` does so if no file has that
         name; ``'ab'`` appends, or writes a new file. The ``b`` may be omitted.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, is_intact
+from .._format.crc32c import crc32c
 from .._format.sections import read_beginning, walk_chunks
 from .._format.shard import (
     CRC_LENGTH,
@@ -135,10 +136,18 @@ def _is_trailer(storage: Storage, start: int) -> bool:
         offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
         # Compare the first entry before reading the others, perhaps much of the file.
         if offset == nbytes == MISSING or offset + nbytes <= storage.size:
-            content = storage.read_at(at, storage.size - at)
-            if crc_of(content[:-CRC_LENGTH]) == content[-CRC_LENGTH:]:
+            stop = storage.size - CRC_LENGTH
+            if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
                 return True
     return False
+
+
+def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
+    """Return the checksum of an extent, which may be too long for the memory."""
+    value = 0
+    for at in range(start, stop, READ_SIZE):
+        value = crc32c(storage.read_at(at, min(READ_SIZE, stop - at)), value)
+    return value.to_bytes(CRC_LENGTH, "little")
 
 
 def _index_starts(storage: Storage, start: int) -> Iterator[int]:

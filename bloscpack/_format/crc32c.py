@@ -34,13 +34,13 @@ FEW_WORDS = 16
 SHORT = 512
 
 
-def crc32c(data: Buffer) -> int:
-    """Return the checksum of a buffer."""
-    return _implementation()(data)
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """Return the checksum of a buffer; `value` is that of the bytes in front of it."""
+    return _implementation()(data, value)
 
 
 @cache
-def _implementation() -> Callable[[Buffer], int]:
+def _implementation() -> Callable[[Buffer, int], int]:
     """Return the fastest function that is installed."""
     try:
         import google_crc32c  # type: ignore[import-not-found,unused-ignore]
@@ -50,25 +50,25 @@ def _implementation() -> Callable[[Buffer], int]:
     if google_crc32c.implementation != "c":  # pragma: no cover - depends on its build
         return with_numpy
 
-    def with_google(data: Buffer) -> int:
+    def with_google(data: Buffer, value: int) -> int:
         # It refuses buffers that can be written to.
         raw = data if isinstance(data, bytes) else bytes(data)
-        checksum: int = google_crc32c.value(raw)
+        checksum: int = google_crc32c.extend(value, raw)
         return checksum
 
     return with_google
 
 
-def with_numpy(data: Buffer) -> int:
-    """Return the checksum of a buffer, computed with NumPy."""
+def with_numpy(data: Buffer, value: int = 0) -> int:
+    """Return the checksum of a buffer, computed with NumPy; see `crc32c`."""
     view = memoryview(data).cast("B")
+    state = value ^ ONES
     if len(view) <= SHORT:
-        return _add_bytes(ONES, view) ^ ONES
+        return _add_bytes(state, view) ^ ONES
     import numpy
 
     row_nbytes = LANES * WORD_LENGTH
     nrows = len(view) // row_nbytes
-    state = ONES
     if nrows:
         words = numpy.frombuffer(view[: nrows * row_nbytes], "<u4")
         state = _join(_add_rows(words.reshape(nrows, LANES), state))

@@ -85,6 +85,13 @@ class ChunkIndex:
             columns = some, begins, ends, sizes
             yield from zip(*(column.tolist() for column in columns), strict=True)
 
+    def begins_like(self, other: ChunkIndex) -> bool:
+        """Return whether the chunks of `other` start at the same places in the file."""
+        offsets, count = self._offsets[: other.nchunks], other.nchunks
+        if isinstance(offsets, list) or isinstance(other._offsets, list):
+            return all(self.offset(i) == other.offset(i) for i in range(count))
+        return bool((offsets == other._offsets).all())  # type: ignore[union-attr]
+
     def _start(self, number: int) -> int:
         if isinstance(self._chunk_size, int):
             return number * self._chunk_size

@@ -126,6 +126,9 @@ class ChunkReader:
         The sections in front of the chunks; the header and the metadata in them.
     index
         Where each chunk is.
+    replaced_table
+        Whether the last chunk contradicted the offset table, so that the headers of all
+        chunks replaced it. The table is wrong, or the file has changed.
     """
 
     def __init__(
@@ -142,6 +145,7 @@ class ChunkReader:
         self._end_lock = allocate_lock()
         self._end: int | None = None
         self._tail = 0, b""
+        self.replaced_table = False
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = Cursor(StorageFile(storage))
         self.beginning = read_beginning(cursor, limits)
@@ -204,6 +208,7 @@ class ChunkReader:
         except FormatError:
             last = None
         if last is None or last.nbytes != stop - start:
+            self.replaced_table = True
             self.index = self._read_headers()
             return self._end or 0
         end = offset + last.ctbytes + digest_size

@@ -23,7 +23,7 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
-from ..exceptions import FormatError, StorageError, UsageTypeError
+from ..exceptions import DamageError, FormatError, StorageError, UsageTypeError
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
 from .chunk_reader import ChunkReader
@@ -223,11 +223,10 @@ class OpenedFile:
                     if not self._refresh(reader):
                         raise
                 else:
-                    if (
-                        snapshot is None
-                        or reader.header.checksum_impl.size
-                        or snapshot.is_unchanged()
-                    ):
+                    proven = (
+                        reader.header.checksum_impl.size and not reader.replaced_table
+                    )
+                    if snapshot is None or proven or snapshot.is_unchanged():
                         return
                     self._refresh(reader)
         raise _always_changed(self.name or "")
@@ -288,9 +287,15 @@ class OpenedFile:
             return True
 
     def _continues(self, reader: ChunkReader) -> bool:
-        """Return whether the chunks of `reader` have all spans that this file had."""
+        """Return whether an append can have made the state of `reader` of this file.
+
+        An append moves no chunk. Chunks elsewhere show that a program has written
+        another file over this one.
+        """
         new, old = reader.index, self._index
         if new.nchunks < old.nchunks or new.nbytes < old.nbytes:
+            return False
+        if not new.begins_like(old):
             return False
         # All chunks but the last had the same size, and it does not change.
         last = old.nchunks - 1
@@ -333,7 +338,14 @@ class OpenedFile:
         from .._engine.prealloc import BytesUnderConstruction
 
         size = max(0, min(stop, self.nbytes) - start)
-        result = BytesUnderConstruction(size)
+        try:
+            result = BytesUnderConstruction(size)
+        except MemoryError as error:
+            raise DamageError(
+                "the header announces '%d' bytes, for which there is no memory"
+                % self.nbytes,
+                section="header",
+            ) from error
         self.read_into(result.view, start)
         return result.finish()
 

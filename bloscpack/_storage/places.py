@@ -250,13 +250,13 @@ class HttpPlace(Place):
             count = 0
             async for block in response.content.iter_chunked(BLOCK_SIZE):
                 count += len(block)
+                if count > self._size >= 0:  # the response may have no end
+                    raise self._changed()
                 yield block
         expected = response.headers.get("Content-Length", "")
         if self._size < 0:
             self._size = int(expected) if expected.isdigit() else count
-        self._check_length(min(count, self._size), self._size)
-        if count > self._size:
-            raise self._changed()
+        self._check_length(count, self._size)
 
     async def _send(self, method: str, headers: Mapping[str, str]) -> Any:
         import aiohttp

@@ -40,7 +40,7 @@ ATTEMPTS = 5
 FIRST_DELAY = 0.25
 # Seconds after the first attempt after which a request is not repeated.
 RETRY_SECONDS = 120.0
-# Maximum number of requests of one file that run at once.
+# Maximum number of requests of one read that run at once.
 MAX_REQUESTS = 32
 # Size in bytes up to which a file that must be read whole is kept in memory.
 MAX_IN_MEMORY = 16 * 2**20
@@ -88,34 +88,38 @@ class RemoteStorage(Storage):
 
         self._loop, self._pid = get_loop(), os.getpid()
         self._place = _place_for(fs, path, self._names.error)
-        if not whole:
-            try:
-                opened = self._wait(self._repeat(self._place.open))
-            except IgnoresRanges:
-                if whole is not None:
-                    raise
-                whole = True
-        if whole:
-            opened = self._wait(self._repeat(self._read_whole))
+        try:
+            opened = self._open(whole)
+        except BaseException:
+            self.close()
+            raise
         self.size = opened.size
         self._head = opened.head
         if opened.version:
             self.identity = self.version = (self.name, opened.size, *opened.version)
 
+    def _open(self, whole: bool | None) -> Opened:
+        if not whole:
+            try:
+                return self._wait(lambda: self._repeat(self._place.open))
+            except IgnoresRanges:
+                if whole is not None:
+                    raise
+        return self._wait(lambda: self._repeat(self._read_whole))
+
     # Requests
 
-    def _wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+    def _wait(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Return the result of a coroutine that runs in the thread of fsspec."""
         from fsspec.asyn import sync
 
         if self._pid != os.getpid():
             # The thread of fsspec does not run here: waiting for it would never end.
-            coroutine.close()
             raise self._names.error(
                 errno.EBADF, "a fork of the process that opened the URL can't read it"
             )
         with self._names.translating():
-            result: Result = sync(self._loop, lambda: coroutine)
+            result: Result = sync(self._loop, request)
             return result
 
     async def _repeat(self, request: Callable[[], Awaitable[Result]]) -> Result:
@@ -172,7 +176,7 @@ class RemoteStorage(Storage):
         if self._spool is not None:
             return [self._read_spool(start, stop) for start, stop in spans]
         missing = [span for span in spans if span[0] < span[1] > len(self._head)]
-        fetched = iter(self._wait(self._fetch_all(missing)) if missing else ())
+        fetched = iter(self._wait(lambda: self._fetch_all(missing)) if missing else ())
         return [
             next(fetched)
             if start < stop > len(self._head)

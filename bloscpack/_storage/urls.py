@@ -101,7 +101,7 @@ def last_part(url: str) -> str:
     """
     from urllib.parse import unquote
 
-    first = next(part for part in _parts(url) if part.partition(MARK)[2])
+    first = next((part for part in _parts(url) if part.partition(MARK)[2]), "")
     scheme, _, path = first.partition(MARK)
     if scheme in ("http", "https"):
         path = unquote(path.partition("#")[0].partition("?")[0].partition("/")[2])

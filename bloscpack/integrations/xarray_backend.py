@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from .._format.dtypes import Array
+    from .._format.dtypes import Array, DType
     from ..args import AnyLimits
     from ..serializers import JsonObject
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "data"
 # Kinds of dtypes that the values of a coordinate may have.
 COORDINATE_KINDS = "biufU"
+# Maximum size in bytes of the values of a coordinate, which the metadata contain.
+MAX_COORDINATE_NBYTES = 2**30
 
 
 class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
@@ -188,10 +190,9 @@ def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable
     dims = entry["dims"]
     expected = tuple(sizes[dim] for dim in dims)
     values = None
-    with suppress(TypeError, ValueError):  # uneven lists, a dtype that does not exist
-        found = numpy.array(entry["data"])
-        dtype = numpy.dtype(entry.get("dtype", found.dtype))
-        values = found.astype(dtype) if dtype.kind in COORDINATE_KINDS else found
+    # Uneven lists, a dtype that does not exist, numbers that it does not have.
+    with suppress(TypeError, ValueError, OverflowError, SyntaxError):
+        values = _values(entry["data"], entry.get("dtype"))
     if values is None or values.shape != expected:
         raise UsageValueError(
             "the coordinate '%s' in the metadata does not fit its axes, which have %s "
@@ -200,6 +201,28 @@ def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable
         )
     attrs = entry.get("attrs")
     return Variable(dims, values, attrs if isinstance(attrs, dict) else None)
+
+
+def _values(data: Any, text: Any) -> Array:
+    """Return the values of a coordinate, with the dtype that a text describes.
+
+    In an array of texts each item has the size of the longest one, so that little
+    metadata could take much memory: the size is checked before NumPy makes the array.
+    """
+    items = numpy.array(data, dtype=object)
+    longest = max((len(i) for i in items.flat if isinstance(i, str)), default=0)
+    _check_coordinate(items.size, numpy.dtype("U%d" % longest))
+    found = numpy.array(data)
+    dtype = numpy.dtype(text) if isinstance(text, str) else found.dtype
+    if dtype.kind not in COORDINATE_KINDS:
+        return found
+    _check_coordinate(found.size, dtype)
+    return found.astype(dtype)
+
+
+def _check_coordinate(size: int, dtype: DType) -> None:
+    if size * dtype.itemsize > MAX_COORDINATE_NBYTES:
+        raise ValueError("the coordinate is too large")
 
 
 class _LazyBackendArray(BackendArray):  # type: ignore[misc]

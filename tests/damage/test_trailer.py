@@ -10,6 +10,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack._format.shard import SEPARATOR
+from bloscpack._storage.base import MemoryStorage
 from bloscpack.recover import recover_fp
 from bloscpack.verify import verify_fp
 
@@ -173,7 +174,6 @@ def test_recover_tells_about_a_file_behind_a_shard():
 def test_many_separators_take_no_time():
     """A lost header makes `verify` search for the trailer: only so many places."""
     from bloscpack._damage.trailer import MAX_CANDIDATES, _search
-    from bloscpack._storage.base import MemoryStorage
 
     class Counted(MemoryStorage):
         reads = 0
@@ -187,9 +187,25 @@ def test_many_separators_take_no_time():
     assert storage.reads < 20 * MAX_CANDIDATES
 
 
+def test_search_reads_a_long_index_in_parts(monkeypatch):
+    from bloscpack._damage import trailer
+
+    class Counting(MemoryStorage):
+        longest = 0
+
+        def read_at(self, offset, nbytes):
+            self.longest = max(self.longest, nbytes)
+            return super().read_at(offset, nbytes)
+
+    monkeypatch.setattr(trailer, "READ_SIZE", 100)
+    content = shard(max_app_chunks=50)
+    storage = Counting(content)
+    assert content.index(SEPARATOR) == trailer._search(storage)
+    assert storage.longest < 120
+
+
 def test_search_across_blocks(monkeypatch):
     from bloscpack._damage import trailer
-    from bloscpack._storage.base import MemoryStorage
 
     content = shard()
     for size in (len(content), 100, 37, 8, 1):

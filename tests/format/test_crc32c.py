@@ -48,6 +48,14 @@ def test_every_size(size):
     assert expected == crc32c.with_numpy(memoryview(b"x" + data)[1:])
 
 
+@pytest.mark.parametrize("first", [0, 1, crc32c.SHORT + 1, ROW, ROW + 7])
+def test_parts(first):
+    data = random.Random(first).randbytes(2 * ROW + 700)
+    for function in (crc32c.with_numpy, crc32c.crc32c):
+        value = function(data[:first])
+        assert crc32c.with_numpy(data) == function(data[first:], value)
+
+
 def test_zeros_count():
     assert 3 == len({crc32c.with_numpy(bytes(ROW * n)) for n in (1, 2, 3)})
 
@@ -65,14 +73,15 @@ def test_the_same_as_google_crc32c():
 )
 def test_choice(monkeypatch, implementation, used):
     class Installed:
-        value = staticmethod(lambda data: {b"bytes": 5}[data])
+        extend = staticmethod(lambda value, data: value + {b"bytes": 5}[data])
 
     Installed.implementation = implementation
     monkeypatch.setitem(sys.modules, "google_crc32c", Installed)
     chosen = crc32c._implementation.__wrapped__()
     assert used == chosen.__name__
     if used == "with_google":
-        assert 5 == chosen(b"bytes") == chosen(bytearray(b"bytes"))
+        assert 5 == chosen(b"bytes", 0) == chosen(bytearray(b"bytes"), 0)
+        assert 7 == chosen(b"bytes", 2)
 
 
 def test_nothing_is_imported_before_the_first_use():

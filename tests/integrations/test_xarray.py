@@ -16,6 +16,7 @@ import bloscpack as bp
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 
+from bloscpack.integrations import xarray_backend  # noqa: E402
 from bloscpack.integrations.xarray_backend import (  # noqa: E402
     BloscpackBackend,
     metadata_of,
@@ -257,13 +258,32 @@ def test_coordinates_that_do_not_fit(tmp_path):
             assert np.array_equal(values, dataset[str(count)])
 
 
-@pytest.mark.parametrize("entry", [{"data": [[1], [2, 3]]}, {"dtype": "zz"}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"data": [[1], [2, 3]]},
+        {"dtype": "zz"},
+        {"dtype": ","},
+        {"dtype": "<i4", "data": [2**70, 1]},
+        {"dtype": "<f8", "data": [10**400, 1]},
+        {"dtype": "<U200000000"},
+    ],
+)
 def test_damaged_coordinates(tmp_path, entry):
     entry = {"dims": ["x"], "data": [1, 2], **entry}
     metadata = labelled(coords={"x": entry})
     bp.pack_ndarray_to_file(np.arange(2), tmp_path / "a.blp", metadata=metadata)
     with pytest.raises(bp.UsageError, match="'x' in the metadata does not fit"):
         xr.open_dataset(tmp_path / "a.blp")
+
+
+def test_coordinate_of_texts_takes_no_more_memory_than_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(xarray_backend, "MAX_COORDINATE_NBYTES", 1000)
+    coords = {"x": {"dims": ["x"], "data": ["a" * 200, "b"]}}
+    path = tmp_path / "a.blp"
+    bp.pack_ndarray_to_file(np.arange(2), path, metadata=labelled(coords=coords))
+    with pytest.raises(bp.UsageError, match="'x' in the metadata does not fit"):
+        xr.open_dataset(path)
 
 
 def test_metadata_of_an_array_restore_it(tmp_path):

@@ -225,6 +225,18 @@ def test_foreign_writer_is_noticed(tmp_path):
             opened.read(0, 10**9)
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+def test_another_file_written_over_it_is_noticed(offsets, tmp_path):
+    (tmp_path / "a.blp").write_bytes(packed(PLAIN, 1000, offsets=offsets))
+    with open_parts(tmp_path / "a.blp") as parts:
+        assert PLAIN[:1000] == parts.read(0, 1000)
+        # The same inode, the same number of plain bytes, chunks of other sizes.
+        other = packed(bytes(len(PLAIN)), 1000, offsets=offsets)
+        (tmp_path / "a.blp").write_bytes(other)
+        with pytest.raises(StorageError, match="changed by more than an append"):
+            parts.read(0, len(PLAIN))
+
+
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_threads_read_while_another_appends(checksum, tmp_path):
     path = tmp_path / "a.blp"
@@ -302,6 +314,13 @@ def test_table_that_states_a_huge_chunk_takes_no_memory():
         pytest.raises(FormatError, match="chunk 1 starts at byte 4294967296"),
     ):
         file.read(0, 10)
+
+
+def test_file_that_announces_more_bytes_than_memory_has():
+    with open_parts(packed(PLAIN, 1000)) as file:
+        file.nbytes = 2**62  # as if the header had that many chunks
+        with pytest.raises(FormatError, match="there is no memory"):
+            file.read(0, file.nbytes)
 
 
 def test_damaged_chunk_is_named_with_its_file(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import pickle
 import sys
@@ -95,7 +97,10 @@ def test_last_part(url, name):
     assert name == last_part(url)
 
 
-@pytest.mark.parametrize("url", ["http://h", "http://h/", "http://h/..", "s3://b/%/"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://h", "http://h/", "http://h/..", "s3://b/%/", "s3://", "zip://::s3://"],
+)
 def test_no_last_part(url):
     with pytest.raises(bp.UsageError, match="--output"):
         last_part(url)
@@ -254,6 +259,38 @@ def test_response_that_is_too_short(web, answer, whole):
             with pytest.raises(bp.StorageError, match="tried 5 times") as caught:
                 storage.read_at(100_000, 1000)
             assert web.url == caught.value.filename
+
+
+def test_whole_response_without_an_end_is_cut_off(web, monkeypatch):
+    monkeypatch.setattr(remote, "MAX_IN_MEMORY", 1000)
+    sent = []
+
+    def endless(handler):
+        handler.send_response(200)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        while len(sent) < 1000:
+            handler.wfile.write(DATA)
+            sent.append(len(DATA))
+        return True
+
+    web.answers = [None, endless]
+    with pytest.raises(bp.StorageError, match="changed while it was read"):
+        RemoteStorage(web.url, whole=True)
+    gc.collect()  # the temporary file is closed: no warning
+    assert len(sent) < 1000
+
+
+def test_call_in_the_thread_of_fsspec_is_refused(memory):
+    from fsspec.asyn import get_loop
+
+    async def read():
+        return RemoteStorage("memory://a.blp")
+
+    with pytest.raises(bp.StorageError, match="running loop"):
+        asyncio.run_coroutine_threadsafe(read(), get_loop()).result(20)
+    gc.collect()  # no coroutine is left: no warning
 
 
 def test_response_that_is_longer_than_the_range(web):
