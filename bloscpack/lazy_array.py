@@ -272,7 +272,10 @@ class LazyArray:
         numbers = needed_chunks(
             region, cell, span, self._parts.numbers, self._parts.chunk_size
         )
-        self._parts.load(numbers, filling.copy, room=filling.room)
+        if filling.longest < self._parts.chunk_size:
+            self._parts.load(numbers, filling.copy, joined=True)
+        else:
+            self._parts.load(numbers, filling.copy, room=filling.room)
 
     def read(self, *, out: Array | None = None) -> Array:
         """Return all items, as a new array that has the order of the file.

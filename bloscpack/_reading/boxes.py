@@ -373,10 +373,10 @@ class Filling:
         self._buffer = buffer
         # Maximum number of bytes that may follow each other in the file as they do in
         # the result: the last axis could not be joined with the one before it.
-        self._longest = 0
+        self.longest = 0
         axis = region.axes[-1]
         if isinstance(axis, Steps) and axis.step == 1 and cell == size:
-            self._longest = axis.count * cell
+            self.longest = axis.count * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
         self._address = _address(ascending)
         self._target = ascending[
@@ -389,7 +389,7 @@ class Filling:
         Each of its cells is selected once, in the order of the file.
         """
         start, stop = self._span(number)
-        if stop - start > self._longest:
+        if stop - start > self.longest:
             return None
         pieces = list(self._region.pieces(start // self._cell, stop // self._cell))
         if len(pieces) != 1:
@@ -407,13 +407,14 @@ class Filling:
         return self._buffer[first : first + view.nbytes]
 
     def copy(self, number: int, plain: memoryview) -> None:
-        """Copy the selected cells of a chunk.
+        """Copy the selected cells of a chunk, or of several, of which it is the first.
 
         Nothing is to be done if `plain` is the memory that `room` returned.
         """
         if plain.obj is self._buffer.obj:
             return
-        start, stop = (position // self._cell for position in self._span(number))
+        start = self._span(number)[0] // self._cell
+        stop = start + len(plain) // self._cell
         for target, position, shape, source in self._region.pieces(start, stop):
             strides = [self._cell] * len(shape)
             for j in reversed(range(len(shape) - 1)):

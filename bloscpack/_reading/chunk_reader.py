@@ -239,6 +239,7 @@ class ChunkReader:
         deliver: Callable[[Result], object] | None = None,
         *,
         room: Room | None = None,
+        joined: bool = False,
         nthreads: int | None = None,
     ) -> None:
         """Call `work` for chunks, on several threads.
@@ -256,6 +257,9 @@ class ChunkReader:
             Called with the number of a chunk, in any thread; returns writable memory of
             the plain size of the chunk, into which it is decompressed, or None. Chunks
             that are decompressed there are not put into the cache.
+        joined
+            Whether `work` may be called for neighbouring chunks together, with the
+            number of the first one and without `room`.
         nthreads
             Number of threads; None for the default.
 
@@ -275,6 +279,9 @@ class ChunkReader:
         def work_on_run(run: Run) -> tuple[list[Result], FormatError | None]:
             results: list[Result] = []
             try:
+                if joined and self._may_join(run, keep_from):
+                    results.append(work(run.chunks[0][0], self._plain_run(run)))
+                    return results, None
                 for chunk in self._plain_chunks(run, room, keep_from):
                     results.append(work(*chunk))
             except FormatError as error:
@@ -428,9 +435,7 @@ class ChunkReader:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
             try:
-                header = self._check_size(number, frame, stop - offset)
-                chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
-                check_digest(chunk, digest, self.header.checksum_impl)
+                header, chunk = self._verify(number, frame, stop - offset)
                 if place is None and number >= keep_from:
                     place = self._decompress_and_keep(number, chunk, header, size)
                 else:
@@ -442,6 +447,39 @@ class ChunkReader:
                 error.locate(number, offset)
                 raise
             yield number, place
+
+    @staticmethod
+    def _may_join(run: Run, keep_from: int) -> bool:
+        """Return whether a run has several neighbouring chunks, none to be kept."""
+        first, last, count = run.chunks[0][0], run.chunks[-1][0], len(run.chunks)
+        size = sum(chunk[3] for chunk in run.chunks)
+        together = last - first + 1 == count > 1 and size <= LOCAL_RUN
+        return together and last < keep_from
+
+    def _plain_run(self, run: Run) -> memoryview:
+        """Return the plain bytes of all chunks of a run, joined."""
+        content = self._content(run)
+        plain = self._plain_workspace.view(sum(chunk[3] for chunk in run.chunks))
+        position = 0
+        for number, offset, stop, size in run.chunks:
+            frame = content[offset - run.offset : stop - run.offset]
+            try:
+                header, chunk = self._verify(number, frame, stop - offset)
+                decompress_into(chunk, plain[position : position + size], header)
+            except FormatError as error:
+                error.locate(number, offset)
+                raise
+            position += size
+        return plain
+
+    def _verify(
+        self, number: int, frame: memoryview, size: int
+    ) -> tuple[BloscHeader, memoryview]:
+        """Return header and bytes of a chunk, whose size and digest are right."""
+        header = self._check_size(number, frame, size)
+        chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
+        check_digest(chunk, digest, self.header.checksum_impl)
+        return header, chunk
 
     @staticmethod
     def _from_cache(

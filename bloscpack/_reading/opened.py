@@ -187,6 +187,7 @@ class OpenedFile:
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
+        joined: bool = False,
         nthreads: int | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, on several threads.
@@ -203,6 +204,9 @@ class OpenedFile:
             Called with the number of a chunk; returns writable memory of the size of
             its span, into which it is decompressed, or None. Chunks that are
             decompressed there are not kept in the cache.
+        joined
+            Whether ``use`` may be called for neighbouring chunks together, with the
+            number of the first one.
         nthreads
             Number of threads; None for the default.
 
@@ -218,7 +222,7 @@ class OpenedFile:
             for _ in range(BEGINNING_ATTEMPTS):
                 reader, snapshot = self._reader, self._snapshot
                 try:
-                    self._load(reader, numbers, use, room, nthreads)
+                    self._load(reader, numbers, use, room, joined, nthreads)
                 except (FormatError, StorageError):
                     if not self._refresh(reader):
                         raise
@@ -237,10 +241,11 @@ class OpenedFile:
         numbers: Sequence[int],
         use: Callable[[int, memoryview], object],
         room: Room | None,
+        joined: bool,
         nthreads: int | None,
     ) -> None:
         if reader.index is self._index or not numbers:
-            reader.each(numbers, use, room=room, nthreads=nthreads)
+            reader.each(numbers, use, room=room, joined=joined, nthreads=nthreads)
             return
 
         # The last chunk may have grown since.

@@ -401,11 +401,12 @@ def test_only_the_chunks_with_selected_items_are_decoded(monkeypatch, index, nch
     assert storage.nbytes <= 1.5 * average * nchunks + 100
 
 
-def test_a_damaged_chunk_affects_only_reads_that_need_it():
+@pytest.mark.parametrize("cache_nbytes", [0, 2**20])
+def test_a_damaged_chunk_affects_only_reads_that_need_it(cache_nbytes):
     array = numpy.arange(10000.0).reshape(1000, 10)
     data = bytearray(file_of(array, 800))
     data[read_beginning(Cursor(io.BytesIO(data))).offsets[50] + 30] ^= 1
-    lazy = open_ndarray(bytes(data))
+    lazy = open_ndarray(bytes(data), cache_nbytes=cache_nbytes)
     assert_same(array[:500], lazy[:500])
     assert_same(array[510:], lazy[510:])
     for index in (505, numpy.s_[:], numpy.s_[::-1, 3], [1, 509]):
