@@ -90,7 +90,7 @@ class ChunkIndex:
         offsets, count = self._offsets[: other.nchunks], other.nchunks
         if isinstance(offsets, list) or isinstance(other._offsets, list):
             return all(self.offset(i) == other.offset(i) for i in range(count))
-        return bool((offsets == other._offsets).all())  # type: ignore[union-attr]
+        return bool((offsets == other._offsets).all())
 
     def _start(self, number: int) -> int:
         if isinstance(self._chunk_size, int):
