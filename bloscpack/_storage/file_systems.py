@@ -96,11 +96,15 @@ class ErrorNames:
     def _missing(self, text: str) -> UsageError:
         """Return the error for a package that is not installed, from fsspec's text."""
         schemes = {part.rpartition("::")[2] for part in self.name.split("://")[:-1]}
-        extra = "s3" if schemes & {"s3", "s3a"} else "remote"
-        return UsageError(
-            "'%s' is a URL, and a package to use it is missing (%s): install "
-            "'bloscpack[%s]'" % (self.name, text, extra)
+        message = "'%s' is a URL, and a package to use it is missing (%s)" % (
+            self.name,
+            text,
         )
+        extra = "s3" if schemes & {"s3", "s3a"} else "remote"
+        # fsspec names the packages of its other file systems itself.
+        if extra == "s3" or schemes <= {"http", "https"} or "fsspec" in text:
+            message += ": install 'bloscpack[%s]'" % extra
+        return UsageError(message)
 
     def _text_of(self, error: BaseException) -> str:
         """Return the text of an error, or the name of its class if it may be secret."""
