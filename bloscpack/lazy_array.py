@@ -1,9 +1,6 @@
 """An array in a file, of which only the selected items are read.
 
-Strategy: an index becomes positions on each axis (`ArrayIndex`); these become the
-numbers of the chunks that hold selected bytes; each chunk is read, verified and
-decompressed once, in parallel, into its place in the result. A chunk that is selected
-as a whole is decompressed right there.
+`ArrayReader` selects the chunks and copies the items; `OpenedFile` reads the chunks.
 """
 
 from __future__ import annotations
@@ -11,22 +8,19 @@ from __future__ import annotations
 import math
 import os
 
-import numpy
-
-from ._format.array_metadata import Description, new_array
-from ._reading.array_index import ArrayIndex, chunk_grid, row_blocks
-from ._reading.boxes import Filling, Region, Steps, needed_chunks
+from ._format.array_metadata import Description
+from ._reading.array_index import chunk_grid, row_blocks
+from ._reading.array_reader import ArrayReader
 from ._reading.opened import CACHE_NBYTES, open_parts
 from ._storage.base import Storage, naming_errors
-from .exceptions import StorageError, UsageTypeError, UsageValueError
+from .exceptions import StorageError, UsageTypeError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator
     from typing import Any
 
     from ._format.dtypes import Array, DType
-    from ._reading.boxes import Picks
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Buffer, Path, Seekable
     from .args import AnyLimits
@@ -67,14 +61,19 @@ class LazyArray:
         description.check_nbytes(parts.nbytes)
         self._parts = parts
         self._origin = origin
-        self._closed = False
         self.dtype: DType = description.dtype
         self.shape: tuple[int, ...] = description.shape
         self.order: str = description.order
         self.metadata: Json = parts.user_metadata
         self.nbytes: int = description.nbytes
         self.cbytes: int = parts.cbytes
-        self._unit = _common_unit(parts, self.dtype.itemsize)
+        self._reader = ArrayReader(
+            parts,
+            self.dtype,
+            self.shape,
+            description.order,
+            unit=_common_unit(parts, self.dtype.itemsize),
+        )
         self._token: Hashable = parts.identity
 
     @property
@@ -91,19 +90,14 @@ class LazyArray:
     def chunks(self) -> tuple[int, ...]:
         """The shape of blocks that agree with the chunks of the file."""
         span = self._parts.span(0) if self._parts.nchunks else (0, 0)
-        grid = chunk_grid(
-            self._in_order(self.shape), self.dtype.itemsize, span[1] - span[0]
-        )
-        return tuple(self._in_order(grid))
-
-    def _in_order(self, axes: Sequence[Any]) -> Any:
-        """Return the axes from the slowest to the fastest one, or the reverse."""
-        return axes[::-1] if self.order == "F" else axes
+        in_order = self._reader.in_order
+        grid = chunk_grid(in_order(self.shape), self.dtype.itemsize, span[1] - span[0])
+        return tuple(in_order(grid))
 
     def __repr__(self) -> str:
         name = "" if self._parts.name is None else " %r" % self._parts.name
         return "<%sLazyArray%s: shape %s, dtype %s, chunks %s>" % (
-            "closed " if self._closed else "",
+            "closed " if self._reader.closed else "",
             name,
             self.shape,
             self.dtype,
@@ -114,7 +108,7 @@ class LazyArray:
 
     def close(self) -> None:
         """Close the file. A file object that the caller opened stays open."""
-        self._closed = True
+        self._reader.closed = True
         self._parts.close()
 
     def __enter__(self) -> LazyArray:
@@ -142,63 +136,7 @@ class LazyArray:
         FormatError
             If a chunk that holds some of the items is damaged.
         """
-        if isinstance(key, str) and self.dtype.names is not None:
-            return self._read_field(key)
-        if _is_names(key) and self.dtype.names is not None:
-            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-            return self.read()[key]
-        index = ArrayIndex(key, self.shape)
-        return index.finish(self._read_items(index.axes))
-
-    def _full(self) -> list[Steps | Picks]:
-        return [Steps(n, 0, 1, n) for n in self.shape]
-
-    def _read_field(self, name: str) -> Array:
-        if self.dtype.fields is None or name not in self.dtype.fields:
-            raise ValueError("no field of name %s" % name)
-        dtype, offset = self.dtype.fields[name][:2]
-        return self._read_items(self._full(), dtype, offset)
-
-    def _read_items(
-        self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
-    ) -> Array:
-        """Return items as a new array, or the field of `dtype` at `offset` in them."""
-        base, subshape = self.dtype, ()
-        if dtype is not None:
-            base, subshape = dtype.base, dtype.shape
-        shape = self._in_order([axis.count for axis in axes])
-        result = new_array((*shape, *subshape), base)
-        self._fill(result, axes, offset)
-        if self.order == "F":
-            ndim = self.ndim
-            others = range(ndim, result.ndim)
-            result = result.transpose(*reversed(range(ndim)), *others)
-        return result
-
-    def _fill(self, result: Array, axes: list[Steps | Picks], offset: int = 0) -> None:
-        """Read the selected items, or a field at `offset` in them, into `result`.
-
-        The array is contiguous and has the axes in the order of the file.
-        """
-        if self._closed:
-            raise UsageValueError("the array is closed")
-        if not result.nbytes:
-            return
-        itemsize = self.dtype.itemsize
-        size = result.nbytes // math.prod(axis.count for axis in axes)
-        cell, part = self._unit, (offset, size)
-        cell_axes = list(self._in_order(axes))
-        if cell != itemsize:  # a chunk may end inside an item
-            cell = math.gcd(cell, offset, size)
-            last = Steps(itemsize // cell, offset // cell, 1, size // cell)
-            cell_axes, part = [*cell_axes, last], (0, cell)
-        region = Region(cell_axes)
-        span = self._parts.span
-        flat: Any = result.reshape(-1).view("u1")
-        memory = memoryview(flat)
-        filling = Filling(region, memory, span, cell, part)
-        numbers = needed_chunks(region, cell, span, self._parts.numbers)
-        self._parts.load(numbers, filling.copy, room=filling.room)
+        return self._reader.get(key)
 
     def read(self, *, out: Array | None = None) -> Array:
         """Return all items, as a new array that has the order of the file.
@@ -217,29 +155,7 @@ class LazyArray:
         UsageError
             If `out` is not such an array.
         """
-        if out is None:
-            return self._read_items(self._full())
-        self._check_out(out)
-        ordered = numpy.asarray(out)
-        if self.order == "F":
-            ordered = ordered.T
-        if ordered.flags.c_contiguous:
-            self._fill(ordered, self._full())
-        else:
-            out[...] = self.read()
-        return out
-
-    def _check_out(self, out: Array) -> None:
-        if not isinstance(out, numpy.ndarray):
-            raise UsageTypeError("out: expected an array of NumPy, found %.200r" % out)
-        if out.shape != self.shape or out.dtype != self.dtype:
-            raise UsageValueError(
-                "out: expected an array of shape %s and dtype '%s', found one of "
-                "shape %s and dtype '%s'"
-                % (self.shape, self.dtype, out.shape, out.dtype)
-            )
-        if not out.flags.writeable:
-            raise UsageValueError("out: expected a writable array")
+        return self._reader.read(out)
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         """Return all items as an array of `dtype`; NumPy calls this."""
@@ -286,10 +202,6 @@ class LazyArray:
         name = self._parts.name
         full_name = None if name is None else _full_name(name)
         return "bloscpack.LazyArray", self._token, full_name, self._state()
-
-
-def _is_names(key: object) -> bool:
-    return isinstance(key, list) and bool(key) and all(isinstance(k, str) for k in key)
 
 
 def _common_unit(parts: OpenedFile, itemsize: int) -> int:

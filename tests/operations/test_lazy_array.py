@@ -453,7 +453,7 @@ def test_an_array_larger_than_memory_is_opened_but_not_read():
     array = numpy.zeros(2**20, "u1")
     metadata = {"dtype": "|u1", "shape": [2**20], "order": "C", "container": "numpy"}
     lazy = open_ndarray(packed(array.tobytes(), 2**20, metadata))
-    lazy.shape = (2**62,)  # as if the file had that many chunks
+    lazy._reader.shape = (2**62,)  # as if the file had that many chunks
     with pytest.raises(FormatError, match="can't be made"):
         lazy.read()
 
