@@ -8,6 +8,7 @@ import pytest
 from support import BLP, golden_files, golden_input
 
 import bloscpack as bp
+from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._format.blosc_header import decode_header
 from bloscpack._format.chunks import decompress, decompress_into
 from bloscpack.constants import CNAME_AVAIL
@@ -51,7 +52,8 @@ def test_every_changed_byte_is_an_error_or_plain_bytes():
         for value in (0, 0xFF, chunk[position] ^ 1):
             bad = chunk[:position] + bytes([value]) + chunk[position + 1 :]
             try:
-                assert header.nbytes == len(decompress(bad))
+                with own_settings:
+                    assert header.nbytes == len(decompress(bad))
             except FormatError as error:
                 errors.append(str(error))
     assert errors
@@ -62,8 +64,9 @@ def test_into_memory():
     chunk = chunk_of()
     header = decode_header(chunk)
     place = bytearray(header.nbytes)
-    decompress_into(chunk, memoryview(place))
-    assert bytes(place) == decompress(chunk)
-    bad = chunk[:20] + b"\xff" * (len(chunk) - 20)
-    with pytest.raises(DamageError):
-        decompress_into(bad, memoryview(place))
+    with own_settings:
+        decompress_into(chunk, memoryview(place))
+        assert bytes(place) == decompress(chunk)
+        bad = chunk[:20] + b"\xff" * (len(chunk) - 20)
+        with pytest.raises(DamageError):
+            decompress_into(bad, memoryview(place))
