@@ -28,6 +28,8 @@ Files that exist
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
     references(paths), write_references    let Zarr and xarray read chunks in place
+Folders of many files
+    dataset.open(path)                     an Array or a Table, of bcolz or BLZ
 Settings, which the functions that pack also take as keywords
     BloscArgs, BloscpackArgs, MetadataArgs
     Limits                                 maximum sizes of a file to be read
@@ -123,6 +125,7 @@ _MODULES = (
     "cli",
     "compat_util",
     "constants",
+    "dataset",
     "defaults",
     "describe",
     "exceptions",

@@ -111,6 +111,14 @@ class Disk:
         """Remove a file."""
         os.unlink(name)
 
+    def make_folder(self, name: str) -> None:
+        """Make a folder."""
+        os.mkdir(name)
+
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(name)
+
 
 def _start_beside(target: str) -> str:
     """Return the name of a temporary file up to its number."""

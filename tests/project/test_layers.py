@@ -135,6 +135,7 @@ def test_the_documentation_has_the_tree():
 
 def test_public_modules_are_listed():
     public = {path.stem for path in PACKAGE.glob("*.py") if path.stem[0] != "_"}
+    public |= {path.parent.name for path in PACKAGE.glob("[!_]*/__init__.py")}
     assert public == set(bloscpack._MODULES)
 
 
@@ -187,12 +188,15 @@ def test_only_the_command_and_log_print_or_exit():
 
 
 def test_nothing_is_evaluated_or_unpickled():
+    # Objects of bcolz are pickles; a caller has to ask for them.
+    allowed = {("dataset.layouts.objects", "pickle.loads")}
     names = {"eval", "exec", "compile", "marshal.loads", "numpy.load"}
     assert [] == [
         (module_name(path), line, name)
         for path in sources()
         for line, name in calls(path)
-        if name in names or name.startswith("pickle.")
+        if (name in names or name.startswith("pickle."))
+        and (module_name(path), name) not in allowed
     ]
 
 

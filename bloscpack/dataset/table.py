@@ -1,0 +1,276 @@
+"""A table in a folder: `Table`, for every layout."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+
+import numpy
+
+from ..exceptions import BloscpackError, UsageError, UsageValueError
+from .array import Array, shown_items
+from .attributes import Attributes
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
+    from .layouts.base import TableLayout
+
+# Number of rows at each end of a table that its repr shows.
+SHOWN_ROWS = 3
+# Maximum number of columns that the repr of a table shows.
+SHOWN_COLUMNS = 12
+# Number of rows that iterating over a table reads at a time.
+ITERATION_ROWS = 16384
+
+
+class Columns(Mapping[str, Array]):
+    """The columns of a table, by name and by position."""
+
+    def __init__(self, columns: dict[str, Array]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, key: str | int) -> Array:
+        if isinstance(key, str):
+            return self._columns[key]
+        return list(self._columns.values())[operator.index(key)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return "<Columns %s>" % ", ".join(self)
+
+
+class Table:
+    """Columns of the same length in a folder; `open_table` makes it.
+
+    ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
+    and other indexes are rows as a structured array.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    layout
+        The name of the layout.
+    columns
+        The columns: a mapping by name, which takes positions, too.
+    attrs
+        The attributes of the table. Each column has attributes of its own.
+    """
+
+    def __init__(self, layout: TableLayout) -> None:
+        self._layout = layout
+        self._columns: dict[str, Array] = {}
+        self.path: str = layout.folder.path()
+        self.layout: str = layout.name
+        self.columns = Columns(self._columns)
+        self.attrs = Attributes(layout.read_attributes, self._write_attributes)
+        self._set_columns()
+
+    def _set_columns(self) -> None:
+        """Make the objects for new columns; those of the others stay."""
+        old = dict(self._columns)
+        self._columns.clear()
+        for name, layout in self._layout.columns.items():
+            self._columns[name] = old.get(name) or self._make_column(layout)
+
+    def _make_column(self, layout: Any) -> Array:
+        return Array(layout)
+
+    # Description
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self._columns)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of a row: one field for each column."""
+        fields = [(n, c.dtype, c.shape[1:]) for n, c in self._columns.items()]
+        return numpy.dtype(fields)
+
+    def __len__(self) -> int:
+        """Return the number of rows.
+
+        If columns have different lengths, which an interrupted writer of bcolz may
+        leave, these are the rows that all columns have.
+        """
+        return min((len(column) for column in self._columns.values()), default=0)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, as a tuple."""
+        return (len(self),)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of plain bytes of all columns."""
+        return sum(column.nbytes for column in self._columns.values())
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files that hold the items."""
+        return sum(column.cbytes for column in self._columns.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the table was closed."""
+        return any(c._layout.reader.closed for c in self._columns.values())
+
+    def __repr__(self) -> str:
+        lines = [
+            "<%sTable '%s' (%s): %d rows, %d columns>"
+            % (
+                "closed " if self.closed else "",
+                self.path,
+                self.layout,
+                len(self),
+                len(self._columns),
+            )
+        ]
+        try:
+            return "\n".join([*lines, *self._shown_rows()])
+        except (BloscpackError, OSError):  # closed or damaged
+            return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
+
+    def _shown_rows(self) -> list[str]:
+        """Return the first and last rows as lines of text, below names and dtypes."""
+        count = len(self)
+        first = range(min(SHOWN_ROWS, count))
+        last = range(max(len(first), count - SHOWN_ROWS), count)
+        has_gap = len(first) + len(last) < count
+        columns = [["", "", *map(str, first), *["..."] * has_gap, *map(str, last)]]
+        for name, column in list(self._columns.items())[:SHOWN_COLUMNS]:
+            inner = "" if column.ndim == 1 else str(list(column.shape[1:]))
+            head = [name, str(column.dtype) + inner, *shown_items(column[: len(first)])]
+            tail = shown_items(column[last.start : last.stop]) if last else []
+            columns.append([*head, *["..."] * has_gap, *tail])
+        if len(self._columns) > SHOWN_COLUMNS:
+            more = "(%d more columns)" % (len(self._columns) - SHOWN_COLUMNS)
+            columns.append([more] + [""] * (len(columns[0]) - 1))
+        widths = [max(map(len, cells)) for cells in columns]
+        return [
+            "  ".join(map(str.rjust, row, widths)).rstrip()
+            for row in zip(*columns, strict=True)
+        ]
+
+    # Closing
+
+    def close(self) -> None:
+        """Close the table and its columns."""
+        for column in self._columns.values():
+            column.close()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    # Reading
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column, a row, or rows as a structured array.
+
+        Parameters
+        ----------
+        key
+            The name of a column; a list of names; the number of a row; a slice; an
+            array of row numbers; or an array of booleans, such as
+            ``table['volume'][:] > 0``. A list of names selects all rows of these
+            columns, as a structured array.
+
+        Raises
+        ------
+        KeyError
+            If there is no column of this name.
+        IndexError
+            If there is no such row.
+        FormatError
+            If a chunk that holds some of the items is damaged or missing.
+        """
+        if isinstance(key, str):
+            if key not in self._columns:
+                raise KeyError(key)
+            return self._columns[key]
+        if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+            return self._rows(slice(None), {name: self[name] for name in key})
+        return self._rows(key, self._columns)
+
+    def _rows(self, key: Any, columns: dict[str, Array]) -> Any:
+        count = len(self)
+        if isinstance(key, tuple):
+            raise IndexError("a table has one axis: expected one index, found a tuple")
+        if isinstance(key, Array):
+            key = key[:]
+        if not isinstance(key, (slice, list, numpy.ndarray)):
+            number = operator.index(key)
+            if not -count <= number < count:
+                raise IndexError(
+                    "row %d is out of bounds of a table of %d rows" % (number, count)
+                )
+            return self._rows(slice(number % count, number % count + 1), columns)[0]
+        if isinstance(key, slice):
+            rows = range(*key.indices(count))
+            nrows = len(rows)
+            stop = rows.stop if rows.stop >= 0 else None
+            key = slice(rows.start, stop, rows.step) if nrows else slice(0)
+        else:
+            selected = numpy.asarray(key)
+            if not selected.size and selected.dtype.kind == "f":
+                selected = selected.astype("i8")  # an empty list
+            if selected.ndim != 1:
+                raise IndexError("expected row numbers or booleans in one axis")
+            # Row numbers count from the end of the table, not from that of a column.
+            key = numpy.arange(count)[selected]
+            nrows = len(key)
+        fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
+        result: Items = numpy.empty(nrows, fields)
+        for name, column in columns.items():
+            result[name] = column[key]
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), ITERATION_ROWS):
+            yield from self[start : start + ITERATION_ROWS]
+
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame; this needs pandas.
+
+        Bytes and text become objects of Python. Raises `UsageError` if a column has
+        several axes.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UsageError("to_pandas needs pandas") from error
+        count = len(self)
+        data = {}
+        for name, column in self._columns.items():
+            if column.ndim > 1:
+                raise UsageValueError(
+                    "a DataFrame has no columns with several axes, such as '%s' of "
+                    "shape %s" % (name, column.shape)
+                )
+            items = column[:count]
+            if items.dtype.kind in "biufcmM":  # pandas wants the order of the machine
+                items = items.astype(items.dtype.newbyteorder("="), copy=False)
+            else:
+                items = items.astype(object)
+            data[name] = items
+        return pandas.DataFrame(data, columns=self.names)
+
+    # Changing
+
+    def _write_attributes(self, values: Any) -> None:
+        raise UsageValueError("the dataset was opened for reading: '%s'" % self.path)
