@@ -83,3 +83,10 @@ def zarr(session: nox.Session) -> None:
     install(session, "test,crc32c")
     session.install("-q", "zarr>=3", "tensorstore")
     session.run("pytest", "-q", "tests/operations/test_zarr.py")
+
+
+@nox.session(python="3.12", default=False)
+def bcolz(session: nox.Session) -> None:
+    """Read and change datasets with the genuine bcolz; this needs a network."""
+    install(session, "test")
+    session.run("pytest", "-q", "tests/dataset/test_genuine_bcolz.py")

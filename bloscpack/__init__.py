@@ -30,6 +30,7 @@ Files that exist
     references(paths), write_references    let Zarr and xarray read chunks in place
 Folders of many files
     dataset.open(path)                     an Array or a Table, of bcolz or BLZ
+    dataset.create_array, create_table     a new one
 Settings, which the functions that pack also take as keywords
     BloscArgs, BloscpackArgs, MetadataArgs
     Limits                                 maximum sizes of a file to be read

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
-from ..exceptions import UsageTypeError, UsageValueError
+from .writer import checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ..serializers import Json, JsonObject
+    from .layouts.base import ArrayLayout, TableLayout
+    from .writer import Writer
 
 
 class Attributes(MutableMapping[str, "Json"]):
@@ -25,28 +27,28 @@ class Attributes(MutableMapping[str, "Json"]):
     """
 
     def __init__(
-        self,
-        read: Callable[[], JsonObject],
-        write: Callable[[JsonObject], object],
+        self, layout: ArrayLayout | TableLayout, writer: Writer | None
     ) -> None:
-        self._read = read
-        self._write = write
+        self._layout = layout
+        self._writer = writer
         self._values: JsonObject | None = None
 
     def _loaded(self) -> JsonObject:
         if self._values is None:
-            self._values = self._read()
+            self._values = self._layout.read_attributes()
         return self._values
 
     def _replace(self, values: JsonObject) -> None:
-        self._write(values)
+        writer = checked(self._writer, self._layout.folder.path())
+        with writer.change() as change:
+            self._layout.stage_attributes(change, values)
         self._values = values
 
     def __getitem__(self, name: str) -> Json:
         return self._loaded()[name]
 
     def __setitem__(self, name: str, value: Json) -> None:
-        self._replace({**self._loaded(), _checked(name): value})
+        self._replace({**self._loaded(), name: value})
 
     def __delitem__(self, name: str) -> None:
         values = dict(self._loaded())
@@ -55,12 +57,12 @@ class Attributes(MutableMapping[str, "Json"]):
 
     def put(self, values: JsonObject) -> None:
         """Replace all attributes."""
-        self._replace({_checked(name): value for name, value in values.items()})
+        self._replace(dict(values))
 
     def update(self, *others: Json, **more: Json) -> None:
         """Set several attributes in one step."""
         new = dict(*others, **more)
-        self._replace({**self._loaded(), **{_checked(n): v for n, v in new.items()}})
+        self._replace({**self._loaded(), **new})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaded())
@@ -74,21 +76,3 @@ class Attributes(MutableMapping[str, "Json"]):
     def asdict(self) -> JsonObject:
         """Return the attributes as a new dictionary."""
         return dict(self._loaded())
-
-
-def _checked(name: object) -> str:
-    if not isinstance(name, str):
-        raise UsageTypeError("the name of an attribute must be text, not %.200r" % name)
-    return name
-
-
-def encode_attributes(values: JsonObject) -> bytes:
-    """Return attributes as a line of JSON; raise `UsageError` if that is impossible."""
-    from .folder import encode_json
-
-    try:
-        return encode_json(values)
-    except TypeError as error:
-        raise UsageTypeError("attributes must be JSON: %s" % error) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageValueError("attributes must be JSON: %s" % error) from error

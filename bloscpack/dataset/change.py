@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import allocate_lock
 from contextlib import suppress
+from itertools import count
 
 from .._storage.disk import disk
 from ..exceptions import StorageError
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 class Change:
     """New contents of files in a dataset; `commit` applies them.
 
-    Names are relative to the dataset, as `Folder.full` returns them.
+    Names are relative to the dataset, as `Folder.full` returns them. Any thread may
+    write and stage.
     """
 
     def __init__(self, folder: Folder, sync: bool = True) -> None:
@@ -40,7 +43,8 @@ class Change:
         self._sync = sync
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._folders: set[str] = set()  # with names that are not on the disk yet
-        self._count = 0
+        self._numbers = count()
+        self._lock = allocate_lock()
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -60,11 +64,10 @@ class Change:
 
     def _write(self, content: bytes) -> str:
         """Write a content to a new file in the folder of changes; return its name."""
-        folder = self._root.path(CHANGES)
-        if not self._count and not self._root.is_folder(CHANGES):
-            disk.make_folder(folder)
-        name = "%s/%d" % (CHANGES, self._count)
-        self._count += 1
+        with self._lock:
+            if not self._root.is_folder(CHANGES):
+                disk.make_folder(self._root.path(CHANGES))
+        name = "%s/%d" % (CHANGES, next(self._numbers))
         path = self._root.path(name)
         with suppress(FileNotFoundError):
             disk.remove(path)
@@ -137,6 +140,20 @@ def recover(folder: Folder, sync: bool = True) -> None:
         return
     complete(folder, sync)
     remove_changes(folder)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it; symbolic links in it are not followed."""
+    for place, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            disk.remove(os.path.join(place, name))
+        for name in folders:
+            inner = os.path.join(place, name)
+            if os.path.islink(inner):
+                disk.remove(inner)
+            else:
+                disk.remove_folder(inner)
+    disk.remove_folder(path)
 
 
 def remove_changes(folder: Folder) -> None:

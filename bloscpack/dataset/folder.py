@@ -16,14 +16,14 @@ import os
 import stat
 from contextlib import suppress
 
-from ..exceptions import DamageError, StorageError
+from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .._storage.protocols import Path
-    from ..serializers import Json
+    from ..serializers import Json, JsonObject
 
 # The folder, inside of a dataset, of what a writer has not committed yet.
 CHANGES = ".bloscpack"
@@ -207,3 +207,18 @@ def _read(path: str, limit: int | None) -> bytes:
 def encode_json(value: Json) -> bytes:
     """Return a value as a line of JSON, as bcolz writes it; raises the errors of it."""
     return json.dumps(value).encode("ascii") + b"\n"
+
+
+def encode_attributes(values: JsonObject) -> bytes:
+    """Return attributes as a line of JSON; raise `UsageError` if that is impossible."""
+    for name in values:
+        if not isinstance(name, str):
+            raise UsageTypeError(
+                "the name of an attribute must be text, not %.200r" % (name,)
+            )
+    try:
+        return encode_json(values)
+    except TypeError as error:
+        raise UsageTypeError("attributes must be JSON: %s" % error) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageValueError("attributes must be JSON: %s" % error) from error

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 
 import numpy
 
-from ..exceptions import BloscpackError, UsageError, UsageValueError
-from .array import Array, shown_items
+from .. import log
+from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
+from .array import Array, checked_length, checked_trim, shown_items
 from .attributes import Attributes
+from .layouts.base import NewArray
+from .rows import as_columns, blocks_of, named_columns
+from .writer import Writer, checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -67,13 +71,14 @@ class Table:
         The attributes of the table. Each column has attributes of its own.
     """
 
-    def __init__(self, layout: TableLayout) -> None:
+    def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         self._layout = layout
+        self._writer = writer
         self._columns: dict[str, Array] = {}
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
         self.columns = Columns(self._columns)
-        self.attrs = Attributes(layout.read_attributes, self._write_attributes)
+        self.attrs = Attributes(layout, writer)
         self._set_columns()
 
     def _set_columns(self) -> None:
@@ -81,10 +86,10 @@ class Table:
         old = dict(self._columns)
         self._columns.clear()
         for name, layout in self._layout.columns.items():
-            self._columns[name] = old.get(name) or self._make_column(layout)
-
-    def _make_column(self, layout: Any) -> Array:
-        return Array(layout)
+            column = old.get(name)
+            if column is None:
+                column = Array(layout, self._writer, is_column=True)
+            self._columns[name] = column
 
     # Description
 
@@ -167,9 +172,11 @@ class Table:
     # Closing
 
     def close(self) -> None:
-        """Close the table and its columns."""
+        """Close the table and its columns, and let other writers in."""
         for column in self._columns.values():
             column.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def __enter__(self) -> Table:
         return self
@@ -272,5 +279,153 @@ class Table:
 
     # Changing
 
-    def _write_attributes(self, values: Any) -> None:
-        raise UsageValueError("the dataset was opened for reading: '%s'" % self.path)
+    def _check_writer(self) -> Writer:
+        return checked(self._writer, self.path)
+
+    def append(self, rows: Any) -> None:
+        """Append rows. When this returns, they are in the files, in all columns.
+
+        Parameters
+        ----------
+        rows
+            A structured array, a dictionary of columns or a DataFrame with the same
+            names; or a sequence of columns in the order of `names`.
+
+        Raises
+        ------
+        UsageError
+            If the rows don't fit, or if the table was opened for reading.
+        """
+        writer = self._check_writer()
+        types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
+        new = as_columns(rows, types)
+        count = len(next(iter(new.values()))) if new else 0
+        if not count:
+            return
+        length = len(self) + count
+        with writer.change() as change:
+            for name, column in self._columns.items():
+                column.stage_append(change, new[name])
+        self._committed(length)
+
+    def resize(self, length: int) -> None:
+        """Set the number of rows: remove the last rows, or add rows of fill values."""
+        writer = self._check_writer()
+        length, old = checked_length(length), len(self)
+        with writer.change() as change:
+            for column in self._columns.values():
+                column.stage_resize(change, length)
+        self._committed(length, old)
+
+    def trim(self, count: int) -> None:
+        """Remove the last `count` rows."""
+        self.resize(checked_trim(len(self), count))
+
+    def _committed(self, length: int, old: int = 0) -> None:
+        for column in self._columns.values():
+            column.resized(length, old)
+
+    def make_equal(self) -> None:
+        """Remove the rows that not all columns have, after a writer was interrupted."""
+        lengths = {len(column) for column in self._columns.values()}
+        if len(lengths) > 1:
+            log.notice(
+                "'%s': the columns had different lengths; rows that not all columns "
+                "have are removed" % self.path
+            )
+            length = len(self)
+            with self._check_writer().change() as change:
+                for column in self._columns.values():
+                    column.stage_resize(change, length)
+            self._committed(length, max(lengths))
+
+    def __setitem__(self, key: Any, rows: Any) -> None:
+        """Assign to rows, or to all items of the column that `key` names.
+
+        Parameters
+        ----------
+        key
+            The name of a column, or an index of rows, as for reading.
+        rows
+            For a column, its items; for rows, a structured array, a dictionary of all
+            columns or a sequence of columns. In a crash, all of them change, or none.
+        """
+        writer = self._check_writer()
+        if isinstance(key, str):
+            self[key][:] = rows
+            return
+        if isinstance(key, tuple):
+            raise IndexError("a table has one axis: expected one index, found a tuple")
+        given = named_columns(rows, self.names)
+        if set(given) != set(self._columns):
+            raise DoesNotFit(
+                "expected the columns %s, found %s"
+                % (", ".join(self._columns), ", ".join(map(str, given)))
+            )
+        with writer.change() as change:
+            for name, column in self._columns.items():
+                column.stage_items(change, key, given[name])
+        self._committed(len(self))
+
+    def add_column(
+        self,
+        name: str,
+        values: Any,
+        *,
+        position: int | None = None,
+        chunks: int | None = None,
+        fill_value: Any = None,
+        attrs: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Add a column.
+
+        Parameters
+        ----------
+        name
+            The name.
+        values
+            As many rows as the table has; a table without columns takes any number.
+        position
+            The number that the column gets; None for the last.
+        chunks, fill_value, attrs, settings
+            As in `create_array`.
+        """
+        writer = self._check_writer()
+        layout = self._layout
+        layout.check_column_name(name)
+        if name in self._columns:
+            raise UsageValueError("the table has a column '%s'" % name)
+        rows = numpy.asarray(values)
+        if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+            raise DoesNotFit(
+                "expected '%d' rows, found an array of shape %s"
+                % (len(self), rows.shape)
+            )
+        new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
+        names = self.names
+        names.insert(len(names) if position is None else position, name)
+        step = layout.column_class().block_rows_for(new)
+        with writer.change() as change:
+            layout.create_column(change, name, (new, blocks_of(rows, step)))
+            layout.stage_columns(change, names)
+        layout.columns_committed(names)
+        writer.lock(layout.columns[name].folder)
+        self._set_columns()
+
+    def remove_column(self, name: str) -> None:
+        """Remove a column and its files. The last column can't be removed."""
+        writer = self._check_writer()
+        column = self[name]
+        if len(self._columns) == 1:
+            raise UsageValueError("a table must have a column")
+        names = [other for other in self._columns if other != name]
+        with writer.change() as change:
+            self._layout.stage_columns(change, names)
+        column.close()
+        self._layout.columns_committed(names)
+        self._set_columns()
+
+    def flush(self) -> None:
+        """Do nothing: each change is in the files when it has been made."""
+        self._check_writer()

@@ -34,6 +34,42 @@ if TYPE_CHECKING:
 
     # Rows that a change writes: the number of a block, and all its rows.
     Blocks = Iterable[tuple[int, Array]]
+    # A column to be made, and its rows.
+    NewColumn = tuple["NewArray", Blocks]
+
+
+class NewArray:
+    """What a new array shall be.
+
+    Attributes
+    ----------
+    dtype, shape
+        Those of the array.
+    chunks
+        Number of rows in a chunk; None lets the layout choose.
+    fill_value
+        The value of new items when the array is enlarged; None for zero.
+    attrs
+        The attributes.
+    settings
+        Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``.
+    """
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        chunks: int | None = None,
+        fill_value: Any = None,
+        attrs: JsonObject | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.chunks = chunks
+        self.fill_value = fill_value
+        self.attrs: JsonObject = {} if attrs is None else dict(attrs)
+        self.settings: Mapping[str, Any] = {} if settings is None else settings
 
 
 class ArrayLayout(ABC):
@@ -80,12 +116,31 @@ class ArrayLayout(ABC):
         """Return the attributes in the file."""
 
     def check_writable(self) -> None:
-        """Raise `UsageError` if this layout, or this array, can only be read."""
-        if not self.writable:
+        """Raise `UsageError` if this array can only be read."""
+        self.check_layout()
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError` if this layout can only be read."""
+        if not cls.writable:
             raise UsageError(
                 "arrays of the layout '%s' can only be read; create one of another "
-                "layout and copy the items" % self.name
+                "layout and copy the items" % cls.name
             )
+
+    @classmethod
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`.
+
+        `prefix` ends in a slash, or is empty for the dataset itself. Raises
+        `UsageError` if the layout can't hold such an array.
+        """
+        raise UsageError("the layout '%s' can only be read" % cls.name)
+
+    @classmethod
+    def block_rows_for(cls, new: NewArray) -> int:
+        """Return the number of rows that are written together for a new array."""
+        raise UsageError("the layout '%s' can only be read" % cls.name)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -136,25 +191,37 @@ class TableLayout(ABC):
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
 
-    def check_writable(self) -> None:
+    @classmethod
+    def check_layout(cls) -> None:
         """Raise `UsageError` if this layout can only be read."""
-        if not self.writable:
+        if not cls.writable:
             raise UsageError(
                 "tables of the layout '%s' can only be read; create one of another "
-                "layout and copy the rows" % self.name
+                "layout and copy the rows" % cls.name
             )
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
         raise NotImplementedError
 
-    def check_column_name(self, name: str) -> None:
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        raise UsageError("the layout '%s' can only be read" % cls.name)
+
+    @classmethod
+    def column_class(cls) -> type[ArrayLayout]:
+        """Return the class of the columns."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
-    def create_column(
-        self, change: Change, name: str, rows: Array, options: Mapping[str, Any]
-    ) -> None:
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         raise NotImplementedError
 

@@ -13,27 +13,48 @@ A table is a folder of arrays with the file ``__rootdirs__``, which names the co
 from __future__ import annotations
 
 import math
+import os
 from contextlib import suppress
+from functools import partial
 
 import numpy
 
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import for_each
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import compress, decompress
 from ..._format.dtypes import decode_dtype, shown
 from ..._reading.array_reader import ArrayReader
+from ..._storage.disk import disk
+from ...abstract_io import effective_nthreads
 from ...constants import MAX_BUFFERSIZE
-from ...exceptions import DamageError, FormatError
-from ..folder import is_safe_part
+from ...exceptions import DamageError, FormatError, UsageValueError
+from ..change import remove_tree
+from ..folder import encode_attributes, encode_json, is_safe_part
 from .base import ArrayLayout, TableLayout
-from .chunk_files import DATA, FileChunks, chunk_number
+from .bcolz_storage import (
+    check_dtype,
+    chunk_rows,
+    decode_fill_value,
+    decode_settings,
+    encode_fill_value,
+    encode_settings,
+)
+from .chunk_files import DATA, FileChunks, chunk_name, chunk_number, encode_file
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any, NoReturn
 
-    from ..._format.dtypes import DType
+    from ..._format.dtypes import Array, DType
+    from ...args import BloscArgs
     from ...serializers import Json, JsonObject
+    from ..change import Change
     from ..folder import Folder
+    from .base import Blocks, NewArray, NewColumn
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -122,28 +143,6 @@ def _decode_dtype(folder: Folder, text: Json) -> DType:
         raise
 
 
-def decode_fill_value(dtype: DType, stored: Json) -> Any:
-    """Return the fill value of an array; zero if the stored one does not fit.
-
-    Old releases stored a list shaped like a row, in which all items are the same.
-    """
-    zero = numpy.zeros((), dtype)[()]
-    while isinstance(stored, list) and dtype.names is None:
-        if not stored:
-            return zero
-        stored = stored[0]
-    if dtype.kind in "OV" or stored is None:
-        return zero
-    try:
-        if dtype.kind in "mM":
-            return numpy.array(stored, "i8").astype(dtype)[()]
-        if dtype.kind == "S" and isinstance(stored, str):
-            stored = stored.encode("ascii")
-        return numpy.array(stored, dtype)[()]
-    except (ValueError, TypeError, OverflowError):
-        return zero
-
-
 # Arrays
 
 
@@ -214,6 +213,129 @@ class BcolzArray(ArrayLayout):
         """Return the attributes in the file."""
         return read_attributes(self.folder)
 
+    # Writing
+
+    @classmethod
+    def block_rows_for(cls, new: NewArray) -> int:
+        """Return the number of rows in a chunk of a new array."""
+        check_dtype(new.dtype)
+        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
+            raise UsageValueError(
+                "the layout 'bcolz' holds rows of 1 to %d bytes, not an array of shape "
+                "%s with items of %d bytes"
+                % (MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
+            )
+        most = MAX_BUFFERSIZE // row
+        if new.chunks is None:
+            return chunk_rows(new.shape[0] * row, row)
+        if not 1 <= new.chunks <= most:
+            raise UsageValueError(
+                "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
+            )
+        return new.chunks
+
+    @classmethod
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`."""
+        storage = {
+            "dtype": str(new.dtype),
+            cls.settings_key: encode_settings(new.settings),
+            "chunklen": cls.block_rows_for(new),
+            "expectedlen": new.shape[0],
+            "dflt": encode_fill_value(new.dtype, new.fill_value),
+        }
+        attributes = encode_attributes(new.attrs)
+        for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
+            if name:
+                change.make_folder(name)
+        change.write(prefix + STORAGE, encode_json(storage))
+        args = decode_settings(storage[cls.settings_key], new.dtype)
+        cbytes = write_chunks(blocks, args, prefix, change.write)
+        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        cbytes += storage["chunklen"] * row  # the buffer that bcolz has in memory
+        change.write(prefix + SIZES, encode_sizes(new.shape, row, cbytes))
+        change.write(prefix + ATTRIBUTES, attributes)
+
+    def check_writable(self) -> None:
+        """Raise `UsageError` if this array can only be read."""
+        super().check_writable()
+        check_dtype(self.dtype)
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+    def stage(
+        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+    ) -> None:
+        """Let `change` write blocks of rows, and set the number of rows."""
+        args = decode_settings(self.storage.get(self.settings_key), self.dtype)
+        write = change.write if extends else change.stage
+        written = write_chunks(blocks, args, self.folder.prefix, write)
+        if length != self.shape[0]:
+            row = math.prod(self.shape[1:]) * self.dtype.itemsize
+            shape = (length, *self.shape[1:])
+            sizes = encode_sizes(shape, row, self._estimate(length, row) + written)
+            change.stage(self.folder.full(SIZES), sizes)
+
+    def _estimate(self, length: int, row: int) -> int:
+        """Return the stored size after compression, as it is without some rows.
+
+        It is an estimate in bcolz, too, which divides by it.
+        """
+        stored = read_object(self.folder, SIZES).get("cbytes")
+        if type(stored) is not int or stored <= 0:
+            stored = self.block_rows * row
+        if length >= self.shape[0]:
+            return stored
+        return max(stored * length // self.shape[0], self.block_rows * row)
+
+    def committed(self, length: int) -> None:
+        """Take over the number of rows of a change that was committed."""
+        self._set_shape((length, *self.shape[1:]))
+
+    def remove_unused(self, old_length: int) -> None:
+        """Remove the files of rows that the array had before it shrank."""
+        first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
+        for number in range(first, after):
+            with suppress(FileNotFoundError):
+                disk.remove(self.folder.path(chunk_name(number)))
+
+
+def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
+    """Return the content of the sizes file."""
+    return encode_json(
+        {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
+    )
+
+
+def write_chunks(
+    blocks: Blocks,
+    args: BloscArgs,
+    prefix: str,
+    write: Callable[[str, bytes], object],
+) -> int:
+    """Compress blocks of rows, and write each to its file, on several threads.
+
+    Return the number of bytes written.
+    """
+    total = 0
+
+    def work(block: tuple[int, Array]) -> tuple[str, bytes]:
+        number, rows = block
+        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        return prefix + chunk_name(number), encode_file(compress(plain, args))
+
+    def deliver(result: tuple[str, bytes]) -> Callable[[], object]:
+        nonlocal total
+        total += len(result[1])
+        return partial(write, *result)
+
+    with own_settings:
+        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
+    return total
+
 
 class ObjectChunks:
     """The chunks of an array of objects: each is a pickle of any size."""
@@ -224,10 +346,6 @@ class ObjectChunks:
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
-        from ..._engine.blosc_settings import own_settings
-        from ..._format.blosc_header import decode_header
-        from ..._format.chunks import decompress
-
         # The chunk says how many bytes it has; the file says so too.
         chunk = FileChunks(self._folder, self.nchunks, 1).read_chunk(number, None)
         try:
@@ -284,3 +402,60 @@ class BcolzTable(TableLayout):
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
         return read_attributes(self.folder)
+
+    # Writing
+
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        attributes = encode_attributes(attrs)
+        for name, (new, blocks) in columns.items():
+            cls.array_class.create(change, name + "/", new, blocks)
+        change.write(COLUMNS, encode_json({"names": list(columns)}))
+        change.write(ATTRIBUTES, attributes)
+
+    @classmethod
+    def column_class(cls) -> type[ArrayLayout]:
+        """Return the class of the columns."""
+        return cls.array_class
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` unless bcolz accepts the name of a column."""
+        from keyword import iskeyword
+
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+            raise UsageValueError(
+                "the name of a column must be an identifier of Python, not %.200r"
+                % (name,)
+            )
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        self.folder.check_inside(name)
+        if self.folder.exists(name):  # of a column that was removed
+            remove_tree(self.folder.path(name))
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
+
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order."""
+        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+
+    def columns_committed(self, names: list[str]) -> None:
+        """Take over the columns of a change that was committed; remove the others."""
+        old, self.columns = (
+            self.columns,
+            {
+                name: self.columns.get(name) or self._open_column(name, name)
+                for name in names
+            },
+        )
+        for name in set(old) - set(names):
+            if os.path.isdir(self.folder.path(name)):
+                remove_tree(self.folder.path(name))
