@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy
 
 from ..exceptions import UsageTypeError, UsageValueError
@@ -108,15 +110,32 @@ ATTEMPTS = 3
 
 
 def open_array(
-    path: Path, mode: str = "r", *, allow_pickle: bool = False, sync: bool = True
+    path: Path,
+    mode: str = "r",
+    *,
+    allow_pickle: bool = False,
+    sync: bool = True,
+    **creation: Any,
 ) -> Array:
-    """Open an array; `open` describes the parameters.
+    """Open an array; `open` describes the parameters that are not described here.
+
+    Parameters
+    ----------
+    mode
+        ``'r'`` and ``'r+'`` as for `open`; ``'x'`` and ``'w'`` as for `create_array`;
+        ``'a'`` for ``'r+'`` if there is a dataset, and for ``'x'`` otherwise.
+    creation
+        Parameters of `create_array` for a new one.
 
     Raises
     ------
     UsageError
         If it is a table.
     """
+    if mode in ("w", "x") or (mode == "a" and not os.path.lexists(path)):
+        new = "x" if mode == "a" else mode
+        return create_array(path, mode=new, sync=sync, **creation)
+    mode = "r+" if mode == "a" else mode
     found = open(path, mode, allow_pickle=allow_pickle, sync=sync)
     if not isinstance(found, Array):
         found.close()
@@ -125,15 +144,32 @@ def open_array(
 
 
 def open_table(
-    path: Path, mode: str = "r", *, allow_pickle: bool = False, sync: bool = True
+    path: Path,
+    mode: str = "r",
+    *,
+    allow_pickle: bool = False,
+    sync: bool = True,
+    **creation: Any,
 ) -> Table:
-    """Open a table; `open` describes the parameters.
+    """Open a table; `open` describes the parameters that are not described here.
+
+    Parameters
+    ----------
+    mode
+        ``'r'`` and ``'r+'`` as for `open`; ``'x'`` and ``'w'`` as for `create_table`;
+        ``'a'`` for ``'r+'`` if there is a dataset, and for ``'x'`` otherwise.
+    creation
+        Parameters of `create_table` for a new one.
 
     Raises
     ------
     UsageError
         If it is an array.
     """
+    if mode in ("w", "x") or (mode == "a" and not os.path.lexists(path)):
+        new = "x" if mode == "a" else mode
+        return create_table(path, mode=new, sync=sync, **creation)
+    mode = "r+" if mode == "a" else mode
     found = open(path, mode, allow_pickle=allow_pickle, sync=sync)
     if not isinstance(found, Table):
         found.close()

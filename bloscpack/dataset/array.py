@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import operator
 
-import numpy
-
 from .._reading.array_index import ArrayIndex, row_blocks
 from ..exceptions import UsageError, UsageValueError
 from .attributes import Attributes
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 # Number of bytes that iterating over an array reads at a time.
 ITERATION_NBYTES = 4 * 2**20
-# Maximum number of characters of an item in the repr of a table.
-MAX_SHOWN = 32
 
 
 class Array:
@@ -308,17 +304,3 @@ def checked_trim(length: int, count: int) -> int:
     if not 0 <= operator.index(count) <= length:
         raise UsageValueError("can't remove %d of %d rows" % (count, length))
     return length - count
-
-
-def shown_items(items: Items) -> list[str]:
-    """Return short texts of items, for the repr of a table."""
-    with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
-        texts = [
-            " ".join(str(item).split())
-            if items.ndim > 1
-            else repr(item.item())  # escapes what a terminal would obey
-            if items.dtype.kind in "SU"
-            else str(item)
-            for item in items
-        ]
-    return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

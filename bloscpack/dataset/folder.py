@@ -91,7 +91,7 @@ class Folder:
     def read_journal(self) -> None:
         """Find out whether a committed change is to be completed."""
         self.pending.clear()
-        if self.exists(JOURNAL):
+        if self.is_folder(CHANGES) and self.exists(JOURNAL):
             with suppress(FileNotFoundError):  # the writer has just completed it
                 self.pending.update(self._decode_journal(self.read_json(JOURNAL)))
 
@@ -126,8 +126,8 @@ class Folder:
     def check_inside(self, name: str) -> None:
         """Raise `StorageError` if a link leads from a name out of the dataset."""
         path = self.path(name)
-        root = os.path.realpath(self.root)
-        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+        root = os.path.join(os.path.realpath(self.root), "")
+        if not os.path.join(os.path.realpath(path), "").startswith(root):
             raise StorageError(
                 errno.EPERM, "a symbolic link leads outside of the dataset", path
             )

@@ -9,9 +9,10 @@ import numpy
 
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
-from .array import Array, checked_length, checked_trim, shown_items
+from .array import Array, checked_length, checked_trim
 from .attributes import Attributes
 from .layouts.base import NewArray
+from .preview import shown_rows
 from .rows import as_columns, blocks_of, named_columns
 from .writer import Writer, checked
 
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from .layouts.base import TableLayout
 
-# Number of rows at each end of a table that its repr shows.
-SHOWN_ROWS = 3
-# Maximum number of columns that the repr of a table shows.
-SHOWN_COLUMNS = 12
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
 
@@ -100,7 +97,7 @@ class Table:
 
     @property
     def dtype(self) -> DType:
-        """The type of a row: one field for each column."""
+        """The type of a row, with a field for each column."""
         fields = [(n, c.dtype, c.shape[1:]) for n, c in self._columns.items()]
         return numpy.dtype(fields)
 
@@ -144,30 +141,9 @@ class Table:
             )
         ]
         try:
-            return "\n".join([*lines, *self._shown_rows()])
+            return "\n".join([*lines, *shown_rows(self._columns, len(self))])
         except (BloscpackError, OSError):  # closed or damaged
             return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
-
-    def _shown_rows(self) -> list[str]:
-        """Return the first and last rows as lines of text, below names and dtypes."""
-        count = len(self)
-        first = range(min(SHOWN_ROWS, count))
-        last = range(max(len(first), count - SHOWN_ROWS), count)
-        has_gap = len(first) + len(last) < count
-        columns = [["", "", *map(str, first), *["..."] * has_gap, *map(str, last)]]
-        for name, column in list(self._columns.items())[:SHOWN_COLUMNS]:
-            inner = "" if column.ndim == 1 else str(list(column.shape[1:]))
-            head = [name, str(column.dtype) + inner, *shown_items(column[: len(first)])]
-            tail = shown_items(column[last.start : last.stop]) if last else []
-            columns.append([*head, *["..."] * has_gap, *tail])
-        if len(self._columns) > SHOWN_COLUMNS:
-            more = "(%d more columns)" % (len(self._columns) - SHOWN_COLUMNS)
-            columns.append([more] + [""] * (len(columns[0]) - 1))
-        widths = [max(map(len, cells)) for cells in columns]
-        return [
-            "  ".join(map(str.rjust, row, widths)).rstrip()
-            for row in zip(*columns, strict=True)
-        ]
 
     # Closing
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from support import environment
 
 from bloscpack import dataset
-from bloscpack.exceptions import DoesNotFit, StorageError, UsageError
+from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
 
@@ -190,6 +190,74 @@ def test_leftovers_of_dead_writers_are_removed(tmp_path):
         (tmp_path / name / "file").write_bytes(b"")
     dataset.create_array(tmp_path / "a", [5], layout="bcolz").close()
     assert {"a", ".b.bloscpack-6", ".a.bloscpack-x"} == set(os.listdir(tmp_path))
+
+
+def test_modes(tmp_path):
+    path = tmp_path / "a"
+    new = {"data": [1, 2], "layout": "bcolz"}
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            dataset.open_array(path, mode)
+    for mode, count in (("a", 2), ("a", 3), ("r+", 4), ("w", 2)):
+        with dataset.open_array(path, mode, **new) as array:
+            assert count == len(array)
+            array.append([5])
+    with pytest.raises(FileExistsError):
+        dataset.open_array(path, "x", **new)
+    with dataset.open_table(path, "w", data={"a": [1]}, layout="bcolz") as table:
+        assert ["a"] == table.names
+    with pytest.raises(UsageError, match="mode must be"):
+        dataset.open_table(path, "rw")
+
+
+JOURNALS = [
+    {"files": {"0": "../other"}},
+    {"files": {"../0": "meta/sizes"}},
+    {"files": {"0": "/etc/passwd"}},
+    {"files": {"0": ""}},
+    {"files": {"0": 5}},
+    {"files": 5},
+    {},
+    [],
+]
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=repr)
+def test_a_journal_that_no_writer_wrote(tmp_path, journal):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    (path / ".bloscpack").mkdir()
+    (path / ".bloscpack" / "0").write_bytes(b"{}")
+    (path / ".bloscpack" / "journal").write_text(json.dumps(journal))
+    for mode in ("r", "r+"):
+        with pytest.raises(FormatError, match="expected a journal"):
+            dataset.open(path, mode)
+    assert ["a"] == os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="symbolic links")
+def test_a_journal_elsewhere(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "other"
+    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    other.mkdir()
+    (other / "0").write_bytes(b'{"shape": [1]}')
+    (other / "journal").write_text('{"files": {"0": "meta/sizes"}}')
+    (path / ".bloscpack").symlink_to(other)
+    assert [1, 2] == dataset.open(path)[:].tolist()
+    with pytest.raises(StorageError, match="folder of changes"):
+        dataset.open(path, "r+")
+    assert {"0", "journal"} == set(os.listdir(other))
+
+
+def test_a_column_whose_table_has_a_journal(tmp_path):
+    path = tmp_path / "t"
+    dataset.create_table(path, {"a": [1, 2]}, layout="bcolz").close()
+    (path / ".bloscpack").mkdir()
+    (path / ".bloscpack" / "journal").write_text('{"files": {}}')
+    with pytest.raises(StorageError, match="open the table for writing"):
+        dataset.open(path / "a", "r+")
+    dataset.open(path, "r+").close()
+    dataset.open(path / "a", "r+").close()
 
 
 # Changing an array

@@ -15,19 +15,14 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
-from functools import partial
-
-import numpy
 
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import for_each
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
 from ..._format.blosc_header import decode_header
-from ..._format.chunks import compress, decompress
+from ..._format.chunks import decompress
 from ..._format.dtypes import decode_dtype, shown
 from ..._reading.array_reader import ArrayReader
 from ..._storage.disk import disk
-from ...abstract_io import effective_nthreads
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..change import remove_tree
@@ -41,16 +36,15 @@ from .bcolz_storage import (
     encode_fill_value,
     encode_settings,
 )
-from .chunk_files import DATA, FileChunks, chunk_name, chunk_number, encode_file
+from .chunk_files import DATA, FileChunks, chunk_name, chunk_number, write_chunks
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, NoReturn
+    from collections.abc import Mapping
+    from typing import NoReturn
 
-    from ..._format.dtypes import Array, DType
-    from ...args import BloscArgs
+    from ..._format.dtypes import DType
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -308,33 +302,6 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     return encode_json(
         {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
     )
-
-
-def write_chunks(
-    blocks: Blocks,
-    args: BloscArgs,
-    prefix: str,
-    write: Callable[[str, bytes], object],
-) -> int:
-    """Compress blocks of rows, and write each to its file, on several threads.
-
-    Return the number of bytes written.
-    """
-    total = 0
-
-    def work(block: tuple[int, Array]) -> tuple[str, bytes]:
-        number, rows = block
-        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
-        return prefix + chunk_name(number), encode_file(compress(plain, args))
-
-    def deliver(result: tuple[str, bytes]) -> Callable[[], object]:
-        nonlocal total
-        total += len(result[1])
-        return partial(write, *result)
-
-    with own_settings:
-        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
-    return total
 
 
 class ObjectChunks:

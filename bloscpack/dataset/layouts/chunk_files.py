@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import re
 import struct
+from functools import partial
+
+import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import MAX_RATIOS, decode_header
-from ..._format.chunks import decompress_into
+from ..._format.chunks import compress, decompress_into
 from ..._reading.chunk_cache import ChunkCache
 from ...abstract_io import effective_nthreads
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -24,10 +27,13 @@ from ...exceptions import DamageError, FormatError
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from ..._format.dtypes import Array, DType
     from ..._reading.chunk_reader import Room
+    from ...args import BloscArgs
     from ..folder import Folder
+    from .base import Blocks
 
 HEADER = struct.Struct("<4sB3xq")
 HEADER_VERSION = 1
@@ -228,3 +234,30 @@ class FileChunks:
                 number,
             )
         return memoryview(content)[HEADER.size :]
+
+
+def write_chunks(
+    blocks: Blocks,
+    args: BloscArgs,
+    prefix: str,
+    write: Callable[[str, bytes], object],
+) -> int:
+    """Compress blocks of rows, and write each to its file, on several threads.
+
+    Return the number of bytes written.
+    """
+    total = 0
+
+    def work(block: tuple[int, Array]) -> tuple[str, bytes]:
+        number, rows = block
+        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        return prefix + chunk_name(number), encode_file(compress(plain, args))
+
+    def deliver(result: tuple[str, bytes]) -> Callable[[], object]:
+        nonlocal total
+        total += len(result[1])
+        return partial(write, *result)
+
+    with own_settings:
+        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
+    return total
