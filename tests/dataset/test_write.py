@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -364,6 +365,67 @@ def test_one_writer_and_many_readers(tmp_path):
     dataset.open(path, "r+").close()
 
 
+def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    create, left = Disk.create, [3]
+
+    def full(self, name, mode):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "the disk is full", name)
+        return create(self, name, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "create", full)
+        with pytest.raises(OSError, match="the disk is full"):
+            table.append(COLUMNS)
+    assert_table(COLUMNS, table)
+    assert_table(COLUMNS, dataset.open(path))
+    table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, table)
+    assert_table(twice, dataset.open(path))
+
+
+def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    rename = Disk.rename
+
+    def failing(self, old, new):
+        if new.endswith("sizes"):
+            raise OSError(errno.EIO, "the disk fails", new)
+        rename(self, old, new)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "rename", failing)
+        with pytest.raises(OSError, match="the disk fails"):
+            table.append(COLUMNS)
+    with pytest.raises(StorageError, match="open it again"):
+        table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, dataset.open(path))
+    table.close()
+    with dataset.open(path, "r+") as table:
+        assert_table(twice, table)
+    assert not (path / ".bloscpack").exists()
+
+
+def test_a_reader_of_removed_rows(tmp_path):
+    path = tmp_path / "a"
+    with dataset.create_array(path, np.arange(50), layout="bcolz", chunks=8) as array:
+        reader = dataset.open(path)
+        array.resize(20)
+        assert list(range(20)) == reader[:20].tolist()
+        with pytest.raises(FormatError, match="open the dataset again"):
+            reader[40]
+
+
 def test_rows_survive_without_a_flush(tmp_path):
     program = (
         "import os, numpy as np; from bloscpack import dataset\n"
@@ -635,10 +697,86 @@ class Machine(RuleBasedStateMachine):
             self.array.close()
 
 
-def test_any_sequence_of_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(Machine, "folder", tmp_path)
+class TableMachine(RuleBasedStateMachine):
+    """A table and arrays of NumPy do the same."""
+
+    folder = None
+
+    @initialize(rows=st.integers(0, 30), chunks=st.integers(1, 9))
+    def create(self, rows, chunks):
+        self.count = 0
+        self.path = self.folder / str(len(os.listdir(self.folder)))
+        self.expected = self.items(rows, "ab")
+        self.table = dataset.create_table(
+            self.path, self.expected, layout="bcolz", chunks=chunks, sync=False
+        )
+
+    def items(self, rows, names=None):
+        self.count += 1
+        start = 1000 * self.count
+        return {
+            name: np.arange(start, start + rows, dtype="i8")
+            for name in (names or self.expected)
+        }
+
+    @rule(rows=st.integers(0, 20))
+    def append(self, rows):
+        new = self.items(rows)
+        self.table.append(new)
+        for name, items in new.items():
+            self.expected[name] = np.concatenate([self.expected[name], items])
+
+    @rule(rows=st.integers(0, 40))
+    def resize(self, rows):
+        self.table.resize(rows)
+        for name, items in self.expected.items():
+            more = np.zeros(max(0, rows - len(items)), "i8")
+            self.expected[name] = np.concatenate([items[:rows], more])
+
+    @rule(start=st.integers(0, 40), count=st.integers(0, 40))
+    def assign(self, start, count):
+        key = slice(start, start + count)
+        new = self.items(len(self.expected["a"][key]))
+        self.table[key] = new
+        for name, items in new.items():
+            self.expected[name][key] = items
+
+    @rule(name=st.sampled_from("cdef"), first=st.booleans())
+    def add_or_remove(self, name, first):
+        if name in self.expected:
+            self.table.remove_column(name)
+            del self.expected[name]
+            return
+        new = self.items(len(self.expected["a"]), [name])
+        self.table.add_column(name, new[name], position=0 if first else None)
+        self.expected = {**new, **self.expected} if first else {**self.expected, **new}
+
+    @rule(name=st.sampled_from("xy"), value=st.integers())
+    def set_attribute(self, name, value):
+        self.table.attrs[name] = value
+        assert value == dataset.open(self.path).attrs[name]
+
+    @rule()
+    def reopen(self):
+        self.table.close()
+        self.table = dataset.open_table(self.path, "r+", sync=False)
+
+    @invariant()
+    def same(self):
+        if hasattr(self, "table"):
+            assert_table(self.expected, self.table)
+            assert_table(self.expected, dataset.open(self.path))
+
+    def teardown(self):
+        if hasattr(self, "table"):
+            self.table.close()
+
+
+@pytest.mark.parametrize("machine", [Machine, TableMachine])
+def test_any_sequence_of_changes(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "folder", tmp_path)
     run_state_machine_as_test(
-        Machine,
+        machine,
         settings=settings(
             max_examples=40,
             stateful_step_count=15,

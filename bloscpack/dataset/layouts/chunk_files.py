@@ -225,7 +225,9 @@ class FileChunks:
             content = self._folder.read(chunk_name(number), limit)
         except FileNotFoundError as error:
             raise self._damage(
-                "expected the file of a chunk, found none", number
+                "expected the file of a chunk, found none; if a writer has removed "
+                "rows meanwhile, open the dataset again",
+                number,
             ) from error
         if len(content) < HEADER.size:
             raise self._damage(
