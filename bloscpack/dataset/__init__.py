@@ -48,7 +48,7 @@ def open(
         The folder.
     mode
         ``'r'`` for reading, ``'r+'`` for reading and changes. One writer at a time can
-        open a dataset; readers see the dataset as it was when they opened it.
+        open a dataset; readers do not see rows that are appended after they opened it.
     allow_pickle
         Whether items that are Python objects may be read. This may run code that the
         files name: use it only for files that you trust.
@@ -198,7 +198,7 @@ def create_array(
     path
         The folder, which appears when the array is complete.
     data
-        The items; without them, `shape` and `dtype` say what to fill with `fill_value`.
+        The items; None for an array of `shape` and `dtype` that holds `fill_value`.
     layout
         ``'bcolz'``, that of bcolz 1.x.
     shape, dtype
@@ -219,7 +219,7 @@ def create_array(
     Raises
     ------
     UsageError
-        If the layout can't hold such items; the message says which can.
+        If the layout can't hold the items; the message says what can.
     FileExistsError
         If there is a file or folder of this name.
 

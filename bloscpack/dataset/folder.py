@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .._storage.protocols import Path
     from ..serializers import Json, JsonObject
 
-# The folder, inside of a dataset, of what a writer has not committed yet.
+# The folder, inside of a dataset, with the files that are not committed yet.
 CHANGES = ".bloscpack"
 # The file in it that commits a change of several files.
 JOURNAL = CHANGES + "/journal"

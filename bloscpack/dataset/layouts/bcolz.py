@@ -95,7 +95,7 @@ def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
 def read_attributes(folder: Folder) -> JsonObject:
     """Return the attributes in a folder; none if the file is missing or empty.
 
-    Writers that were interrupted leave such files.
+    Interrupted writers leave empty files.
     """
     try:
         if not folder.read(ATTRIBUTES, 16).strip():
@@ -274,9 +274,9 @@ class BcolzArray(ArrayLayout):
             change.stage(self.folder.full(SIZES), sizes)
 
     def _estimate(self, length: int, row: int) -> int:
-        """Return the stored size after compression, as it is without some rows.
+        """Return an estimate of the size in bytes after compression.
 
-        It is an estimate in bcolz, too, which divides by it.
+        bcolz divides by it.
         """
         stored = read_object(self.folder, SIZES).get("cbytes")
         if type(stored) is not int or stored <= 0:

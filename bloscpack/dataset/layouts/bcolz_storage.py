@@ -1,8 +1,7 @@
 """Values in the storage file of bcolz: dtype, fill value, chunk size, and settings.
 
-What the genuine readers and writers do with the values decides what is written here:
-they take some dtypes only with certain fill values, and find items in a chunk by its
-type size.
+The genuine bcolz takes some dtypes only with certain fill values, and finds the items
+in a chunk by its type size. The values written here follow these rules.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 SETTINGS = {"cname": "lz4", "clevel": 5, "shuffle": 1}
 # Kinds of items that the genuine reader takes.
 KINDS = "biufcSUmMV"
-# Maximum size in bytes of real and of complex numbers: that of a long double depends on
-# the machine.
+# Maximum size in bytes of real and of complex numbers: the size of a long double
+# depends on the machine.
 MAX_SIZES = {"f": 8, "c": 16}
 # Number of plain bytes for which the chunk size of a smaller array is chosen.
 MIN_EXPECTED = 2**20
@@ -138,7 +137,7 @@ def encode_settings(settings: Mapping[str, Any]) -> JsonObject:
 
 
 def decode_settings(stored: Json, dtype: DType) -> BloscArgs:
-    """Return the settings of Blosc for new chunks; defaults for what is unusable."""
+    """Return the settings of Blosc for new chunks; defaults for unusable values."""
     stored = stored if isinstance(stored, dict) else {}
     found = {key: stored.get(key) for key in SETTINGS}
     settings: dict[str, Any] = dict(SETTINGS)

@@ -39,8 +39,8 @@ HEADER = struct.Struct("<4sB3xq")
 HEADER_VERSION = 1
 DATA = "data"
 CHUNK_NAME = re.compile(r"__(0|[1-9][0-9]{0,17})\.blp")
-# Size in bytes from which an array is allocated only if the sizes of the files prove
-# that they can hold so much.
+# Size in bytes from which an array is allocated only if the sizes of the files show
+# that they can hold all its chunks.
 LARGE = 64 * 2**20
 # Default number of plain bytes that an array keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
