@@ -44,6 +44,9 @@ class Change:
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._folders: set[str] = set()  # with names that are not on the disk yet
         self._numbers = count()
+        # A reader that has seen the journal of another change must not take a file of
+        # this one for a file of that change.
+        self._token = os.urandom(8).hex()
         self._lock = allocate_lock()
 
     def write(self, name: str, content: bytes) -> None:
@@ -67,10 +70,8 @@ class Change:
         with self._lock:
             if not self._root.is_folder(CHANGES):
                 disk.make_folder(self._root.path(CHANGES))
-        name = "%s/%d" % (CHANGES, next(self._numbers))
+        name = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
         path = self._root.path(name)
-        with suppress(FileNotFoundError):
-            disk.remove(path)
         with disk.create(path, 0o666) as fp:
             fp.write(content)
             if self._sync:

@@ -416,6 +416,32 @@ def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
     assert not (path / ".bloscpack").exists()
 
 
+def test_a_reader_from_before_the_end_of_a_change(tmp_path, monkeypatch):
+    """It finds no file of a later change in place of one of the change that it saw."""
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "a"
+    array = dataset.create_array(path, np.zeros(32, "i4"), layout="bcolz", chunks=8)
+    rename = Disk.rename
+
+    def failing(self, old, new):
+        if new.endswith(".blp"):
+            raise OSError(errno.EIO, "the disk fails", new)
+        rename(self, old, new)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "rename", failing)
+        with pytest.raises(OSError, match="the disk fails"):
+            array[:] = 1
+    reader = dataset.open(path)
+    array.close()
+    with dataset.open_array(path, "r+") as array:
+        assert [1] * 32 == array[:].tolist()
+        with array._writer.change() as change:
+            array.stage_items(change, slice(None), 2)
+            assert [1] * 32 == reader[:].tolist()
+
+
 def test_a_reader_of_removed_rows(tmp_path):
     path = tmp_path / "a"
     with dataset.create_array(path, np.arange(50), layout="bcolz", chunks=8) as array:
