@@ -77,3 +77,10 @@ def package(session: nox.Session) -> None:
     """Build what is uploaded, check it, and install it in a fresh environment."""
     install(session, "package")
     session.run("pytest", "-q", "tests/project/test_packaging.py")
+
+
+@nox.session(python="3.12", default=False)
+def bcolz(session: nox.Session) -> None:
+    """Read and change datasets with the genuine bcolz; this needs a network."""
+    install(session, "test")
+    session.run("pytest", "-q", "tests/dataset/test_genuine_bcolz.py")

@@ -28,6 +28,9 @@ Files that exist
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
     references(paths), write_references    let Zarr and xarray read chunks in place
+Folders of many files
+    dataset.open(path)                     an Array or a Table, of bcolz or BLZ
+    dataset.create_array, create_table     a new one
 Other libraries
     register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
     register_shutil()                      the archive format "blptar" of shutil
@@ -130,6 +133,7 @@ _MODULES = (
     "cli",
     "compat_util",
     "constants",
+    "dataset",
     "defaults",
     "describe",
     "exceptions",

@@ -41,7 +41,10 @@ nitpick_ignore_regex = [
     ("py:class", r"[A-Z][a-z]+(Error)?|object|MutableMapping"),
     ("py:class", r"(OSError|ABC|EOFError|io\..*)"),
     # Aliases and protocols for type checkers, and classes that have no page.
-    ("py:class", r"(JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)"),
+    (
+        "py:class",
+        r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
+    ),
     ("py:class", r"Any\w+|\w+Keywords"),
     ("py:class", r"bloscpack\.(headers|_damage)\..*"),
 ]

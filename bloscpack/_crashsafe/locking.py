@@ -308,12 +308,11 @@ def _lock(fp: BinaryFile, path: Path) -> None:
             raise StorageError(
                 errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
             ) from error
-        _report_no_locks(fp, path, error)
+        _report_no_locks(path, os.fstat(fp.fileno()).st_dev, error)
 
 
-def _report_no_locks(fp: BinaryFile, path: Path, error: OSError) -> None:
+def _report_no_locks(path: Path, device: int, error: OSError) -> None:
     """Warn the user, once for each file system, that there are no locks."""
-    device = os.fstat(fp.fileno()).st_dev
     if device not in _WITHOUT_LOCKS:
         _WITHOUT_LOCKS.add(device)
         log.notice(
@@ -329,3 +328,46 @@ def _unlock(fp: BinaryFile) -> None:
         import fcntl
 
         fcntl.flock(fp.fileno(), fcntl.LOCK_UN)
+
+
+class FolderLock:
+    """A folder that one writer has locked, until `close` or the end of the process.
+
+    Raises `StorageError` if another writer has locked it. Where there are no locks, it
+    does nothing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor: int | None = None
+        try:
+            import fcntl
+        except ImportError:
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in LOCKED:
+                raise StorageError(
+                    errno.EAGAIN, "another writer has opened this folder", path
+                ) from error
+            _report_no_locks(path, os.stat(path).st_dev, error)
+            return
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            import fcntl
+
+            # Closing is not enough if the process has forked meanwhile.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:  # a process that forked keeps the lock until it ends
+            os.close(descriptor)

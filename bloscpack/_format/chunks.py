@@ -147,10 +147,13 @@ def check_plain_size(header: BloscHeader, size: int) -> None:
 def _failure(error: Exception, header: BloscHeader) -> FormatError:
     from ..constants import CNAME_AVAIL
 
-    if header.codec not in CNAME_AVAIL:
+    if header.codec not in CNAME_AVAIL and header.codec != _decoded_without_blosc():
+        hint = ""
+        if header.codec == "snappy":
+            hint = "; the extra 'snappy' reads it: pip install 'bloscpack[snappy]'"
         return Unsupported(
-            "the chunk needs the codec '%s', which this Blosc lacks (it has %s)"
-            % (header.codec, ", ".join(CNAME_AVAIL)),
+            "the chunk needs the codec '%s', which this Blosc lacks (it has %s)%s"
+            % (header.codec, ", ".join(CNAME_AVAIL), hint),
             section="chunks",
         )
     if isinstance(error, MemoryError):
@@ -159,6 +162,33 @@ def _failure(error: Exception, header: BloscHeader) -> FormatError:
             section="chunks",
         )
     return DamageError("Blosc can't decompress the chunk: %s" % error, section="chunks")
+
+
+def _decoded_without_blosc() -> str | None:
+    """Return the name of the codec that an extra decodes; None without the extra."""
+    from .snappy import find_codec
+
+    return None if find_codec() is None else "snappy"
+
+
+def _decompress_without_blosc(
+    compressed: Buffer, destination: memoryview, header: BloscHeader
+) -> bool:
+    """Decompress a chunk that Blosc refused; return whether an extra knows its codec.
+
+    Raises `ValueError` if the chunk is damaged.
+    """
+    from ..constants import CNAME_AVAIL
+
+    if header.codec in CNAME_AVAIL or header.codec != "snappy":
+        return False
+    from . import snappy
+
+    codec = snappy.find_codec()
+    if codec is None:
+        return False
+    snappy.decompress_into(compressed, destination, header, codec)
+    return True
 
 
 def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
@@ -171,8 +201,27 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     try:
         plain: bytes = own_settings.blosc.decompress(compressed)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        raise _failure(error, header) from error
+        other = _plain_without_blosc(compressed, header, error)
+        if other is None:
+            raise _failure(error, header) from error
+        return other
     return plain
+
+
+def _plain_without_blosc(
+    compressed: Buffer, header: BloscHeader, refusal: Exception
+) -> bytes | None:
+    """Return the plain bytes of a chunk that Blosc refused; None if no extra can."""
+    if isinstance(refusal, MemoryError):
+        return None
+    from .._engine.prealloc import BytesUnderConstruction
+
+    try:
+        result = BytesUnderConstruction(header.nbytes)
+        done = _decompress_without_blosc(compressed, result.view, header)
+    except (ValueError, MemoryError) as error:
+        raise _failure(error, header) from error
+    return result.finish() if done else None
 
 
 def decompress_into(
@@ -193,4 +242,9 @@ def decompress_into(
     try:
         own_settings.blosc.decompress_ptr(compressed, address)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
+        try:
+            if _decompress_without_blosc(compressed, destination, header):
+                return
+        except ValueError as damage:
+            raise _failure(damage, header) from error
         raise _failure(error, header) from error

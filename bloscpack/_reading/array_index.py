@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from .._format.dtypes import Array
+    from .._format.dtypes import Array, DType
 
 
 class ArrayIndex:
@@ -133,6 +133,34 @@ class ArrayIndex:
             result, axis = numpy.moveaxis(result, axis, 0), 0
         shape = result.shape
         return result.reshape(shape[:axis] + self._array_shape + shape[axis + 1 :])
+
+    def spread(self, values: Array, dtype: DType) -> Array:
+        """Return the items to be assigned: an array that has all axes of the array.
+
+        `values` are broadcast to the shape of the result of this index. Raises
+        ``ValueError``, as NumPy does, if that is impossible.
+        """
+        counts = tuple(axis.count for axis in self.axes)
+        if values.ndim == 0:
+            return numpy.broadcast_to(values, counts)
+        items: Array = numpy.empty(counts, dtype)
+        # With an ellipsis the result is a view, even of a single item.
+        key = tuple(self._last)
+        if Ellipsis not in self._last:
+            key = (*key, Ellipsis)
+        result = items[key]
+        if self._array_at is not None:
+            axis = sum(entry is None for entry in self._last[: self._array_at])
+            if self._is_separated():
+                result, axis = numpy.moveaxis(result, axis, 0), 0
+            shape = result.shape
+            shape = shape[:axis] + self._array_shape + shape[axis + 1 :]
+            # Values for several axes of index arrays become values for one axis.
+            values = numpy.broadcast_to(values, shape).reshape(result.shape)
+        while values.ndim > result.ndim and values.shape[0] == 1:
+            values = values[0]
+        result[...] = values
+        return items
 
     def _is_separated(self) -> bool:
         """Return whether an entry stands between the index array and an integer.

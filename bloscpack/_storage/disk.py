@@ -26,6 +26,9 @@ NAME_PART = 50
 # Number of names of temporary files in which a writer looks for those of dead writers.
 # More names are used only if so many programs write the same file at once.
 NAMES_BESIDE = 4
+# Numbers of Linux for a rename that exchanges two names in the current folder.
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
 
 
 class Disk:
@@ -110,6 +113,32 @@ class Disk:
     def remove(self, name: str) -> None:
         """Remove a file."""
         os.unlink(name)
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder."""
+        os.mkdir(name)
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Exchange the names of two folders in one step; return False if impossible.
+
+        Only Linux can.
+        """
+        import ctypes
+        import sys
+
+        if not sys.platform.startswith("linux"):
+            return False
+        try:
+            rename = ctypes.CDLL(None, use_errno=True).renameat2
+        except (AttributeError, OSError):  # an old library of C
+            return False
+        names = os.fsencode(one), os.fsencode(other)
+        done: int = rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)
+        return done == 0
+
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(name)
 
 
 def _start_beside(target: str) -> str:

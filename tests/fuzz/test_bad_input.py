@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import struct
+import sys
 import time
 import tracemalloc
 import zlib
@@ -861,9 +862,10 @@ def test_chunk_that_claims_much():
     assert ("chunks", 0) == (error.section, error.chunk)
 
 
-def test_codec_that_is_not_there():
+def test_codec_that_is_not_there(monkeypatch):
     import blosc
 
+    monkeypatch.setitem(sys.modules, "cramjam", None)
     chunk = changed_chunk(chunks_of(PLAIN)[0], flags=lambda flags: flags & 31 | 2 << 5)
     data = header(nchunks=1, last_chunk=CHUNK_SIZE) + frames([chunk])
     error = error_of(read_bytes, data)

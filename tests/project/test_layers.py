@@ -191,12 +191,15 @@ def test_only_the_command_and_log_print_or_exit():
 
 
 def test_nothing_is_evaluated_or_unpickled():
+    # Objects of bcolz are pickles; a caller has to ask for them.
+    allowed = {("dataset.layouts.objects", "pickle.loads")}
     names = {"eval", "exec", "compile", "marshal.loads", "numpy.load"}
     assert [] == [
         (module_name(path), line, name)
         for path in sources()
         for line, name in calls(path)
-        if name in names or name.startswith("pickle.")
+        if (name in names or name.startswith("pickle."))
+        and (module_name(path), name) not in allowed
     ]
 
 

@@ -1,0 +1,119 @@
+"""Decompress chunks of the codec snappy, which the wheels of Blosc lack.
+
+The extra ``snappy`` brings the codec alone (cramjam); the blocks of the chunk and the
+filters are undone here (docs/format.rst, Chunks). Every size is checked before the
+codec is called, and it writes into memory of exactly that size.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ..constants import BLOSC_HEADER_LENGTH
+from .blosc_header import BLOSC_FLAG_SPLIT, decode_block_starts
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from .._storage.protocols import Buffer
+    from .blosc_header import BloscHeader
+
+# Blosc compresses each byte position of the items as a stream of its own only if the
+# items have at most this many bytes, and if a block has at least this many items.
+MAX_SPLITS = 16
+MIN_ITEMS_TO_SPLIT = 128
+STREAM_LENGTH = struct.Struct("<i")
+
+
+def find_codec() -> ModuleType | None:
+    """Return the module that knows snappy; None without the extra."""
+    try:
+        from cramjam import snappy
+    except ImportError:
+        return None
+    module: ModuleType = snappy
+    return module
+
+
+def decompress_into(
+    compressed: Buffer, destination: memoryview, header: BloscHeader, codec: ModuleType
+) -> None:
+    """Write the plain bytes of a chunk to `destination`, which has their size.
+
+    `header` is its checked header, and the chunk is as long as it says. Raises
+    `ValueError` if the chunk is damaged.
+    """
+    chunk = memoryview(compressed).cast("B")
+    starts = decode_block_starts(chunk[BLOSC_HEADER_LENGTH : header.table_end])
+    for number, start in enumerate(starts):
+        first = number * header.blocksize
+        block = destination[first : first + header.blocksize]
+        filtered = bytearray(len(block))
+        _decode_block(chunk, start, memoryview(filtered), header, codec)
+        block[:] = _unfiltered(filtered, header)
+
+
+def _decode_block(
+    chunk: memoryview,
+    position: int,
+    block: memoryview,
+    header: BloscHeader,
+    codec: ModuleType,
+) -> None:
+    """Decompress the streams of the block at `position` into `block`."""
+    size = len(block) // _nstreams(header, len(block))
+    if position < header.table_end:
+        raise ValueError("a block starts inside the header")
+    for first in range(0, len(block), size):
+        after_length = position + STREAM_LENGTH.size
+        if after_length > len(chunk):
+            raise ValueError("a block starts behind the end of the chunk")
+        (length,) = STREAM_LENGTH.unpack(chunk[position:after_length])
+        position = after_length + length
+        if length <= 0 or position > len(chunk):
+            raise ValueError("a stream ends behind the end of the chunk")
+        stream = chunk[after_length:position]
+        place = block[first : first + size]
+        if length == size:  # stored
+            place[:] = stream
+            continue
+        try:
+            found = codec.decompress_raw_into(bytes(stream), place)
+        except Exception as error:  # an error class of the codec
+            raise ValueError(str(error)) from error
+        if found != size:
+            raise ValueError("a stream has '%d' bytes, not '%d'" % (found, size))
+
+
+def _nstreams(header: BloscHeader, nbytes: int) -> int:
+    """Return the number of streams in a block of `nbytes`."""
+    typesize = header.typesize
+    is_split = (
+        not header.flags & BLOSC_FLAG_SPLIT
+        and typesize <= MAX_SPLITS
+        and header.blocksize // typesize >= MIN_ITEMS_TO_SPLIT
+        and nbytes == header.blocksize
+        and nbytes % typesize == 0
+    )
+    return typesize if is_split else 1
+
+
+def _unfiltered(block: bytearray, header: BloscHeader) -> bytes | bytearray:
+    """Return the bytes of a block before the filter."""
+    import numpy
+
+    typesize, name = header.typesize, header.filter
+    nitems = len(block) // typesize
+    whole = nitems * typesize
+    items = numpy.frombuffer(block, "u1", whole)
+    if name == "shuffle" and typesize > 1:
+        items = items.reshape(typesize, nitems)
+    elif name == "bitshuffle" and nitems % 8 == 0:
+        planes = items.reshape(typesize, 8, nitems // 8)
+        bits = numpy.unpackbits(planes, axis=2, bitorder="little")
+        items = numpy.packbits(bits, axis=1, bitorder="little")
+        items = items.reshape(typesize, nitems)
+    else:
+        return block
+    return items.T.tobytes() + block[whole:]

@@ -1,0 +1,306 @@
+"""An array in a folder: `Array`, for every layout."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+from .._reading.array_index import ArrayIndex, row_blocks
+from ..exceptions import UsageError, UsageValueError
+from .attributes import Attributes
+from .rows import appended_blocks, as_rows, assigned_blocks, converted, filled_rows
+from .writer import Writer, checked
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
+    from .change import Change
+    from .layouts.base import ArrayLayout
+
+# Number of bytes that iterating over an array reads at a time.
+ITERATION_NBYTES = 4 * 2**20
+
+
+class Array:
+    """An array in a folder of compressed files; `open_array` makes it.
+
+    Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    layout
+        The name of the layout.
+    attrs
+        The attributes: a mapping of names to values that JSON can represent.
+    """
+
+    def __init__(
+        self,
+        layout: ArrayLayout,
+        writer: Writer | None = None,
+        is_column: bool = False,
+    ) -> None:
+        self._layout = layout
+        self._writer = writer
+        self._is_column = is_column
+        self.path: str = layout.folder.path()
+        self.layout: str = layout.name
+        self.attrs = Attributes(layout, writer)
+
+    # Description
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of items along each axis."""
+        return self._layout.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the items."""
+        return self._layout.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of plain bytes of all items."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files that hold the items."""
+        return self._layout.cbytes
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk; the last one may be shorter."""
+        return self._layout.chunks
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of the part in one file; None if that is a single chunk."""
+        return self._layout.shards
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of new items when the array is enlarged."""
+        return self._layout.fill_value
+
+    def __repr__(self) -> str:
+        return "<%sArray '%s' (%s): shape %s, dtype %s, chunks %s>" % (
+            "closed " if self._layout.reader.closed else "",
+            self.path,
+            self.layout,
+            self.shape,
+            self.dtype,
+            self.chunks,
+        )
+
+    # Closing
+
+    def close(self) -> None:
+        """Close the array, and let other writers in. It can't be read any more.
+
+        A column of a table stays open for writing until the table is closed.
+        """
+        self._layout.reader.closed = True
+        if self._writer is not None and not self._is_column:
+            self._writer.close()
+
+    def __enter__(self) -> Array:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    # Reading
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the selected items as a new array, or a single item as a scalar.
+
+        Parameters
+        ----------
+        key
+            An index of NumPy: integers, slices with any step, ``...`` and ``None``; for
+            the first axis also an array of integers, or one of booleans.
+
+        Raises
+        ------
+        IndexError
+            If the index does not fit the array, as NumPy does.
+        FormatError
+            If a chunk that holds some of the items is damaged or missing.
+        """
+        return self._layout.reader.get(key)
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
+        """Return all items as an array of `dtype`; NumPy calls this."""
+        if copy is False:
+            raise ValueError("an array in files can't be used without a copy")
+        items: Items = self[:]
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        starts = row_blocks(self.shape, self.dtype.itemsize, ITERATION_NBYTES)
+        for start in starts:
+            yield from self[start : start + starts.step]
+
+    def iter_chunks(self) -> Iterator[Items]:
+        """Yield the rows of each chunk, in order, as arrays."""
+        step = self.chunks[0]
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+
+    # Changing
+
+    def _check_writer(self) -> Writer:
+        return checked(self._writer, self.path)
+
+    def _check_alone(self) -> Writer:
+        writer = self._check_writer()
+        if self._is_column:
+            raise UsageError(
+                "the columns of a table have the same length: append to the table, or "
+                "resize it"
+            )
+        return writer
+
+    def append(self, values: Any) -> None:
+        """Append rows. When this returns, they are in the files.
+
+        Parameters
+        ----------
+        values
+            Rows, or a single row, that NumPy can convert to the type of the items
+            without a loss; only floats are rounded.
+
+        Raises
+        ------
+        UsageError
+            If the rows don't fit, or if the array was opened for reading.
+        """
+        writer = self._check_alone()
+        rows = as_rows(values, self.dtype, self.shape[1:])
+        if not len(rows):
+            return
+        length = len(self) + len(rows)
+        with writer.change() as change:
+            self.stage_append(change, rows)
+        self._layout.committed(length)
+
+    def resize(self, length: int | tuple[int, ...]) -> None:
+        """Set the number of rows: remove the last rows, or add rows of `fill_value`.
+
+        Parameters
+        ----------
+        length
+            The number of rows, or a shape that differs only in the first axis.
+
+        Raises
+        ------
+        UsageError
+            If the shape differs in another axis.
+        """
+        writer = self._check_alone()
+        length = self._checked_length(length)
+        old = len(self)
+        with writer.change() as change:
+            self.stage_resize(change, length)
+        self.resized(length, old)
+
+    def trim(self, count: int) -> None:
+        """Remove the last `count` rows."""
+        self.resize(checked_trim(len(self), count))
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Assign to the selected items. In a crash, all of them change, or none.
+
+        Parameters
+        ----------
+        key
+            An index, as for reading.
+        values
+            Values that NumPy can broadcast to the selected items, and convert to their
+            type without a loss; only floats are rounded.
+        """
+        with self._check_writer().change() as change:
+            self.stage_items(change, key, values)
+        self._layout.committed(len(self))
+
+    def flush(self) -> None:
+        """Do nothing: each change is in the files when it has been made."""
+        self._check_writer()
+
+    # Parts of a change, for tables
+
+    def stage_append(self, change: Change, rows: Items) -> None:
+        """Let `change` append rows."""
+        layout, length = self._layout, len(self)
+        blocks = appended_blocks(self.__getitem__, length, rows, layout.block_rows)
+        layout.stage(change, blocks, length + len(rows), extends=True)
+
+    def stage_resize(self, change: Change, length: int) -> None:
+        """Let `change` set the number of rows."""
+        count = length - len(self)
+        if count > 0:
+            inner, fill = self.shape[1:], self.fill_value
+            self.stage_append(change, filled_rows(count, inner, fill, self.dtype))
+        elif count:
+            self._layout.stage(change, [], length, extends=True)
+
+    def resized(self, length: int, old: int) -> None:
+        """Take over the number of rows of a change that was committed."""
+        self._layout.committed(length)
+        if length < old:
+            self._layout.remove_unused(old)
+
+    def stage_items(self, change: Change, key: Any, values: Any) -> None:
+        """Let `change` assign to the selected items."""
+        index = ArrayIndex(key, self.shape)
+        items = index.spread(converted(values, self.dtype), self.dtype)
+        layout = self._layout
+        blocks = assigned_blocks(
+            self.__getitem__, self.shape, layout.block_rows, index, items
+        )
+        layout.stage(change, blocks, len(self), extends=False)
+
+    def _checked_length(self, length: int | tuple[int, ...]) -> int:
+        shape = (length, *self.shape[1:]) if not isinstance(length, tuple) else length
+        if len(shape) != self.ndim or shape[1:] != self.shape[1:]:
+            raise UsageValueError(
+                "an array of shape %s can't get the shape %s: only the first axis can "
+                "change" % (self.shape, shape)
+            )
+        return checked_length(shape[0])
+
+
+def checked_length(length: int) -> int:
+    """Return a number of rows; raise `UsageError` if it is negative."""
+    length = operator.index(length)
+    if length < 0:
+        raise UsageValueError("the number of rows can't be %d" % length)
+    return length
+
+
+def checked_trim(length: int, count: int) -> int:
+    """Return the number of rows without the last `count` ones."""
+    if not 0 <= operator.index(count) <= length:
+        raise UsageValueError("can't remove %d of %d rows" % (count, length))
+    return length - count

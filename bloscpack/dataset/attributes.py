@@ -1,0 +1,78 @@
+"""The attributes that users give to an array, a table or a group: a mapping.
+
+Strategy: the file is read when an attribute is first used, and replaced as a whole by
+each change. A value that JSON can't represent is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from .writer import checked
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..serializers import Json, JsonObject
+    from .layouts.base import ArrayLayout, TableLayout
+    from .writer import Writer
+
+
+class Attributes(MutableMapping[str, "Json"]):
+    """Names and values, stored as JSON; changes are written at once.
+
+    A value is returned as it was given, not as JSON returns it, until the dataset is
+    opened again. After a change inside of a value, assign the value again.
+    """
+
+    def __init__(
+        self, layout: ArrayLayout | TableLayout, writer: Writer | None
+    ) -> None:
+        self._layout = layout
+        self._writer = writer
+        self._values: JsonObject | None = None
+
+    def _loaded(self) -> JsonObject:
+        if self._values is None:
+            self._values = self._layout.read_attributes()
+        return self._values
+
+    def _replace(self, values: JsonObject) -> None:
+        writer = checked(self._writer, self._layout.folder.path())
+        with writer.change() as change:
+            self._layout.stage_attributes(change, values)
+        self._values = values
+
+    def __getitem__(self, name: str) -> Json:
+        return self._loaded()[name]
+
+    def __setitem__(self, name: str, value: Json) -> None:
+        self._replace({**self._loaded(), name: value})
+
+    def __delitem__(self, name: str) -> None:
+        values = dict(self._loaded())
+        del values[name]
+        self._replace(values)
+
+    def put(self, values: JsonObject) -> None:
+        """Replace all attributes."""
+        self._replace(dict(values))
+
+    def update(self, *others: Json, **more: Json) -> None:
+        """Set several attributes in one step."""
+        new = dict(*others, **more)
+        self._replace({**self._loaded(), **new})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def __repr__(self) -> str:
+        return "<Attributes %r>" % (self._loaded(),)
+
+    def asdict(self) -> JsonObject:
+        """Return the attributes as a new dictionary."""
+        return dict(self._loaded())

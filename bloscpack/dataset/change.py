@@ -1,0 +1,166 @@
+"""A change of a dataset, which is applied as a whole or not at all.
+
+Strategy: new contents are written to files in the folder ``.bloscpack`` of the dataset.
+A content that does not disturb the old state (`Change.write`) gets its name at once.
+The others (`Change.stage`) get their names in `Change.commit`. The commit point is
+
+* for one staged file, the rename that gives it its name;
+* for several, the rename of a journal, ``.bloscpack/journal``, which lists them.
+  Readers that see the journal read the new contents. Then the files get their names,
+  and the journal is removed. If the process dies meanwhile, the next writer does the
+  rest.
+
+With `sync`, all contents are on the disk before the commit point. Only one writer at a
+time has a dataset open (`FolderLock`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from _thread import allocate_lock
+from contextlib import suppress
+from itertools import count
+
+from .._storage.disk import disk
+from ..exceptions import StorageError
+from .folder import CHANGES, JOURNAL, encode_json
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .folder import Folder
+
+
+class Change:
+    """New contents of files in a dataset; `commit` applies them.
+
+    Names are relative to the dataset, as `Folder.full` returns them. Any thread may
+    write and stage.
+    """
+
+    def __init__(self, folder: Folder, sync: bool = True) -> None:
+        self._root = folder if not folder.prefix else type(folder)(folder.root)
+        self._sync = sync
+        self._staged: dict[str, str] = {}  # name → name of its new content
+        self._folders: set[str] = set()  # with names that are not on the disk yet
+        self._numbers = count()
+        # A reader that has seen the journal of another change must not take a file of
+        # this one for a file of that change.
+        self._token = os.urandom(8).hex()
+        self._lock = allocate_lock()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file at once: the old state can be read with its new content."""
+        temporary = self._write(content)
+        self._rename(temporary, name)
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Write the content that a file gets when the change is committed."""
+        self._staged[name] = self._write(content)
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, unless there is one."""
+        path = self._root.path(name)
+        if not os.path.isdir(path):
+            disk.make_folder(path)
+            self._folders.add(os.path.dirname(path))
+
+    def _write(self, content: bytes) -> str:
+        """Write a content to a new file in the folder of changes; return its name."""
+        with self._lock:
+            if not self._root.is_folder(CHANGES):
+                disk.make_folder(self._root.path(CHANGES))
+        name = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+        path = self._root.path(name)
+        with disk.create(path, 0o666) as fp:
+            fp.write(content)
+            if self._sync:
+                disk.sync(fp)
+        return name
+
+    def _rename(self, temporary: str, name: str) -> None:
+        path = self._root.path(name)
+        folder = os.path.dirname(path)
+        self._root.check_inside(name.rpartition("/")[0] or name)
+        disk.rename(self._root.path(temporary), path)
+        self._folders.add(folder)
+
+    def commit(self) -> None:
+        """Give the staged contents their names, all of them or none."""
+        self._sync_folders()
+        if len(self._staged) > 1:
+            files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
+            journal = self._write(encode_json({"files": files}))
+            self._folders.add(self._root.path(CHANGES))
+            self._sync_folders()
+            disk.rename(self._root.path(journal), self._root.path(JOURNAL))  # commit
+            self._folders.add(self._root.path(CHANGES))
+            self._sync_folders()
+            complete(self._root, self._sync)
+        else:
+            for name, new in self._staged.items():
+                self._rename(new, name)  # commit point
+            self._sync_folders()
+        self._staged.clear()
+
+    def _sync_folders(self) -> None:
+        if self._sync:
+            for folder in sorted(self._folders):
+                disk.sync_folder(os.path.join(folder, "name"))
+        self._folders.clear()
+
+
+def complete(folder: Folder, sync: bool = True) -> None:
+    """Give the files of a committed change their names, and remove its journal."""
+    folder.read_journal()
+    folders = {folder.path(CHANGES)}
+    for name, new in folder.pending.items():
+        folder.check_inside(name.rpartition("/")[0] or name)
+        with suppress(FileNotFoundError):  # it has its name already
+            disk.rename(folder.path(new), folder.path(name))
+        folders.add(os.path.dirname(folder.path(name)))
+    if sync:
+        for path in sorted(folders):
+            disk.sync_folder(os.path.join(path, "name"))
+    if folder.exists(JOURNAL):
+        disk.remove(folder.path(JOURNAL))
+        if sync:
+            disk.sync_folder(folder.path(JOURNAL))
+    folder.pending.clear()
+
+
+def recover(folder: Folder, sync: bool = True) -> None:
+    """Complete the change of a writer that died; remove what it had not committed."""
+    if not folder.is_folder(CHANGES):
+        if folder.exists(CHANGES):
+            raise StorageError(
+                errno.ENOTDIR,
+                "expected the folder of changes, found something else",
+                folder.path(CHANGES),
+            )
+        return
+    complete(folder, sync)
+    remove_changes(folder)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it; symbolic links in it are not followed."""
+    for place, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            disk.remove(os.path.join(place, name))
+        for name in folders:
+            inner = os.path.join(place, name)
+            if os.path.islink(inner):
+                disk.remove(inner)
+            else:
+                disk.remove_folder(inner)
+    disk.remove_folder(path)
+
+
+def remove_changes(folder: Folder) -> None:
+    """Remove the folder of changes, which holds nothing that was committed."""
+    if not folder.is_folder(CHANGES):
+        return
+    for name in os.listdir(folder.path(CHANGES)):
+        disk.remove(os.path.join(folder.path(CHANGES), name))
+    disk.remove_folder(folder.path(CHANGES))

@@ -1,0 +1,224 @@
+"""The files of a dataset: a folder, read and written by relative names.
+
+Contract: no name leads outside of the folder. Names have slashes and safe parts only,
+symbolic links to files are refused, and so are links to folders elsewhere. The size of
+a file is checked before memory is allocated for its content.
+
+A change that was committed but not completed (see `change`) is visible: a file that the
+change replaces is read from where its new content is.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from contextlib import suppress
+
+from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .._storage.protocols import Path
+    from ..serializers import Json, JsonObject
+
+# The folder, inside of a dataset, with the files that are not committed yet.
+CHANGES = ".bloscpack"
+# The file in it that commits a change of several files.
+JOURNAL = CHANGES + "/journal"
+# Maximum size in bytes of a file of JSON: the attributes of large datasets have a few
+# MiB, and no more is read into memory.
+MAX_JSON = 64 * 2**20
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for a writer
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def is_safe_part(part: object) -> bool:
+    """Return whether text is the name of a file or folder, and no path."""
+    return (
+        isinstance(part, str)
+        and part not in ("", ".", "..")
+        and not any(c in part for c in "/\\\0")
+        and not (os.name == "nt" and ":" in part)
+    )
+
+
+def is_safe_name(name: object) -> bool:
+    """Return whether a relative name with slashes stays inside of its folder."""
+    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
+
+
+class Folder:
+    """A dataset or a part of it.
+
+    Attributes
+    ----------
+    root
+        The path of the dataset.
+    prefix
+        Where this part is in the dataset, with a slash at the end; empty for all of it.
+    """
+
+    def __init__(
+        self, root: str, prefix: str = "", pending: dict[str, str] | None = None
+    ) -> None:
+        self.root = root
+        self.prefix = prefix
+        # The files that a committed change replaces, and where their new content is.
+        self.pending = {} if pending is None else pending
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        """Return the folder of a dataset; raise an ``OSError`` if there is none."""
+        root = os.path.abspath(os.fsdecode(path))
+        if not stat.S_ISDIR(os.stat(root).st_mode):
+            raise NotADirectoryError(
+                errno.ENOTDIR, "expected the folder of a dataset, found a file", root
+            )
+        folder = cls(root)
+        folder.read_journal()
+        return folder
+
+    def read_journal(self) -> None:
+        """Find out whether a committed change is to be completed."""
+        self.pending.clear()
+        if self.is_folder(CHANGES) and self.exists(JOURNAL):
+            with suppress(FileNotFoundError):  # the writer has just completed it
+                self.pending.update(self._decode_journal(self.read_json(JOURNAL)))
+
+    def _decode_journal(self, journal: Json) -> dict[str, str]:
+        files = journal.get("files") if isinstance(journal, dict) else None
+        if not isinstance(files, dict) or not all(
+            is_safe_part(new) and is_safe_name(name) for new, name in files.items()
+        ):
+            raise DamageError(
+                "expected a journal with the names of files in the dataset, found "
+                "something else",
+                section="metadata",
+                filename=self.path(JOURNAL),
+            )
+        return {name: "%s/%s" % (CHANGES, new) for new, name in files.items()}
+
+    def child(self, name: str) -> Folder:
+        """Return a folder inside; raise `StorageError` if it is elsewhere."""
+        self.check_inside(name)
+        return Folder(self.root, self.full(name) + "/", self.pending)
+
+    def full(self, name: str) -> str:
+        """Return the name of a file, relative to the dataset."""
+        assert is_safe_name(name), name
+        return self.prefix + name
+
+    def path(self, name: str = "") -> str:
+        """Return the path of a file."""
+        full = self.full(name) if name else self.prefix.rstrip("/")
+        return os.path.join(self.root, *full.split("/")) if full else self.root
+
+    def check_inside(self, name: str) -> None:
+        """Raise `StorageError` if a link leads from a name out of the dataset."""
+        path = self.path(name)
+        root = os.path.join(os.path.realpath(self.root), "")
+        if not os.path.join(os.path.realpath(path), "").startswith(root):
+            raise StorageError(
+                errno.EPERM, "a symbolic link leads outside of the dataset", path
+            )
+
+    # Reading
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file or folder of this name."""
+        return os.path.lexists(self.path(name))
+
+    def is_folder(self, name: str) -> bool:
+        """Return whether there is a folder of this name, and no link."""
+        try:
+            return stat.S_ISDIR(os.lstat(self.path(name)).st_mode)
+        except OSError:
+            return False
+
+    def read(self, name: str, limit: int | None = None) -> bytes:
+        """Return the content of a file, of which at most `limit` bytes are read."""
+        pending = self.pending.get(self.full(name)) if self.pending else None
+        if pending is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return _read(os.path.join(self.root, *pending.split("/")), limit)
+        return _read(self.path(name), limit)
+
+    def read_json(self, name: str) -> Json:
+        """Return the value in a file of JSON, in the dialect of Python's module.
+
+        Raises `FormatError`, or ``FileNotFoundError``.
+        """
+        text = self.read(name, MAX_JSON + 1)
+        try:
+            if len(text) > MAX_JSON:
+                raise ValueError("longer than '%d' bytes" % MAX_JSON)
+            return json.loads(text.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DamageError(
+                "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+                section="metadata",
+                filename=self.path(name),
+            ) from error
+
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield name and size of each file in a folder."""
+        with os.scandir(self.path(name)) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.is_file(follow_symlinks=False):
+                        yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+
+def _read(path: str, limit: int | None) -> bytes:
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
+            raise StorageError(
+                errno.ELOOP, "it is a symbolic link, which a dataset can't have", path
+            ) from error
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(errno.EINVAL, "it is not a regular file", path)
+        left = status.st_size if limit is None else min(status.st_size, limit)
+        content = os.read(descriptor, left)
+        while len(content) < left:  # a system may read less at a time
+            more = os.read(descriptor, left - len(content))
+            if not more:
+                break
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def encode_json(value: Json) -> bytes:
+    """Return a value as a line of JSON, as bcolz writes it; raises the errors of it."""
+    return json.dumps(value).encode("ascii") + b"\n"
+
+
+def encode_attributes(values: JsonObject) -> bytes:
+    """Return attributes as a line of JSON; raise `UsageError` if that is impossible."""
+    for name in values:
+        if not isinstance(name, str):
+            raise UsageTypeError(
+                "the name of an attribute must be text, not %.200r" % (name,)
+            )
+    try:
+        return encode_json(values)
+    except TypeError as error:
+        raise UsageTypeError("attributes must be JSON: %s" % error) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageValueError("attributes must be JSON: %s" % error) from error

@@ -1,0 +1,234 @@
+"""What a layout has to do: the two abstract classes between users and files.
+
+`Array` and `Table` know shapes, indexes and values; a layout knows files. A layout is
+one module with a subclass of `ArrayLayout`, a subclass of `TableLayout`, and `detect`.
+
+A change goes through a `Change`: the layout hands it files whose new content does not
+disturb the old state, and files that must get their new content all at once. So what
+makes a change safe in a crash is the same for all layouts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ...exceptions import UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Protocol
+
+    from ..._format.dtypes import Array, DType
+    from ...serializers import JsonObject
+    from ..change import Change
+    from ..folder import Folder
+
+    class ItemReader(Protocol):
+        """Reads items of an array; `ArrayReader` is one."""
+
+        closed: bool
+
+        def get(self, key: Any) -> Any:
+            """Return the items that an index of NumPy selects."""
+
+    # Rows that a change writes: the number of a block, and all its rows.
+    Blocks = Iterable[tuple[int, Array]]
+    # A column to be made, and its rows.
+    NewColumn = tuple["NewArray", Blocks]
+
+
+class NewArray:
+    """What a new array shall be.
+
+    Attributes
+    ----------
+    dtype, shape
+        Those of the array.
+    chunks
+        Number of rows in a chunk; None lets the layout choose.
+    fill_value
+        The value of new items when the array is enlarged; None for zero.
+    attrs
+        The attributes.
+    settings
+        Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``.
+    """
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        chunks: int | None = None,
+        fill_value: Any = None,
+        attrs: JsonObject | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.chunks = chunks
+        self.fill_value = fill_value
+        self.attrs: JsonObject = {} if attrs is None else dict(attrs)
+        self.settings: Mapping[str, Any] = {} if settings is None else settings
+
+
+class ArrayLayout(ABC):
+    """An array on disk.
+
+    Attributes
+    ----------
+    name
+        The name of the layout.
+    folder
+        The folder of the array.
+    dtype, shape, chunks, shards
+        Those of the array; `shards` is None if each chunk has a file of its own.
+    block_rows
+        Number of rows that are written together: those of a chunk or of a shard.
+    fill_value
+        The value of new items when the array is enlarged.
+    reader
+        Reads the present state.
+    """
+
+    name: str
+    writable = True
+    folder: Folder
+    dtype: DType
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None = None
+    block_rows: int
+    fill_value: Any
+    reader: ItemReader
+
+    @abstractmethod
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        """Read the description; `allow_pickle` lets Python objects be read."""
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files that hold the items."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+
+    def check_writable(self) -> None:
+        """Raise `UsageError` if this array can only be read."""
+        self.check_layout()
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError` if this layout can only be read."""
+        if not cls.writable:
+            raise UsageError(
+                "arrays of the layout '%s' can only be read; create one of another "
+                "layout and copy the items" % cls.name
+            )
+
+    @classmethod
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`.
+
+        `prefix` ends in a slash, or is empty for the dataset itself. Raises
+        `UsageError` if the layout can't hold such an array.
+        """
+        raise UsageError("the layout '%s' can only be read" % cls.name)
+
+    @classmethod
+    def block_rows_for(cls, new: NewArray) -> int:
+        """Return the number of rows that are written together for a new array."""
+        raise UsageError("the layout '%s' can only be read" % cls.name)
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        raise NotImplementedError
+
+    def stage(
+        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+    ) -> None:
+        """Let `change` write blocks of rows, and set the number of rows.
+
+        `extends` says that the blocks begin with the rows that they have now, so that
+        the old state remains readable with the new blocks.
+        """
+        raise NotImplementedError
+
+    def committed(self, length: int) -> None:
+        """Take over the number of rows of a change that was committed."""
+        raise NotImplementedError
+
+    def remove_unused(self, old_length: int) -> None:
+        """Remove the files of rows that the array had before it shrank."""
+        raise NotImplementedError
+
+
+class TableLayout(ABC):
+    """A table on disk: arrays with names, its columns.
+
+    Attributes
+    ----------
+    name
+        The name of the layout.
+    folder
+        The folder of the table.
+    columns
+        The columns by name, in order.
+    """
+
+    name: str
+    writable = True
+    folder: Folder
+    columns: dict[str, ArrayLayout]
+
+    @abstractmethod
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        """Read the description; `allow_pickle` lets Python objects be read."""
+
+    @abstractmethod
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError` if this layout can only be read."""
+        if not cls.writable:
+            raise UsageError(
+                "tables of the layout '%s' can only be read; create one of another "
+                "layout and copy the rows" % cls.name
+            )
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        raise NotImplementedError
+
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        raise UsageError("the layout '%s' can only be read" % cls.name)
+
+    @classmethod
+    def column_class(cls) -> type[ArrayLayout]:
+        """Return the class of the columns."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` if no column can have this name."""
+        raise NotImplementedError
+
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        raise NotImplementedError
+
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order."""
+        raise NotImplementedError
+
+    def columns_committed(self, names: list[str]) -> None:
+        """Take over the columns of a change that was committed; remove the others."""
+        raise NotImplementedError

@@ -1,0 +1,428 @@
+"""The layout of bcolz 1.x: ``carray`` and ``ctable``, as zipline's bundles have them.
+
+::
+
+    ROOT/meta/storage    dtype, rows in a chunk, settings of Blosc, fill value
+    ROOT/meta/sizes      shape
+    ROOT/data/__0.blp    a chunk in each file; the last one may have more rows
+    ROOT/__attrs__       attributes of users
+
+A table is a folder of arrays with the file ``__rootdirs__``, which names the columns.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+
+from ..._engine.blosc_settings import own_settings
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import decompress
+from ..._format.dtypes import decode_dtype, shown
+from ..._reading.array_reader import ArrayReader
+from ..._storage.disk import disk
+from ...constants import MAX_BUFFERSIZE
+from ...exceptions import DamageError, FormatError, UsageValueError
+from ..change import remove_tree
+from ..folder import encode_attributes, encode_json, is_safe_part
+from .base import ArrayLayout, TableLayout
+from .bcolz_storage import (
+    check_dtype,
+    chunk_rows,
+    decode_fill_value,
+    decode_settings,
+    encode_fill_value,
+    encode_settings,
+)
+from .chunk_files import DATA, FileChunks, chunk_name, chunk_number, write_chunks
+from .objects import OBJECT, ObjectReader
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from ..._format.dtypes import DType
+    from ...serializers import Json, JsonObject
+    from ..change import Change
+    from ..folder import Folder
+    from .base import Blocks, NewArray, NewColumn
+
+STORAGE = "meta/storage"
+SIZES = "meta/sizes"
+ATTRIBUTES = "__attrs__"
+COLUMNS = "__rootdirs__"
+# Spellings of the dtype of Python objects.
+OBJECTS = ("object", "|O8", "|O4", "|O", "O")
+
+
+def detect(folder: Folder) -> str | None:
+    """Return ``'array'`` or ``'table'``; None for a folder of another kind."""
+    if folder.exists(COLUMNS):
+        return "table"
+    return "array" if folder.exists(STORAGE) else None
+
+
+# Values in the files
+
+
+def read_object(folder: Folder, name: str) -> JsonObject:
+    """Return the JSON object in a file; raise `FormatError` if it is missing."""
+    try:
+        value = folder.read_json(name)
+    except FileNotFoundError as error:
+        raise DamageError(
+            "expected the file, found none",
+            section="metadata",
+            filename=folder.path(name),
+        ) from error
+    if not isinstance(value, dict):
+        refuse(folder, name, "an object in JSON", value)
+    return value
+
+
+def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
+    """Raise `FormatError` for a value in a file."""
+    raise DamageError(
+        "expected %s, found %s" % (expected, shown(found)),
+        section="metadata",
+        filename=folder.path(name),
+    )
+
+
+def read_attributes(folder: Folder) -> JsonObject:
+    """Return the attributes in a folder; none if the file is missing or empty.
+
+    Interrupted writers leave empty files.
+    """
+    try:
+        if not folder.read(ATTRIBUTES, 16).strip():
+            return {}
+    except FileNotFoundError:
+        return {}
+    return read_object(folder, ATTRIBUTES)
+
+
+def _decode_shape(folder: Folder) -> tuple[int, ...]:
+    shape = read_object(folder, SIZES).get("shape")
+    if type(shape) is int:  # no release wrote this
+        shape = [shape]
+    if (
+        not isinstance(shape, list)
+        or not 1 <= len(shape) <= NUMPY_NDIM
+        or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
+    ):
+        refuse(folder, SIZES, "'shape' to be a list of sizes", shape)
+    return tuple(shape)
+
+
+def _decode_number(folder: Folder, storage: JsonObject, key: str, most: int) -> int:
+    number = storage.get(key)
+    if type(number) is not int or not 1 <= number <= most:
+        refuse(folder, STORAGE, "'%s' to be 1 to %d" % (key, most), number)
+    return number
+
+
+def _decode_dtype(folder: Folder, text: Json) -> DType:
+    if text in OBJECTS:
+        return OBJECT
+    try:
+        if not isinstance(text, str):
+            refuse(folder, STORAGE, "'dtype' to be text", text)
+        return decode_dtype(text)
+    except FormatError as error:
+        error.filename = folder.path(STORAGE)
+        raise
+
+
+# Arrays
+
+
+class BcolzArray(ArrayLayout):
+    """A ``carray``."""
+
+    name = "bcolz"
+    # The key of the settings of Blosc in the storage file.
+    settings_key = "cparams"
+    _source: FileChunks | ObjectChunks
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        for name in ("meta", DATA):
+            folder.check_inside(name)
+        self._allow_pickle = allow_pickle
+        self.storage = storage = read_object(folder, STORAGE)
+        self.dtype = _decode_dtype(folder, storage.get("dtype"))
+        self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
+        self._read_sizes()
+
+    def _read_sizes(self) -> None:
+        self._set_shape(_decode_shape(self.folder))
+
+    def _set_shape(self, shape: tuple[int, ...]) -> None:
+        """Take over a shape, and read from the files of this state from now on."""
+        folder, self.shape = self.folder, shape
+        if self.dtype == OBJECT:
+            self._set_objects(shape)
+            return
+        row = math.prod(shape[1:]) * self.dtype.itemsize
+        nbytes = math.prod(n or 1 for n in shape) * self.dtype.itemsize
+        if not 0 < row <= MAX_BUFFERSIZE or nbytes > MAX_NBYTES:
+            refuse(
+                folder,
+                SIZES,
+                "rows of 1 to %d bytes, in at most %d" % (MAX_BUFFERSIZE, MAX_NBYTES),
+                "shape %s with items of %d bytes" % (shape, self.dtype.itemsize),
+            )
+        most = MAX_BUFFERSIZE // row
+        self.block_rows = _decode_number(folder, self.storage, "chunklen", most)
+        self.chunks = (self.block_rows, *shape[1:])
+        source = FileChunks(folder, shape[0] * row, self.block_rows * row)
+        self._source = source
+        self.reader = ArrayReader(source, self.dtype, shape, allocate=source.allocate)
+
+    def _set_objects(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 1:
+            refuse(self.folder, SIZES, "objects to have one axis", shape)
+        self.block_rows, self.chunks = 1, (1,)
+        self._source = source = ObjectChunks(self.folder, shape[0])
+        self.reader = ObjectReader(
+            shape, source.read, self._allow_pickle, self.folder.path()
+        )
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files of chunks."""
+        nchunks = self._source.nchunks
+        total = 0
+        with suppress(FileNotFoundError):
+            for name, size in self.folder.sizes(DATA):
+                number = chunk_number(name)
+                total += size if number is not None and number < nchunks else 0
+        return total
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return read_attributes(self.folder)
+
+    # Writing
+
+    @classmethod
+    def block_rows_for(cls, new: NewArray) -> int:
+        """Return the number of rows in a chunk of a new array."""
+        check_dtype(new.dtype)
+        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
+            raise UsageValueError(
+                "the layout 'bcolz' holds rows of 1 to %d bytes, not an array of shape "
+                "%s with items of %d bytes"
+                % (MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
+            )
+        most = MAX_BUFFERSIZE // row
+        if new.chunks is None:
+            return chunk_rows(new.shape[0] * row, row)
+        if not 1 <= new.chunks <= most:
+            raise UsageValueError(
+                "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
+            )
+        return new.chunks
+
+    @classmethod
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`."""
+        storage = {
+            "dtype": str(new.dtype),
+            cls.settings_key: encode_settings(new.settings),
+            "chunklen": cls.block_rows_for(new),
+            "expectedlen": new.shape[0],
+            "dflt": encode_fill_value(new.dtype, new.fill_value),
+        }
+        attributes = encode_attributes(new.attrs)
+        for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
+            if name:
+                change.make_folder(name)
+        change.write(prefix + STORAGE, encode_json(storage))
+        args = decode_settings(storage[cls.settings_key], new.dtype)
+        cbytes = write_chunks(blocks, args, prefix, change.write)
+        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        cbytes += storage["chunklen"] * row  # the buffer that bcolz has in memory
+        change.write(prefix + SIZES, encode_sizes(new.shape, row, cbytes))
+        change.write(prefix + ATTRIBUTES, attributes)
+
+    def check_writable(self) -> None:
+        """Raise `UsageError` if this array can only be read."""
+        super().check_writable()
+        check_dtype(self.dtype)
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+    def stage(
+        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+    ) -> None:
+        """Let `change` write blocks of rows, and set the number of rows."""
+        args = decode_settings(self.storage.get(self.settings_key), self.dtype)
+        write = change.write if extends else change.stage
+        written = write_chunks(blocks, args, self.folder.prefix, write)
+        if length != self.shape[0]:
+            row = math.prod(self.shape[1:]) * self.dtype.itemsize
+            shape = (length, *self.shape[1:])
+            sizes = encode_sizes(shape, row, self._estimate(length, row) + written)
+            change.stage(self.folder.full(SIZES), sizes)
+
+    def _estimate(self, length: int, row: int) -> int:
+        """Return an estimate of the size in bytes after compression.
+
+        bcolz divides by it.
+        """
+        stored = read_object(self.folder, SIZES).get("cbytes")
+        if type(stored) is not int or stored <= 0:
+            stored = self.block_rows * row
+        if length >= self.shape[0]:
+            return stored
+        return max(stored * length // self.shape[0], self.block_rows * row)
+
+    def committed(self, length: int) -> None:
+        """Take over the number of rows of a change that was committed."""
+        self._set_shape((length, *self.shape[1:]))
+
+    def remove_unused(self, old_length: int) -> None:
+        """Remove the files of rows that the array had before it shrank."""
+        first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
+        for number in range(first, after):
+            with suppress(FileNotFoundError):
+                disk.remove(self.folder.path(chunk_name(number)))
+
+
+def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
+    """Return the content of the sizes file."""
+    return encode_json(
+        {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
+    )
+
+
+class ObjectChunks:
+    """The chunks of an array of objects: each is a pickle of any size."""
+
+    def __init__(self, folder: Folder, nchunks: int) -> None:
+        self.nchunks = nchunks
+        self._folder = folder
+
+    def read(self, number: int) -> bytes:
+        """Return a pickle; raise `FormatError` if it is damaged or missing."""
+        # The chunk says how many bytes it has; the file says so too.
+        chunk = FileChunks(self._folder, self.nchunks, 1).read_chunk(number, None)
+        try:
+            header = decode_header(chunk)
+            with own_settings:
+                return decompress(chunk[: header.ctbytes], header)
+        except FormatError as error:
+            error.locate(number, None)
+            error.filename = self._folder.path()
+            raise
+
+
+# Tables
+
+
+class BcolzTable(TableLayout):
+    """A ``ctable``."""
+
+    name = "bcolz"
+    array_class = BcolzArray
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        self._allow_pickle = allow_pickle
+        stored = read_object(folder, COLUMNS)
+        names = stored.get("names")
+        if (
+            not isinstance(names, list)
+            or not all(map(is_safe_part, names))
+            or len(set(names)) < len(names)
+        ):
+            refuse(folder, COLUMNS, "'names' to be different names of folders", names)
+        self.columns = {
+            name: self._open_column(name, self.find_folder(stored, name))
+            for name in names
+        }
+
+    def _open_column(self, name: str, place: str) -> ArrayLayout:
+        if not self.folder.is_folder(place):
+            self.folder.check_inside(place)
+            raise DamageError(
+                "expected the folder of the column '%s', found none" % name,
+                section="metadata",
+                filename=self.folder.path(place),
+            )
+        return self.array_class(
+            self.folder.child(place), allow_pickle=self._allow_pickle
+        )
+
+    def find_folder(self, stored: JsonObject, name: str) -> str:
+        """Return the name of the folder of a column."""
+        return name
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return read_attributes(self.folder)
+
+    # Writing
+
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        attributes = encode_attributes(attrs)
+        for name, (new, blocks) in columns.items():
+            cls.array_class.create(change, name + "/", new, blocks)
+        change.write(COLUMNS, encode_json({"names": list(columns)}))
+        change.write(ATTRIBUTES, attributes)
+
+    @classmethod
+    def column_class(cls) -> type[ArrayLayout]:
+        """Return the class of the columns."""
+        return cls.array_class
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` unless bcolz accepts the name of a column."""
+        from keyword import iskeyword
+
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+            raise UsageValueError(
+                "the name of a column must be an identifier of Python, not %.200r"
+                % (name,)
+            )
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        self.folder.check_inside(name)
+        if self.folder.exists(name):  # of a column that was removed
+            remove_tree(self.folder.path(name))
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
+
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order."""
+        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+
+    def columns_committed(self, names: list[str]) -> None:
+        """Take over the columns of a change that was committed; remove the others."""
+        old, self.columns = (
+            self.columns,
+            {
+                name: self.columns.get(name) or self._open_column(name, name)
+                for name in names
+            },
+        )
+        for name in set(old) - set(names):
+            if os.path.isdir(self.folder.path(name)):
+                remove_tree(self.folder.path(name))

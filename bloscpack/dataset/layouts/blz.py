@@ -1,0 +1,80 @@
+"""The layout of BLZ 0.6: ``barray`` and ``btable``, the predecessors of bcolz.
+
+The files are those of bcolz; the settings of Blosc have another key and no codec, and a
+table may have a column in a folder of another name.
+"""
+
+from __future__ import annotations
+
+from ...exceptions import FormatError
+from ..folder import is_safe_part
+from . import bcolz
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from ...serializers import JsonObject
+    from ..folder import Folder
+
+
+def detect(folder: Folder) -> str | None:
+    """Return ``'array'`` or ``'table'``; None for a folder of another kind."""
+    kind = bcolz.detect(folder)
+    try:
+        if kind == "array":
+            storage = folder.read_json(bcolz.STORAGE)
+            return kind if "bparams" in storage and "cparams" not in storage else None
+        if kind == "table":
+            stored = folder.read_json(bcolz.COLUMNS)
+            return kind if _is_table(folder, stored) else None
+    except (
+        FormatError,
+        OSError,
+        TypeError,
+        KeyError,
+    ):  # the error of opening it is better
+        pass
+    return None
+
+
+def _is_table(folder: Folder, stored: JsonObject) -> bool:
+    """Return whether the first column is an array of BLZ: bcolz had ``dirs``, too."""
+    if "dirs" not in stored:
+        return False
+    for name in stored["names"]:
+        place = find_folder(stored, name)
+        return not is_safe_part(place) or detect(folder.child(place)) == "array"
+    return True
+
+
+def find_folder(stored: JsonObject, name: str) -> str:
+    """Return the name of the folder of a column.
+
+    Old files have longer paths, of which only the last part counts.
+    """
+    places = stored.get("dirs")
+    place = places.get(name) if isinstance(places, dict) else None
+    if not isinstance(place, str):
+        return name
+    return place.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+class BlzArray(bcolz.BcolzArray):
+    """A ``barray``."""
+
+    name = "blz"
+    writable = False
+
+
+class BlzTable(bcolz.BcolzTable):
+    """A ``btable``."""
+
+    name = "blz"
+    writable = False
+    array_class = BlzArray
+
+    def find_folder(self, stored: JsonObject, name: str) -> str:
+        """Return the name of the folder of a column."""
+        place = find_folder(stored, name)
+        if not is_safe_part(place):
+            bcolz.refuse(self.folder, bcolz.COLUMNS, "'dirs' to be folders", place)
+        return place

@@ -1,0 +1,265 @@
+"""The chunks of an array that has each chunk in a file of its own.
+
+A file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last chunk
+may have more rows than the array: an append was not completed, or the array shrank.
+Then its first rows count. Sizes are checked before memory is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from functools import partial
+
+import numpy
+
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import Workspace, for_each
+from ..._format.array_metadata import new_array
+from ..._format.blosc_header import MAX_RATIOS, decode_header
+from ..._format.chunks import compress, decompress_into
+from ..._reading.chunk_cache import ChunkCache
+from ...abstract_io import effective_nthreads
+from ...constants import BLOSC_HEADER_LENGTH, MAGIC
+from ...exceptions import DamageError, FormatError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+    from ..._reading.chunk_reader import Room
+    from ...args import BloscArgs
+    from ..folder import Folder
+    from .base import Blocks
+
+HEADER = struct.Struct("<4sB3xq")
+HEADER_VERSION = 1
+DATA = "data"
+CHUNK_NAME = re.compile(r"__(0|[1-9][0-9]{0,17})\.blp")
+# Size in bytes from which an array is allocated only if the sizes of the files show
+# that they can hold all its chunks.
+LARGE = 64 * 2**20
+# Default number of plain bytes that an array keeps of the chunks used last.
+CACHE_NBYTES = 32 * 2**20
+# Maximum number of plain bytes per byte of a file, with the best codec.
+MAX_RATIO = max(MAX_RATIOS.values())
+
+
+def chunk_name(number: int) -> str:
+    """Return the name of the file of a chunk."""
+    return "%s/__%d.blp" % (DATA, number)
+
+
+def chunk_number(name: str) -> int | None:
+    """Return the number of a chunk from the name of its file without the folder."""
+    match = CHUNK_NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def encode_file(chunk: bytes) -> bytes:
+    """Return the content of the file of a chunk."""
+    return HEADER.pack(MAGIC, HEADER_VERSION, 1) + chunk
+
+
+class FileChunks:
+    """The chunks of one state of an array, a `ChunkSource`. Many threads may use it.
+
+    Parameters
+    ----------
+    folder
+        The folder of the array.
+    nbytes
+        Number of plain bytes of the array.
+    chunk_nbytes
+        Number of plain bytes of all chunks but the last one.
+    """
+
+    def __init__(self, folder: Folder, nbytes: int, chunk_nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.nchunks = -(-nbytes // chunk_nbytes)
+        self._folder = folder
+        self._chunk_nbytes = chunk_nbytes
+        self._cache = ChunkCache(CACHE_NBYTES)
+        self._workspace = Workspace()
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        start = number * self._chunk_nbytes
+        return start, min(start + self._chunk_nbytes, self.nbytes)
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        return range(start // self._chunk_nbytes, -(-stop // self._chunk_nbytes))
+
+    def allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return a new array; raise `FormatError` if the files can't hold so much."""
+        if math.prod(shape) * dtype.itemsize >= LARGE:
+            self._check_files()
+        return new_array(shape, dtype)
+
+    def _check_files(self) -> None:
+        """Raise `FormatError` unless each chunk has a file, of a possible size."""
+        found = 0
+        for name, size in self._folder.sizes(DATA):
+            number = chunk_number(name)
+            if number is None or number >= self.nchunks:
+                continue
+            found += 1
+            start, stop = self.span(number)
+            if stop - start > size * MAX_RATIO:
+                raise self._damage(
+                    "expected a chunk of '%d' plain bytes, found a file of '%d' bytes"
+                    % (stop - start, size),
+                    number,
+                )
+        if found < self.nchunks:
+            raise DamageError(
+                "the array has '%d' chunks, but there are only '%d' files of them"
+                % (self.nchunks, found),
+                section="chunks",
+                filename=self._folder.path(DATA),
+            )
+
+    def _damage(self, message: str, number: int) -> DamageError:
+        return DamageError(
+            message,
+            section="chunks",
+            chunk=number,
+            filename=self._folder.path(chunk_name(number)),
+        )
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, on several threads.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        use
+            Called with the number and the plain bytes of each chunk, in any thread and
+            in any order. The bytes are valid during the call.
+        room
+            Called with the number of a chunk; returns writable memory of the size of
+            its span, into which it is decompressed, or None.
+
+        Raises
+        ------
+        FormatError
+            If a chunk is damaged or missing.
+        """
+
+        def work(number: int) -> None:
+            use(number, self._plain(number, room))
+
+        def deliver(_: None) -> None:
+            pass
+
+        with own_settings:
+            for_each(numbers, work, deliver, effective_nthreads(None, len(numbers)))
+
+    def _plain(self, number: int, room: Room | None) -> memoryview:
+        """Return the plain bytes of a chunk, in `room` if there is some."""
+        start, stop = self.span(number)
+        place = None if room is None else room(number)
+        plain = self._cache.get(number)
+        if plain is not None:
+            if place is None:
+                return memoryview(plain)
+            place[:] = plain
+            return place
+        try:
+            if place is not None:
+                return self._decompress(number, stop - start, place)
+            found = self._decompress(number, stop - start, None)
+        except FormatError as error:
+            error.locate(number, HEADER.size)
+            error.filename = self._folder.path(chunk_name(number))
+            raise
+        self._cache.put(number, bytes(found))
+        return found
+
+    def _decompress(
+        self, number: int, size: int, place: memoryview | None
+    ) -> memoryview:
+        """Return the first `size` plain bytes of a chunk, in `place` if possible."""
+        chunk = self.read_chunk(number)
+        header = decode_header(chunk)
+        is_last = number == self.nchunks - 1
+        most = self._chunk_nbytes if is_last else size
+        if not size <= header.nbytes <= most:
+            raise self._damage(
+                "expected a chunk of '%d' plain bytes, found '%d'"
+                % (size, header.nbytes),
+                number,
+            )
+        compressed = chunk[: header.ctbytes]
+        if place is not None and header.nbytes == size:
+            decompress_into(compressed, place, header)
+            return place
+        view = self._workspace.view(header.nbytes)
+        decompress_into(compressed, view, header)
+        if place is None:
+            return view[:size]
+        place[:] = view[:size]
+        return place
+
+    def read_chunk(self, number: int, limit: int | None = 0) -> memoryview:
+        """Return the Blosc chunk in a file, with what may follow it.
+
+        At most `limit` bytes are read, by default those that a chunk can have; None
+        reads the whole file.
+        """
+        if limit == 0:
+            # Blosc makes a chunk longer by at most its header.
+            limit = HEADER.size + self._chunk_nbytes + BLOSC_HEADER_LENGTH
+        try:
+            content = self._folder.read(chunk_name(number), limit)
+        except FileNotFoundError as error:
+            raise self._damage(
+                "expected the file of a chunk, found none; if a writer has removed "
+                "rows meanwhile, open the dataset again",
+                number,
+            ) from error
+        if len(content) < HEADER.size:
+            raise self._damage(
+                "expected a header of '%d' bytes, found '%d'"
+                % (HEADER.size, len(content)),
+                number,
+            )
+        return memoryview(content)[HEADER.size :]
+
+
+def write_chunks(
+    blocks: Blocks,
+    args: BloscArgs,
+    prefix: str,
+    write: Callable[[str, bytes], object],
+) -> int:
+    """Compress blocks of rows, and write each to its file, on several threads.
+
+    Return the number of bytes written.
+    """
+    total = 0
+
+    def work(block: tuple[int, Array]) -> tuple[str, bytes]:
+        number, rows = block
+        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        return prefix + chunk_name(number), encode_file(compress(plain, args))
+
+    def deliver(result: tuple[str, bytes]) -> Callable[[], object]:
+        nonlocal total
+        total += len(result[1])
+        return partial(write, *result)
+
+    with own_settings:
+        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
+    return total

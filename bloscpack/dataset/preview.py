@@ -1,0 +1,54 @@
+"""The first and last rows of a table as text, for its repr."""
+
+from __future__ import annotations
+
+import numpy
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._format.dtypes import Array as Items
+    from .array import Array
+
+# Number of rows at each end of a table.
+SHOWN_ROWS = 3
+# Maximum number of columns.
+SHOWN_COLUMNS = 12
+# Maximum number of characters of an item.
+MAX_SHOWN = 32
+
+
+def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
+    """Return the first and last of `count` rows as lines, below names and dtypes."""
+    first = range(min(SHOWN_ROWS, count))
+    last = range(max(len(first), count - SHOWN_ROWS), count)
+    has_gap = len(first) + len(last) < count
+    columns = [["", "", *map(str, first), *["..."] * has_gap, *map(str, last)]]
+    for name, column in list(all_columns.items())[:SHOWN_COLUMNS]:
+        inner = "" if column.ndim == 1 else str(list(column.shape[1:]))
+        head = [name, str(column.dtype) + inner, *shown_items(column[: len(first)])]
+        tail = shown_items(column[last.start : last.stop]) if last else []
+        columns.append([*head, *["..."] * has_gap, *tail])
+    if len(all_columns) > SHOWN_COLUMNS:
+        more = "(%d more columns)" % (len(all_columns) - SHOWN_COLUMNS)
+        columns.append([more] + [""] * (len(columns[0]) - 1))
+    widths = [max(map(len, cells)) for cells in columns]
+    return [
+        "  ".join(map(str.rjust, row, widths)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def shown_items(items: Items) -> list[str]:
+    """Return short texts of items, for the repr of a table."""
+    with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
+        texts = [
+            " ".join(str(item).split())
+            if items.ndim > 1
+            else repr(item.item())  # escapes what a terminal would obey
+            if items.dtype.kind in "SU"
+            else str(item)
+            for item in items
+        ]
+    return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

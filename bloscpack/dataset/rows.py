@@ -1,0 +1,201 @@
+"""Rows that users give: converted to the type of an array, and cut into blocks.
+
+A value that the type of the array can't hold is refused, not changed.
+"""
+
+from __future__ import annotations
+
+import numpy
+
+from ..exceptions import DoesNotFit, UsageTypeError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from .._format.dtypes import Array, DType
+    from .._reading.array_index import ArrayIndex
+    from .._reading.boxes import Picks, Steps
+
+# Kinds of items that must be the same after they are converted. The others, such as
+# floats, may be rounded.
+EXACT = "biuSUmMV"
+
+
+def converted(values: Any, dtype: DType) -> Array:
+    """Return values as an array of `dtype`; raise `UsageError` if one does not fit."""
+    array = numpy.asarray(values)
+    if array.dtype.kind == "O":  # text of a DataFrame
+        array = numpy.asarray(array.tolist())
+    if array.dtype == dtype:
+        return array
+    if not array.size and array.dtype.kind == "f":
+        return array.astype(dtype)  # an empty list
+    is_number = array.dtype.kind in "iu" and dtype.kind in "iu"
+    is_object = array.dtype.kind == "O" and dtype.kind != "O"
+    if is_object or not (is_number or numpy.can_cast(array.dtype, dtype, "same_kind")):
+        raise UsageTypeError(
+            "expected items of dtype '%s', found '%s'" % (dtype, array.dtype)
+        )
+    result = array.astype(dtype)
+    if numpy.can_cast(array.dtype, dtype, "safe") or dtype.kind not in EXACT:
+        return result
+    same = result.astype(array.dtype) == array
+    if array.dtype.kind in "mM":
+        same |= numpy.isnat(array)
+    if not same.all():
+        raise DoesNotFit(
+            "the value %.200r does not fit the dtype '%s'"
+            % (array[~same].flat[0], dtype)
+        )
+    return result
+
+
+def as_rows(values: Any, dtype: DType, inner: tuple[int, ...]) -> Array:
+    """Return values as rows of the shape `inner`; raise `UsageError` if they are not.
+
+    A single row is accepted, too.
+    """
+    rows = converted(values, dtype)
+    if rows.shape == inner:
+        rows = rows[numpy.newaxis]
+    if rows.ndim == 1 and not len(rows):
+        rows = rows.reshape((0, *inner))
+    if rows.ndim == 0 or rows.shape[1:] != inner:
+        raise DoesNotFit(
+            "expected rows of shape %s, found an array of shape %s"
+            % (inner, rows.shape)
+        )
+    return rows
+
+
+def blocks_of(
+    rows: Array, block_rows: int, first: int = 0
+) -> Iterator[tuple[int, Array]]:
+    """Yield the blocks of rows from number `first` on, and their numbers."""
+    for number, start in enumerate(range(0, len(rows), block_rows), first):
+        yield number, rows[start : start + block_rows]
+
+
+def appended_blocks(
+    read: Callable[[slice], Array], length: int, rows: Array, block_rows: int
+) -> Iterator[tuple[int, Array]]:
+    """Yield the blocks that change when rows are appended to `length` rows.
+
+    `read` returns rows that are there now.
+    """
+    first, count = divmod(length, block_rows)
+    taken = 0
+    if count and len(rows):
+        taken = block_rows - count
+        # No concatenate(): its result has the byte order of the machine.
+        new = rows[:taken]
+        block: Array = numpy.empty((count + len(new), *rows.shape[1:]), rows.dtype)
+        block[:count] = read(slice(length - count, length))
+        block[count:] = new
+        yield first, block
+        first += 1
+    yield from blocks_of(rows[taken:], block_rows, first)
+
+
+def filled_rows(count: int, inner: tuple[int, ...], fill: Any, dtype: DType) -> Array:
+    """Return `count` equal rows, which take the memory of one item."""
+    return numpy.broadcast_to(numpy.array(fill, dtype), (count, *inner))
+
+
+def assigned_blocks(
+    read: Callable[[slice], Array],
+    shape: tuple[int, ...],
+    block_rows: int,
+    index: ArrayIndex,
+    items: Array,
+) -> Iterator[tuple[int, Array]]:
+    """Yield the blocks that change when the selected items become `items`.
+
+    `items` have all axes of the array, as `ArrayIndex.spread` returns them.
+    """
+    axis, inner = index.axes[0], index.axes[1:]
+    ordered = items[
+        tuple(slice(None, None, -1 if a.reversed else 1) for a in index.axes)
+    ]
+    rest_target = tuple(a.target(0, a.count) for a in inner)
+    rest_source = tuple(a.source(0, a.count, 0) for a in inner)
+    if not ordered.size:
+        return
+    done = 0
+    while done < axis.count:
+        number = axis.at(done) // block_rows
+        low, high = number * block_rows, min((number + 1) * block_rows, shape[0])
+        stop = axis.count_before(high)
+        whole = _is_whole(axis, high - low, stop - done, inner)
+        if whole:
+            block: Array = numpy.empty((high - low, *shape[1:]), items.dtype)
+        else:
+            block = read(slice(low, high))
+        target = (axis.source(done, stop, low), *rest_source)
+        block[target] = ordered[(axis.target(done, stop), *rest_target)]
+        yield number, block
+        done = stop
+
+
+def _is_whole(
+    axis: Steps | Picks, nrows: int, count: int, inner: list[Steps | Picks]
+) -> bool:
+    """Return whether all items of a block of `nrows` are selected."""
+    from .._reading.boxes import Steps
+
+    return (
+        isinstance(axis, Steps)
+        and axis.step == 1
+        and count == nrows
+        and all(isinstance(a, Steps) and a.count == a.size for a in inner)
+    )
+
+
+def as_columns(
+    rows: Any, columns: Mapping[str, tuple[DType, tuple[int, ...]]]
+) -> dict[str, Array]:
+    """Return rows of a table as arrays by name, all of the same length.
+
+    Parameters
+    ----------
+    rows
+        A structured array, a mapping of names to columns, or a sequence of columns in
+        order.
+    columns
+        Dtype and inner shape of each column.
+    """
+    given = named_columns(rows, list(columns))
+    if set(given) != set(columns):
+        raise DoesNotFit(
+            "expected the columns %s, found %s"
+            % (", ".join(columns), ", ".join(map(str, given)))
+        )
+    result = {n: as_rows(given[n], *columns[n]) for n in columns}
+    check_same_length(result)
+    return result
+
+
+def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
+    """Return rows in any form as a mapping of names to columns."""
+    if isinstance(rows, (numpy.ndarray, numpy.void)) and rows.dtype.names is not None:
+        rows = numpy.atleast_1d(rows)
+        return {name: rows[name] for name in rows.dtype.names}
+    if hasattr(rows, "keys"):  # also a DataFrame
+        return {name: rows[name] for name in rows.keys()}  # noqa: SIM118
+    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
+        raise UsageTypeError(
+            "expected a structured array, a dictionary or a sequence of columns, found "
+            "%.200r" % (rows,)
+        )
+    if len(rows) != len(names):
+        raise DoesNotFit("expected '%d' columns, found '%d'" % (len(names), len(rows)))
+    return dict(zip(names, rows, strict=True))
+
+
+def check_same_length(columns: Mapping[str, Array]) -> None:
+    """Raise `DoesNotFit` unless all columns have the same number of rows."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DoesNotFit("the columns have different lengths: %s" % lengths)

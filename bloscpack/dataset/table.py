@@ -1,0 +1,407 @@
+"""A table in a folder: `Table`, for every layout."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+
+import numpy
+
+from .. import log
+from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
+from .array import Array, checked_length, checked_trim
+from .attributes import Attributes
+from .layouts.base import NewArray
+from .preview import shown_rows
+from .rows import as_columns, blocks_of, named_columns
+from .writer import Writer, checked
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
+    from .layouts.base import TableLayout
+
+# Number of rows that iterating over a table reads at a time.
+ITERATION_ROWS = 16384
+
+
+class Columns(Mapping[str, Array]):
+    """The columns of a table, by name and by position."""
+
+    def __init__(self, columns: dict[str, Array]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, key: str | int) -> Array:
+        if isinstance(key, str):
+            return self._columns[key]
+        return list(self._columns.values())[operator.index(key)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return "<Columns %s>" % ", ".join(self)
+
+
+class Table:
+    """Columns of the same length in a folder; `open_table` makes it.
+
+    ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
+    and other indexes are rows as a structured array.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    layout
+        The name of the layout.
+    columns
+        The columns: a mapping by name, which takes positions, too.
+    attrs
+        The attributes of the table. Each column has attributes of its own.
+    """
+
+    def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
+        self._layout = layout
+        self._writer = writer
+        self._columns: dict[str, Array] = {}
+        self.path: str = layout.folder.path()
+        self.layout: str = layout.name
+        self.columns = Columns(self._columns)
+        self.attrs = Attributes(layout, writer)
+        self._set_columns()
+
+    def _set_columns(self) -> None:
+        """Make the objects for new columns; those of the others stay."""
+        old = dict(self._columns)
+        self._columns.clear()
+        for name, layout in self._layout.columns.items():
+            column = old.get(name)
+            if column is None:
+                column = Array(layout, self._writer, is_column=True)
+            self._columns[name] = column
+
+    # Description
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self._columns)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of a row, with a field for each column."""
+        fields = [(n, c.dtype, c.shape[1:]) for n, c in self._columns.items()]
+        return numpy.dtype(fields)
+
+    def __len__(self) -> int:
+        """Return the number of rows.
+
+        If columns have different lengths, which an interrupted writer of bcolz may
+        leave, these are the rows that all columns have.
+        """
+        return min((len(column) for column in self._columns.values()), default=0)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, as a tuple."""
+        return (len(self),)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of plain bytes of all columns."""
+        return sum(column.nbytes for column in self._columns.values())
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files that hold the items."""
+        return sum(column.cbytes for column in self._columns.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the table was closed."""
+        return any(c._layout.reader.closed for c in self._columns.values())
+
+    def __repr__(self) -> str:
+        lines = [
+            "<%sTable '%s' (%s): %d rows, %d columns>"
+            % (
+                "closed " if self.closed else "",
+                self.path,
+                self.layout,
+                len(self),
+                len(self._columns),
+            )
+        ]
+        try:
+            return "\n".join([*lines, *shown_rows(self._columns, len(self))])
+        except (BloscpackError, OSError):  # closed or damaged
+            return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
+
+    # Closing
+
+    def close(self) -> None:
+        """Close the table and its columns, and let other writers in."""
+        for column in self._columns.values():
+            column.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    # Reading
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column, a row, or rows as a structured array.
+
+        Parameters
+        ----------
+        key
+            The name of a column; a list of names; the number of a row; a slice; an
+            array of row numbers; or an array of booleans, such as
+            ``table['volume'][:] > 0``. A list of names selects all rows of these
+            columns, as a structured array.
+
+        Raises
+        ------
+        KeyError
+            If there is no column of this name.
+        IndexError
+            If there is no such row.
+        FormatError
+            If a chunk that holds some of the items is damaged or missing.
+        """
+        if isinstance(key, str):
+            if key not in self._columns:
+                raise KeyError(key)
+            return self._columns[key]
+        if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+            return self._rows(slice(None), {name: self[name] for name in key})
+        return self._rows(key, self._columns)
+
+    def _rows(self, key: Any, columns: dict[str, Array]) -> Any:
+        count = len(self)
+        if isinstance(key, tuple):
+            raise IndexError("a table has one axis: expected one index, found a tuple")
+        if isinstance(key, Array):
+            key = key[:]
+        if not isinstance(key, (slice, list, numpy.ndarray)):
+            number = operator.index(key)
+            if not -count <= number < count:
+                raise IndexError(
+                    "row %d is out of bounds of a table of %d rows" % (number, count)
+                )
+            return self._rows(slice(number % count, number % count + 1), columns)[0]
+        if isinstance(key, slice):
+            rows = range(*key.indices(count))
+            nrows = len(rows)
+            stop = rows.stop if rows.stop >= 0 else None
+            key = slice(rows.start, stop, rows.step) if nrows else slice(0)
+        else:
+            selected = numpy.asarray(key)
+            if not selected.size and selected.dtype.kind == "f":
+                selected = selected.astype("i8")  # an empty list
+            if selected.ndim != 1:
+                raise IndexError("expected row numbers or booleans in one axis")
+            # Row numbers count from the end of the table, not from that of a column.
+            key = numpy.arange(count)[selected]
+            nrows = len(key)
+        fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
+        result: Items = numpy.empty(nrows, fields)
+        for name, column in columns.items():
+            result[name] = column[key]
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), ITERATION_ROWS):
+            yield from self[start : start + ITERATION_ROWS]
+
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame; this needs pandas.
+
+        Bytes and text become objects of Python. Raises `UsageError` if a column has
+        several axes.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UsageError("to_pandas needs pandas") from error
+        count = len(self)
+        data = {}
+        for name, column in self._columns.items():
+            if column.ndim > 1:
+                raise UsageValueError(
+                    "a DataFrame has no columns with several axes, such as '%s' of "
+                    "shape %s" % (name, column.shape)
+                )
+            items = column[:count]
+            if items.dtype.kind in "biufcmM":  # pandas wants the order of the machine
+                items = items.astype(items.dtype.newbyteorder("="), copy=False)
+            else:
+                items = items.astype(object)
+            data[name] = items
+        return pandas.DataFrame(data, columns=self.names)
+
+    # Changing
+
+    def _check_writer(self) -> Writer:
+        return checked(self._writer, self.path)
+
+    def append(self, rows: Any) -> None:
+        """Append rows. When this returns, they are in the files, in all columns.
+
+        Parameters
+        ----------
+        rows
+            A structured array, a dictionary of columns or a DataFrame with the same
+            names; or a sequence of columns in the order of `names`.
+
+        Raises
+        ------
+        UsageError
+            If the rows don't fit, or if the table was opened for reading.
+        """
+        writer = self._check_writer()
+        types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
+        new = as_columns(rows, types)
+        count = len(next(iter(new.values()))) if new else 0
+        if not count:
+            return
+        length = len(self) + count
+        with writer.change() as change:
+            for name, column in self._columns.items():
+                column.stage_append(change, new[name])
+        self._committed(length)
+
+    def resize(self, length: int) -> None:
+        """Set the number of rows: remove the last rows, or add rows of fill values."""
+        writer = self._check_writer()
+        length, old = checked_length(length), len(self)
+        with writer.change() as change:
+            for column in self._columns.values():
+                column.stage_resize(change, length)
+        self._committed(length, old)
+
+    def trim(self, count: int) -> None:
+        """Remove the last `count` rows."""
+        self.resize(checked_trim(len(self), count))
+
+    def _committed(self, length: int, old: int = 0) -> None:
+        for column in self._columns.values():
+            column.resized(length, old)
+
+    def make_equal(self) -> None:
+        """Remove the rows that not all columns have, after a writer was interrupted."""
+        lengths = {len(column) for column in self._columns.values()}
+        if len(lengths) > 1:
+            log.notice(
+                "'%s': the columns had different lengths; rows that not all columns "
+                "have are removed" % self.path
+            )
+            length = len(self)
+            with self._check_writer().change() as change:
+                for column in self._columns.values():
+                    column.stage_resize(change, length)
+            self._committed(length, max(lengths))
+
+    def __setitem__(self, key: Any, rows: Any) -> None:
+        """Assign to rows, or to all items of the column that `key` names.
+
+        Parameters
+        ----------
+        key
+            The name of a column, or an index of rows, as for reading.
+        rows
+            For a column, its items; for rows, a structured array, a dictionary of all
+            columns or a sequence of columns. In a crash, all of them change, or none.
+        """
+        writer = self._check_writer()
+        if isinstance(key, str):
+            self[key][:] = rows
+            return
+        if isinstance(key, tuple):
+            raise IndexError("a table has one axis: expected one index, found a tuple")
+        given = named_columns(rows, self.names)
+        if set(given) != set(self._columns):
+            raise DoesNotFit(
+                "expected the columns %s, found %s"
+                % (", ".join(self._columns), ", ".join(map(str, given)))
+            )
+        with writer.change() as change:
+            for name, column in self._columns.items():
+                column.stage_items(change, key, given[name])
+        self._committed(len(self))
+
+    def add_column(
+        self,
+        name: str,
+        values: Any,
+        *,
+        position: int | None = None,
+        chunks: int | None = None,
+        fill_value: Any = None,
+        attrs: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Add a column.
+
+        Parameters
+        ----------
+        name
+            The name.
+        values
+            As many rows as the table has; a table without columns takes any number.
+        position
+            The number that the column gets; None for the last.
+        chunks, fill_value, attrs, settings
+            As in `create_array`.
+        """
+        writer = self._check_writer()
+        layout = self._layout
+        layout.check_column_name(name)
+        if name in self._columns:
+            raise UsageValueError("the table has a column '%s'" % name)
+        rows = numpy.asarray(values)
+        if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+            raise DoesNotFit(
+                "expected '%d' rows, found an array of shape %s"
+                % (len(self), rows.shape)
+            )
+        new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
+        names = self.names
+        names.insert(len(names) if position is None else position, name)
+        step = layout.column_class().block_rows_for(new)
+        with writer.change() as change:
+            layout.create_column(change, name, (new, blocks_of(rows, step)))
+            layout.stage_columns(change, names)
+        layout.columns_committed(names)
+        writer.lock(layout.columns[name].folder)
+        self._set_columns()
+
+    def remove_column(self, name: str) -> None:
+        """Remove a column and its files. The last column can't be removed."""
+        writer = self._check_writer()
+        column = self[name]
+        if len(self._columns) == 1:
+            raise UsageValueError("a table must have a column")
+        names = [other for other in self._columns if other != name]
+        with writer.change() as change:
+            self._layout.stage_columns(change, names)
+        column.close()
+        self._layout.columns_committed(names)
+        self._set_columns()
+
+    def flush(self) -> None:
+        """Do nothing: each change is in the files when it has been made."""
+        self._check_writer()

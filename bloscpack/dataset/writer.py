@@ -1,0 +1,98 @@
+"""The right to change a dataset: one writer at a time has it.
+
+The folder of the dataset is locked until the writer is closed, dropped, or its process
+ends. The first thing that a writer does is to complete the change of a writer that
+died.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+
+from .._crashsafe.locking import FolderLock
+from ..exceptions import StorageError, UsageValueError
+from .change import Change, recover, remove_changes
+from .folder import JOURNAL
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .folder import Folder
+
+
+class Writer:
+    """A dataset that is open for changes.
+
+    Parameters
+    ----------
+    folder
+        The folder of the dataset.
+    sync
+        Whether each change is on the disk when it has been made.
+    """
+
+    def __init__(self, folder: Folder, sync: bool = True) -> None:
+        self._folder = folder
+        self._sync = sync
+        self._failed = False
+        self.closed = False
+        outer = os.path.join(os.path.dirname(folder.root), *JOURNAL.split("/"))
+        if os.path.lexists(outer):
+            raise StorageError(
+                errno.EAGAIN,
+                "a change of the table that it belongs to was interrupted: open the "
+                "table for writing, which completes the change",
+                folder.root,
+            )
+        self._locks: list[FolderLock] = []
+        self._locks.append(FolderLock(folder.root))
+        try:
+            recover(folder, sync)
+        except BaseException:
+            self.close()
+            raise
+
+    def lock(self, folder: Folder) -> None:
+        """Keep other writers away from a part of the dataset, too."""
+        self._locks.append(FolderLock(folder.path()))
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """Yield a change, which is committed when the block ends without an error."""
+        if self.closed:
+            raise UsageValueError("the dataset is closed: '%s'" % self._folder.root)
+        if self._failed:
+            raise StorageError(
+                errno.EIO,
+                "an earlier change failed while it was committed: open it again",
+                self._folder.root,
+            )
+        change = Change(self._folder, self._sync)
+        yield change
+        try:
+            change.commit()
+        except BaseException:
+            self._failed = True
+            raise
+
+    def close(self) -> None:
+        """Remove what was not committed, and let other writers in."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            if self._locks and not self._folder.exists(JOURNAL):
+                remove_changes(self._folder)
+        finally:
+            for lock in self._locks:
+                lock.close()
+
+
+def checked(writer: Writer | None, path: str) -> Writer:
+    """Return the writer; raise `UsageError` if there is none."""
+    if writer is None:
+        raise UsageValueError("the dataset was opened for reading: '%s'" % path)
+    return writer

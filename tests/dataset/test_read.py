@@ -1,0 +1,508 @@
+"""Datasets of bcolz and BLZ are read, also damaged ones and hostile ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from dataset import golden_directories as golden
+
+from bloscpack import dataset
+from bloscpack.exceptions import (
+    BloscpackError,
+    DamageError,
+    FormatError,
+    NotReadable,
+    ObjectDtypeFound,
+    StorageError,
+    Unsupported,
+    UsageError,
+)
+
+NAMES = sorted(golden.entries())
+
+
+def assert_same(expected, found):
+    assert expected.dtype == found.dtype
+    assert expected.shape == found.shape
+    assert expected.tobytes() == found.tobytes()
+
+
+def extracted(name, path):
+    golden.extract(name, path)
+    return dataset.open(path)
+
+
+# What the real programs wrote
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_directories(name, tmp_path):
+    if "snappy" in name or "mixed_codec" in name:
+        pytest.importorskip("cramjam", reason="needs the extra 'snappy'")
+    golden.extract(name, tmp_path)
+    found = dataset.open(tmp_path, allow_pickle=True)
+    expected = golden.values(name)
+    assert name.partition("/")[0] == found.layout
+    attributes = golden.attributes(name)
+    if isinstance(found, dataset.Table):
+        assert set(expected) == set(found.names)
+        for column, items in expected.items():
+            assert_same(items, found[column][:])
+        assert attributes == {
+            "table": dict(found.attrs),
+            "columns": {c: dict(found[c].attrs) for c in found.names},
+        }
+        return
+    assert attributes == dict(found.attrs)
+    if isinstance(expected, list):
+        assert expected == list(found[:])
+    elif isinstance(expected, dict):  # a structured array
+        for field, items in expected.items():
+            assert_same(items, np.ascontiguousarray(found[:][field]))
+    else:
+        assert_same(expected, found[:])
+
+
+KEYS = [
+    *(0, -1, 106, slice(None), slice(3, 60, 7), slice(None, None, -1), slice(90, 200)),
+    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
+    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), None, []),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_indexes(key, tmp_path):
+    array = extracted("bcolz/z_shape_2d", tmp_path)
+    expected = golden.values("bcolz/z_shape_2d")
+    if isinstance(key, list) and not key:
+        assert expected[key].shape == array[key].shape
+        return
+    np.testing.assert_array_equal(expected[key], array[key])
+    assert type(expected[key]) is type(array[key])
+
+
+def test_an_index_out_of_bounds(tmp_path):
+    array = extracted("bcolz/z_shape_2d", tmp_path)
+    for key in (107, (0, 3), (0, 0, 0), "name", 1.5):
+        with pytest.raises(IndexError):
+            array[key]
+
+
+def test_description_and_iteration(tmp_path):
+    with extracted("bcolz/z_shape_2d", tmp_path) as array:
+        expected = golden.values("bcolz/z_shape_2d")
+        assert ((107, 3), 2, 321, 321 * 4) == (
+            *(array.shape, array.ndim),
+            *(array.size, array.nbytes),
+        )
+        assert ("int32", (20, 3), None) == (array.dtype, array.chunks, array.shards)
+        assert sum(p.stat().st_size for p in tmp_path.glob("data/*")) == array.cbytes
+        np.testing.assert_array_equal(expected, np.concatenate([*array.iter_chunks()]))
+        np.testing.assert_array_equal(expected, np.array(array))
+        np.testing.assert_array_equal(expected, list(array))
+        assert 107 == len(array)
+        assert repr(array) == (
+            "<Array '%s' (bcolz): shape (107, 3), dtype int32, chunks (20, 3)>"
+            % tmp_path
+        )
+        column = array.attrs
+        assert {} == dict(column)
+    assert "closed" in repr(array)
+    with pytest.raises(ValueError, match="the array is closed"):
+        array[0]
+
+
+# Tables
+
+
+def test_rows_and_columns(tmp_path):
+    table = extracted("bcolz/z_ctable_daily_bars", tmp_path)
+    expected = golden.values("bcolz/z_ctable_daily_bars")
+    names = ["open", "high", "low", "close", "volume", "day", "id"]
+    assert names == table.names == list(table.columns)
+    assert (414, (414,), np.dtype([(n, "u4") for n in names])) == (
+        *(len(table), table.shape),
+        table.dtype,
+    )
+    rows = np.empty(414, table.dtype)
+    for name in names:
+        rows[name] = expected[name]
+    assert rows[7] == table[7]
+    assert rows[-1].item() == table[-1].item()
+    mask = expected["volume"] > np.median(expected["volume"])
+    for key in (
+        *(
+            slice(None),
+            slice(5, 9),
+            slice(None, None, -50),
+            slice(9, 2),
+            slice(-3, None),
+        ),
+        *([3, -1, 3], [], mask, np.array([2, 1])),
+    ):
+        expected_rows = rows[:0] if isinstance(key, list) and not key else rows[key]
+        np.testing.assert_array_equal(expected_rows, table[key])
+    np.testing.assert_array_equal(rows[["close", "day"]], table[["close", "day"]])
+    np.testing.assert_array_equal(rows, list(table))
+    assert table.columns[3] is table["close"] is table.columns["close"]
+    assert table.columns[-1] is table["id"]
+    assert 414 * 28 == table.nbytes
+    assert 0 < table.cbytes < table.nbytes
+
+
+def test_what_selects_no_rows(tmp_path):
+    table = extracted("bcolz/z_ctable_daily_bars", tmp_path)
+    with pytest.raises(KeyError):
+        table["closing"]
+    for key in (414, -415, (1, 2), [414], np.ones(3, bool), np.ones((414, 1), bool)):
+        with pytest.raises(IndexError):
+            table[key]
+
+
+def test_a_row_of_several_axes(tmp_path):
+    table = extracted("bcolz/z_ctable_mixed", tmp_path)
+    expected = golden.values("bcolz/z_ctable_mixed")
+    row = table[3]
+    for name, items in expected.items():
+        np.testing.assert_array_equal(items[3], row[name])
+    assert_same(expected["mat"][5:9], table[5:9]["mat"].copy())
+
+
+def test_repr_of_a_table(tmp_path):
+    table = extracted("bcolz/z_ctable_append_trim", tmp_path)
+    lines = repr(table).splitlines()
+    assert "<Table '%s' (bcolz): 94 rows, 3 columns>" % tmp_path == lines[0]
+    assert ["a", "v", "s"] == lines[1].split()
+    assert ["int32", "float64[2]", "<U5"] == lines[2].split()
+    assert ["0", "1", "2", "...", "91", "92", "93"] == [
+        line.split()[0] for line in lines[3:]
+    ]
+    assert {len(lines[1])} == {len(line) for line in lines[1:]}
+    table.close()
+    assert "columns: a, v, s" in repr(table)
+    assert "closed" in repr(table)
+
+
+def test_repr_of_an_empty_table(tmp_path):
+    table = extracted("bcolz/z_ctable_empty", tmp_path)
+    assert 3 == len(repr(table).splitlines())
+    assert 0 == len(table[:])
+
+
+def test_repr_escapes_text(tmp_path):
+    assert "\t" not in repr(extracted("bcolz/z_ctable_mixed", tmp_path))
+
+
+def test_pandas(tmp_path, monkeypatch):
+    table = extracted("bcolz/z_ctable_daily_bars", tmp_path)
+    with monkeypatch.context() as context:
+        context.setitem(sys.modules, "pandas", None)
+        with pytest.raises(UsageError, match="needs pandas"):
+            table.to_pandas()
+    pytest.importorskip("pandas")
+    frame = table.to_pandas()
+    assert table.names == list(frame.columns)
+    np.testing.assert_array_equal(table["close"][:], frame["close"].to_numpy())
+    golden.extract("bcolz/z_ctable_mixed", tmp_path / "mixed")
+    with pytest.raises(UsageError, match="'vec' of shape"):
+        dataset.open(tmp_path / "mixed").to_pandas()
+
+
+def test_columns_of_different_lengths(tmp_path):
+    golden.extract("bcolz/z_ctable_daily_bars", tmp_path)
+    sizes = tmp_path / "low" / "meta" / "sizes"
+    sizes.write_text(sizes.read_text().replace("414", "400"))
+    table = dataset.open(tmp_path)
+    assert 400 == len(table) == len(table[:])
+    assert table["open"][399] == table[-1]["open"]
+    assert 414 == len(table["open"])
+
+
+# Opening
+
+
+def test_the_kind(tmp_path):
+    golden.extract("bcolz/z_ctable_empty", tmp_path)
+    with pytest.raises(UsageError, match="is a table; open_table"):
+        dataset.open_array(tmp_path)
+    with pytest.raises(UsageError, match="is an array; open_array"):
+        dataset.open_table(tmp_path / "i")
+    assert 0 == len(dataset.open_array(str(tmp_path / "i")))
+    assert ["i", "n"] == dataset.open_table(os.fsencode(tmp_path)).names
+
+
+def test_what_is_no_dataset(tmp_path):
+    with pytest.raises(NotReadable, match="expected a dataset"):
+        dataset.open(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        dataset.open(tmp_path / "missing")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotADirectoryError):
+        dataset.open(tmp_path / "file")
+    golden.extract("bcolz/z_int_i4", tmp_path / "array")
+    with pytest.raises(UsageError, match="mode must be one of"):
+        dataset.open(tmp_path / "array", "rw")
+
+
+# Files that interrupted writers leave
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n"])
+def test_attributes_are_missing(tmp_path, content):
+    golden.extract("bcolz/z_attrs", tmp_path)
+    path = tmp_path / "__attrs__"
+    path.unlink() if content is None else path.write_bytes(content)
+    assert {} == dict(dataset.open(tmp_path).attrs)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff{}", b"[" * 100_000])
+def test_attributes_are_damaged(tmp_path, content):
+    golden.extract("bcolz/z_attrs", tmp_path)
+    (tmp_path / "__attrs__").write_bytes(content)
+    array = dataset.open(tmp_path)
+    assert 50 == len(array[:])
+    with pytest.raises(DamageError) as caught:
+        dict(array.attrs)
+    assert str(tmp_path / "__attrs__") == caught.value.filename
+
+
+def test_a_dialect_of_json(tmp_path):
+    golden.extract("bcolz/z_attrs", tmp_path)
+    (tmp_path / "__attrs__").write_text(
+        '{"a": [NaN, -Infinity], "b": 123456789012345678901}'
+    )
+    found = dict(dataset.open(tmp_path).attrs)
+    assert "[nan, -inf]" == str(found["a"])
+    assert 123456789012345678901 == found["b"]
+
+
+def test_attributes_of_a_reader_can_not_be_changed(tmp_path):
+    array = extracted("bcolz/z_attrs", tmp_path)
+    before = dict(array.attrs)
+    with pytest.raises(UsageError, match="opened for reading"):
+        array.attrs["a"] = 1
+    assert before == dict(array.attrs)
+
+
+# Damage
+
+
+def changed_json(path, **changes):
+    value = json.loads(path.read_text())
+    for key, new in changes.items():
+        if new is KeyError:
+            del value[key]
+        else:
+            value[key] = new
+    path.write_text(json.dumps(value))
+
+
+BAD_STORAGE = {
+    "no dtype": {"dtype": KeyError},
+    "dtype": {"dtype": "int33"},
+    "call": {"dtype": "__import__('os')"},
+    "number": {"dtype": 5},
+    "no chunklen": {"chunklen": KeyError},
+    "chunklen 0": {"chunklen": 0},
+    "negative": {"chunklen": -5},
+    "text": {"chunklen": "5"},
+    "true": {"chunklen": True},
+    "too large": {"chunklen": 2**29},
+    "no bytes": {"dtype": "|S0"},
+}
+
+
+@pytest.mark.parametrize("changes", BAD_STORAGE.values(), ids=BAD_STORAGE)
+def test_bad_storage(tmp_path, changes):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    changed_json(tmp_path / "meta" / "storage", **changes)
+    with pytest.raises(DamageError, match=r"expected .*, found ") as caught:
+        dataset.open(tmp_path)
+    assert "metadata" == caught.value.section
+    assert caught.value.filename.startswith(str(tmp_path / "meta"))
+
+
+SHAPES = [[-1], [], None, "5", [1.5], [True], [2**70], [5] * 99, {}, [2**62, 3], [3, 0]]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_bad_shape(tmp_path, shape):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    changed_json(tmp_path / "meta" / "sizes", shape=shape)
+    with pytest.raises(DamageError, match=r"expected .*, found "):
+        dataset.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["meta/storage", "meta/sizes"])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"[]", b"5"])
+def test_bad_json(tmp_path, name, content):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    path = tmp_path / name
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(FormatError):
+        dataset.open(tmp_path)
+
+
+def test_sizes_that_lie(tmp_path):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    changed_json(tmp_path / "meta" / "sizes", shape=[10**11])
+    array = dataset.open(tmp_path)
+    with pytest.raises(DamageError, match="chunks, but there are only '4' files"):
+        array[:]
+    with pytest.raises(DamageError, match="expected the file of a chunk"):
+        array[-1]
+    assert 200 == len(array[:200])
+    # A larger chunk that does not exist, and files as many as there are chunks.
+    changed_json(tmp_path / "meta" / "storage", chunklen=2**28)
+    changed_json(tmp_path / "meta" / "sizes", shape=[2**30])
+    with pytest.raises(DamageError, match="plain bytes, found"):
+        dataset.open(tmp_path)[:]
+
+
+def test_a_missing_chunk(tmp_path):
+    array = extracted("bcolz/z_int_i4", tmp_path)
+    (tmp_path / "data" / "__2.blp").unlink()
+    assert 512 == len(array[:512])
+    with pytest.raises(DamageError) as caught:
+        array[:513]
+    error = caught.value
+    assert ("chunks", 2, str(tmp_path / "data" / "__2.blp")) == (
+        *(error.section, error.chunk),
+        error.filename,
+    )
+
+
+def test_every_bit_of_a_chunk(tmp_path):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    path = tmp_path / "data" / "__3.blp"
+    content = path.read_bytes()
+    expected = golden.values("bcolz/z_int_i4")[768:]
+    places = set()
+    for position in range(len(content)):
+        bad = bytearray(content)
+        bad[position] ^= 1 << position % 8
+        path.write_bytes(bad)
+        try:
+            found = dataset.open(tmp_path)[768:]
+            assert expected.shape == found.shape  # bcolz has no digests
+        except FormatError as error:
+            places.add((error.chunk, error.filename))
+        path.write_bytes(content[:position])
+        with pytest.raises(FormatError):
+            dataset.open(tmp_path)[768:]
+    assert {(3, str(path))} == places
+
+
+def test_what_may_follow_a_chunk(tmp_path):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    path = tmp_path / "data" / "__3.blp"
+    path.write_bytes(b"x" * 16 + path.read_bytes()[16:] + b"more" * 9999)
+    assert_same(golden.values("bcolz/z_int_i4"), dataset.open(tmp_path)[:])
+
+
+def test_without_snappy(tmp_path, monkeypatch):
+    golden.extract("bcolz/b12_codec_snappy_sh1", tmp_path)
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    with pytest.raises(Unsupported, match=r"'bloscpack\[snappy\]'"):
+        dataset.open(tmp_path)[:]
+
+
+# Safety
+
+
+class Trap:
+    def __reduce__(self):
+        return os.mkdir, ("trapped",)
+
+
+def test_nothing_is_unpickled_unless_allowed(tmp_path, monkeypatch):
+    import blosc
+
+    monkeypatch.chdir(tmp_path)
+    golden.extract("bcolz/z_object", tmp_path / "array")
+    chunk = blosc.compress(pickle.dumps(Trap()), typesize=1)
+    (tmp_path / "array" / "data" / "__0.blp").write_bytes(bytes(16) + chunk)
+    array = dataset.open("array")
+    assert ("object", 6) == (array.dtype, len(array))
+    with pytest.raises(ObjectDtypeFound, match="allow_pickle=True"):
+        array[0]
+    assert not os.path.exists("trapped")
+    dataset.open("array", allow_pickle=True)[0]
+    assert os.path.exists("trapped")
+
+
+def test_objects(tmp_path):
+    golden.extract("bcolz/z_object", tmp_path)
+    array = dataset.open(tmp_path, allow_pickle=True)
+    expected = golden.values("bcolz/z_object")
+    assert expected[::-1] == list(array[::-1])
+    assert expected[2] == array[2]
+    assert [expected[4], expected[1]] == list(array[[4, 1]])
+    (tmp_path / "data" / "__2.blp").write_bytes((tmp_path / "meta/sizes").read_bytes())
+    with pytest.raises(FormatError):
+        array[2]
+    assert expected[1] == array[1]
+
+
+PLACES = ["..", "../other", "/etc", "", ".", "a/../..", "a\\b", "a\0b", 5, None, ["a"]]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=repr)
+def test_no_column_is_elsewhere(tmp_path, place):
+    golden.extract("bcolz/z_ctable_empty", tmp_path / "other")
+    golden.extract("bcolz/z_ctable_empty", tmp_path / "table")
+    (tmp_path / "table" / "__rootdirs__").write_text(json.dumps({"names": [place]}))
+    with pytest.raises(FormatError, match="'names' to be different names"):
+        dataset.open(tmp_path / "table")
+
+
+def test_no_column_of_blz_is_elsewhere(tmp_path):
+    golden.extract("blz/btable_empty", tmp_path)
+    path = tmp_path / "__rootdirs__"
+    path.write_text(json.dumps({"names": ["a"], "dirs": {"a": "/old/place/a/"}}))
+    assert ("blz", ["a"]) == (
+        dataset.open(tmp_path).layout,
+        dataset.open(tmp_path).names,
+    )
+    path.write_text(json.dumps({"names": ["a"], "dirs": {"a": "x/.."}}))
+    with pytest.raises(FormatError, match="'dirs' to be folders"):
+        dataset.open(tmp_path)
+
+
+needs_links = pytest.mark.skipif(os.name == "nt", reason="symbolic links")
+
+
+@needs_links
+def test_links_to_the_outside(tmp_path):
+    golden.extract("bcolz/z_ctable_daily_bars", tmp_path / "outside")
+    golden.extract("bcolz/z_ctable_daily_bars", tmp_path / "table")
+    chunk = next((tmp_path / "table" / "low" / "data").iterdir())
+    chunk.unlink()
+    chunk.symlink_to(tmp_path / "outside" / "low" / "data" / chunk.name)
+    with pytest.raises(StorageError, match="symbolic link"):
+        dataset.open(tmp_path / "table")[:]
+    for name in ("low", "high/data", "close/meta"):
+        path = tmp_path / "table" / name
+        path.rename(tmp_path / "moved")
+        path.symlink_to(tmp_path / "outside" / name)
+        with pytest.raises(
+            BloscpackError, match=r"outside of the dataset|column 'low'"
+        ):
+            dataset.open(tmp_path / "table")
+        path.unlink()
+        (tmp_path / "moved").rename(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_in_place_of_a_file(tmp_path):
+    golden.extract("bcolz/z_int_i4", tmp_path)
+    chunk = tmp_path / "data" / "__0.blp"
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with pytest.raises(StorageError, match="not a regular file"):
+        dataset.open(tmp_path)[0]

@@ -1,0 +1,813 @@
+"""Arrays and tables of the layout bcolz are created and changed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from dataset import golden_directories as golden
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from support import environment
+
+from bloscpack import dataset
+from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
+
+DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
+
+
+def sample(dtype, count=50):
+    """Return items of a dtype, with its extreme values."""
+    dtype = np.dtype(dtype)
+    raw = np.random.default_rng(1).integers(0, 256, (count, dtype.itemsize), "u1")
+    if dtype.kind in "USb":
+        texts = [str(i % 70) * (i % 5) for i in range(count)]
+        return np.array(texts).astype(dtype) if dtype.kind != "b" else raw[:, 0] > 99
+    return raw.reshape(-1).view(dtype)
+
+
+def files_of(path):
+    return {
+        str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()
+    }
+
+
+# Creating
+
+
+@pytest.mark.parametrize("dtype", DTYPES.split())
+def test_every_dtype(tmp_path, dtype):
+    items = sample(dtype)
+    with dataset.create_array(tmp_path / "a", items, layout="bcolz", chunks=16) as a:
+        a.append(items[:5])
+        a[3] = items[7]
+        a.resize(60)
+    parts = [items, items[:5], np.zeros(5, items.dtype)]
+    expected = np.concatenate(parts, dtype=items.dtype)
+    expected[3] = items[7]
+    found = dataset.open_array(tmp_path / "a")
+    assert expected.dtype == found.dtype
+    assert expected.tobytes() == found[:].tobytes()
+
+
+REFUSED = {
+    "objects": ([None, "text"], "Python objects"),
+    "fields": (np.zeros(2, "i4,f8"), "create a table"),
+    "long double": (np.zeros(2, np.longdouble), "'.blp' file"),
+    "no unit": (np.zeros(2, "M8"), "unit of time"),
+    "empty bytes": (np.zeros(2, "V0"), "'.blp' file"),
+    "no axes": (np.float64(5), "holds rows"),
+    "no row": (np.zeros((5, 0)), "holds rows"),
+}
+
+
+@pytest.mark.parametrize(("items", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_can_not_be_stored(tmp_path, items, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.create_array(tmp_path / "a", items, layout="bcolz")
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_files_of_an_array(tmp_path):
+    array = dataset.create_array(
+        tmp_path / "a",
+        np.arange(40, dtype="i4").reshape(20, 2),
+        layout="bcolz",
+        chunks=8,
+        fill_value=7,
+        attrs={"unit": "m"},
+        cname="zstd",
+        clevel=9,
+        shuffle=2,
+    )
+    assert ((8, 2), 7, {"unit": "m"}) == (
+        *(array.chunks, array.fill_value),
+        array.attrs.asdict(),
+    )
+    array.close()
+    files = files_of(tmp_path / "a")
+    assert {
+        *("__attrs__", "meta/sizes", "meta/storage"),
+        *("data/__0.blp", "data/__1.blp", "data/__2.blp"),
+    } == set(files)
+    assert {
+        "dtype": "int32",
+        "cparams": {"clevel": 9, "shuffle": 2, "cname": "zstd", "quantize": 0},
+        "chunklen": 8,
+        "expectedlen": 20,
+        "dflt": 7,
+    } == json.loads(files["meta/storage"])
+    sizes = json.loads(files["meta/sizes"])
+    assert [20, 2] == sizes["shape"]
+    assert 160 == sizes["nbytes"]
+    assert sizes["cbytes"] > 0
+    assert b"blpk\1\0\0\0\1" + bytes(7) == files["data/__0.blp"][:16]
+
+
+def test_arguments(tmp_path):
+    path = tmp_path / "a"
+    wrong = [
+        {},
+        {"shape": 5},
+        {"dtype": "i4"},
+        {"data": [1], "shape": 2},
+        {"data": [1.5], "dtype": "i4"},
+        {"data": [1], "chunks": 0},
+        {"data": [1], "chunks": 2**40},
+        {"data": [1], "cname": "zip"},
+        {"data": [1], "level": 5},
+        {"data": [1], "mode": "r"},
+        {"data": [1], "attrs": {"a": object()}},
+        {"data": [1], "attrs": {5: 1}},
+        {"data": [1], "layout": "carray"},
+        {"data": [1], "layout": "blz"},
+        {"data": np.zeros(2, "M8[s]"), "fill_value": np.datetime64(5, "s")},
+        {"data": np.zeros(2, "S3"), "fill_value": b"\xff"},
+    ]
+    for arguments in wrong:
+        with pytest.raises(UsageError):
+            dataset.create_array(path, **{"layout": "bcolz", **arguments})
+    assert [] == list(tmp_path.iterdir())
+    a = dataset.create_array(
+        path, shape=(3, 2), dtype="f4", fill_value=2, layout="bcolz"
+    )
+    assert [[2, 2]] * 3 == a[:].tolist()
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -0.5])
+def test_fill_values(tmp_path, fill):
+    with dataset.create_array(
+        tmp_path / "a", [1.5], layout="bcolz", fill_value=fill
+    ) as a:
+        a.resize(3)
+    np.testing.assert_array_equal([1.5, fill, fill], dataset.open(tmp_path / "a")[:])
+
+
+def test_an_existing_name(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2, 3], layout="bcolz").close()
+    with pytest.raises(FileExistsError):
+        dataset.create_array(path, [5], layout="bcolz")
+    with dataset.create_table(path, {"x": [5]}, layout="bcolz", mode="w") as table:
+        assert 5 == table[0]["x"]
+        with pytest.raises(StorageError, match="another writer"):
+            dataset.create_array(path, [5], layout="bcolz", mode="w")
+    assert [path] == list(tmp_path.iterdir())
+    (tmp_path / "other").mkdir()
+    dataset.create_array(tmp_path / "other", [5], layout="bcolz", mode="w").close()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "valuable").write_bytes(b"")
+    with pytest.raises(StorageError, match="not a dataset"):
+        dataset.create_array(tmp_path / "files", [5], layout="bcolz", mode="w")
+    assert ["valuable"] == os.listdir(tmp_path / "files")
+
+
+def test_replacing_without_an_exchange(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    monkeypatch.setattr(Disk, "exchange", lambda *_: False)
+    for count in (1, 2):
+        path = tmp_path / "a"
+        dataset.create_array(path, [count], layout="bcolz", mode="w").close()
+        assert count == dataset.open(path)[0]
+        assert [path] == list(tmp_path.iterdir())
+
+
+def test_leftovers_of_dead_writers_are_removed(tmp_path):
+    for name in (".a.bloscpack-5", ".b.bloscpack-6", ".a.bloscpack-x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"")
+    dataset.create_array(tmp_path / "a", [5], layout="bcolz").close()
+    assert {"a", ".b.bloscpack-6", ".a.bloscpack-x"} == set(os.listdir(tmp_path))
+
+
+def test_modes(tmp_path):
+    path = tmp_path / "a"
+    new = {"data": [1, 2], "layout": "bcolz"}
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            dataset.open_array(path, mode)
+    for mode, count in (("a", 2), ("a", 3), ("r+", 4), ("w", 2)):
+        with dataset.open_array(path, mode, **new) as array:
+            assert count == len(array)
+            array.append([5])
+    with pytest.raises(FileExistsError):
+        dataset.open_array(path, "x", **new)
+    with dataset.open_table(path, "w", data={"a": [1]}, layout="bcolz") as table:
+        assert ["a"] == table.names
+    with pytest.raises(UsageError, match="mode must be"):
+        dataset.open_table(path, "rw")
+
+
+JOURNALS = [
+    {"files": {"0": "../other"}},
+    {"files": {"../0": "meta/sizes"}},
+    {"files": {"0": "/etc/passwd"}},
+    {"files": {"0": ""}},
+    {"files": {"0": 5}},
+    {"files": 5},
+    {},
+    [],
+]
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=repr)
+def test_a_journal_that_no_writer_wrote(tmp_path, journal):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    (path / ".bloscpack").mkdir()
+    (path / ".bloscpack" / "0").write_bytes(b"{}")
+    (path / ".bloscpack" / "journal").write_text(json.dumps(journal))
+    for mode in ("r", "r+"):
+        with pytest.raises(FormatError, match="expected a journal"):
+            dataset.open(path, mode)
+    assert ["a"] == os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="symbolic links")
+def test_a_journal_elsewhere(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "other"
+    dataset.create_array(path, [1, 2], layout="bcolz").close()
+    other.mkdir()
+    (other / "0").write_bytes(b'{"shape": [1]}')
+    (other / "journal").write_text('{"files": {"0": "meta/sizes"}}')
+    (path / ".bloscpack").symlink_to(other)
+    assert [1, 2] == dataset.open(path)[:].tolist()
+    with pytest.raises(StorageError, match="folder of changes"):
+        dataset.open(path, "r+")
+    assert {"0", "journal"} == set(os.listdir(other))
+
+
+def test_a_column_whose_table_has_a_journal(tmp_path):
+    path = tmp_path / "t"
+    dataset.create_table(path, {"a": [1, 2]}, layout="bcolz").close()
+    (path / ".bloscpack").mkdir()
+    (path / ".bloscpack" / "journal").write_text('{"files": {}}')
+    with pytest.raises(StorageError, match="open the table for writing"):
+        dataset.open(path / "a", "r+")
+    dataset.open(path, "r+").close()
+    dataset.open(path / "a", "r+").close()
+
+
+# Changing an array
+
+
+def test_values_that_do_not_fit(tmp_path):
+    items = np.arange(20, dtype="u1").reshape(10, 2)
+    array = dataset.create_array(tmp_path / "a", items, layout="bcolz")
+    for values in (
+        [[256, 0]],
+        [[-1, 0]],
+        [[1.5, 0]],
+        [["1", "2"]],
+        [[1, 2, 3]],
+        5,
+        [1, 2, 3],
+    ):
+        with pytest.raises(UsageError):
+            array.append(values)
+    for values in (256, -1, 1.5, "1"):
+        with pytest.raises(UsageError):
+            array[0] = values
+    with pytest.raises(ValueError, match="broadcast"):
+        array[0] = [1, 2, 3]
+    with pytest.raises(IndexError):
+        array[99] = 1
+    for length in (-1, (5, 3), (5,)):
+        with pytest.raises(UsageError):
+            array.resize(length)
+    for count in (-1, 11):
+        with pytest.raises(UsageError):
+            array.trim(count)
+    assert items.tobytes() == array[:].tobytes()
+    array.append([1, 2])  # a row
+    array.append([])
+    array.append(np.array([[3, 4]], "i8"))
+    assert [[1, 2], [3, 4]] == array[10:].tolist()
+
+
+def test_text_is_not_cut_off(tmp_path):
+    array = dataset.create_array(tmp_path / "a", ["abc"], layout="bcolz")
+    with pytest.raises(DoesNotFit, match="'abcd'"):
+        array.append(["abcd"])
+    array.append(["xy"])
+    assert ["abc", "xy"] == array[:].tolist()
+
+
+KEYS = [
+    *(0, -1, slice(None), slice(3, 60, 7), slice(None, None, -3), slice(90, 200)),
+    *((slice(5, 50), 1), (3, 2), (Ellipsis, 0), (slice(19, 21), slice(None, None, -2))),
+    *([5, 3, 99, 5], np.arange(107) % 3 == 0, slice(40, 20), (None, 5), (None, 5, 1)),
+    *([[1, 2], [50, 60]], ([7, 5], slice(1, 3)), ([7, 5], 1), (slice(20, 40),)),
+    *(([7, 5], None, 1), (..., slice(2)), np.zeros(0, int)),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+@pytest.mark.parametrize("scalar", [False, True])
+def test_assignment(key, scalar, tmp_path):
+    expected = np.arange(321, dtype="i4").reshape(107, 3)
+    with dataset.create_array(tmp_path / "a", expected, layout="bcolz", chunks=20) as a:
+        shape = expected[key].shape
+        values = (
+            7 if scalar else 1000 + np.arange(np.prod(shape, dtype=int)).reshape(shape)
+        )
+        expected[key] = values
+        a[key] = values
+        np.testing.assert_array_equal(expected, a[:])
+    np.testing.assert_array_equal(expected, dataset.open(tmp_path / "a")[:])
+    assert not (tmp_path / "a" / ".bloscpack").exists()
+
+
+def test_attributes(tmp_path):
+    path = tmp_path / "a"
+    with dataset.create_array(path, [1], layout="bcolz") as array:
+        array.attrs["a"] = [1, {"b": None}]
+        array.attrs.update({"b": 2}, c="ü")
+        del array.attrs["b"]
+        before = files_of(path)
+        for name, value in (("x", object()), (5, 1), ("x", {1, 2})):
+            with pytest.raises(UsageError):
+                array.attrs[name] = value
+        with pytest.raises(KeyError):
+            del array.attrs["x"]
+        assert {"a": [1, {"b": None}], "c": "ü"} == dict(array.attrs)
+        assert files_of(path)["__attrs__"] == before["__attrs__"]
+    assert {"a": [1, {"b": None}], "c": "ü"} == dict(dataset.open(path).attrs)
+
+
+def test_one_writer_and_many_readers(tmp_path):
+    path = tmp_path / "a"
+    with dataset.create_array(path, np.arange(50), layout="bcolz", chunks=16) as array:
+        reader = dataset.open(path)
+        array.append(np.arange(100))
+        np.testing.assert_array_equal(np.arange(50), reader[:])
+        with pytest.raises(StorageError, match="another writer"):
+            dataset.open(path, "r+")
+    with pytest.raises(UsageError, match="closed"):
+        array.append([1])
+    with pytest.raises(UsageError, match="for reading"):
+        reader.append([1])
+    second = dataset.open(path, "r+")
+    del second  # dropped without close
+    dataset.open(path, "r+").close()
+
+
+def test_a_failed_append_changes_nothing(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    create, left = Disk.create, [3]
+
+    def full(self, name, mode):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "the disk is full", name)
+        return create(self, name, mode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "create", full)
+        with pytest.raises(OSError, match="the disk is full"):
+            table.append(COLUMNS)
+    assert_table(COLUMNS, table)
+    assert_table(COLUMNS, dataset.open(path))
+    table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, table)
+    assert_table(twice, dataset.open(path))
+
+
+def test_a_failed_commit_needs_a_new_writer(tmp_path, monkeypatch):
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "t"
+    table = dataset.create_table(path, COLUMNS, layout="bcolz", chunks=16)
+    rename = Disk.rename
+
+    def failing(self, old, new):
+        if new.endswith("sizes"):
+            raise OSError(errno.EIO, "the disk fails", new)
+        rename(self, old, new)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "rename", failing)
+        with pytest.raises(OSError, match="the disk fails"):
+            table.append(COLUMNS)
+    with pytest.raises(StorageError, match="open it again"):
+        table.append(COLUMNS)
+    twice = {n: np.concatenate([c, c]) for n, c in COLUMNS.items()}
+    assert_table(twice, dataset.open(path))
+    table.close()
+    with dataset.open(path, "r+") as table:
+        assert_table(twice, table)
+    assert not (path / ".bloscpack").exists()
+
+
+def test_a_reader_from_before_the_end_of_a_change(tmp_path, monkeypatch):
+    """It finds no file of a later change in place of one of the change that it saw."""
+    from bloscpack._storage.disk import Disk
+
+    path = tmp_path / "a"
+    array = dataset.create_array(path, np.zeros(32, "i4"), layout="bcolz", chunks=8)
+    rename = Disk.rename
+
+    def failing(self, old, new):
+        if new.endswith(".blp"):
+            raise OSError(errno.EIO, "the disk fails", new)
+        rename(self, old, new)
+
+    with monkeypatch.context() as context:
+        context.setattr(Disk, "rename", failing)
+        with pytest.raises(OSError, match="the disk fails"):
+            array[:] = 1
+    reader = dataset.open(path)
+    array.close()
+    with dataset.open_array(path, "r+") as array:
+        assert [1] * 32 == array[:].tolist()
+        with array._writer.change() as change:
+            array.stage_items(change, slice(None), 2)
+            assert [1] * 32 == reader[:].tolist()
+
+
+def test_a_reader_of_removed_rows(tmp_path):
+    path = tmp_path / "a"
+    with dataset.create_array(path, np.arange(50), layout="bcolz", chunks=8) as array:
+        reader = dataset.open(path)
+        array.resize(20)
+        assert list(range(20)) == reader[:20].tolist()
+        with pytest.raises(FormatError, match="open the dataset again"):
+            reader[40]
+
+
+def test_rows_survive_without_a_flush(tmp_path):
+    program = (
+        "import os, numpy as np; from bloscpack import dataset\n"
+        "a = dataset.create_array('a', np.arange(5), layout='bcolz', chunks=3)\n"
+        "a.append([5, 6]); a.append([7]); os._exit(0)"
+    )
+    command = [sys.executable, "-c", program]
+    subprocess.run(command, cwd=tmp_path, env=environment(), check=True)
+    array = dataset.open(tmp_path / "a", "r+")
+    assert list(range(8)) == array[:].tolist()
+
+
+def test_golden_arrays_are_appended_to(tmp_path):
+    for name, entry in golden.entries().items():
+        if entry["kind"] != "carray" or "object" in name or "structured" in name:
+            continue
+        path = tmp_path / name
+        golden.extract(name, path)
+        (path / "data").mkdir(exist_ok=True)
+        expected = golden.values(name)
+        if "snappy" in name:
+            pytest.importorskip("cramjam", reason="needs the extra 'snappy'")
+        with dataset.open_array(path, "r+") as array:
+            more = np.concatenate([expected, expected[:37]], dtype=expected.dtype)
+            array.append(expected[:37])
+            assert more.tobytes() == array[:].tobytes()
+            array.trim(len(expected[:37]))
+        assert expected.tobytes() == dataset.open(path)[:].tobytes()
+
+
+@pytest.mark.parametrize("name", ["blz/num_i4", "blz/btable_mixed"])
+def test_layouts_that_are_read_only(tmp_path, name):
+    golden.extract(name, tmp_path)
+    with pytest.raises(UsageError, match="layout 'blz' can only be read"):
+        dataset.open(tmp_path, "r+")
+
+
+# Tables
+
+
+COLUMNS = {
+    "a": np.arange(50, dtype="i4"),
+    "m": np.arange(100.0).reshape(50, 2),
+    "s": np.array(["x", "yz"] * 25),
+}
+
+
+def assert_table(expected, table):
+    assert list(expected) == table.names
+    for name, items in expected.items():
+        np.testing.assert_array_equal(items, table[name][:])
+        assert len(table) == len(items)
+
+
+def test_tables(tmp_path):
+    path = tmp_path / "t"
+    with dataset.create_table(
+        path, COLUMNS, layout="bcolz", chunks=16, attrs={"x": 1}
+    ) as table:
+        assert_table(COLUMNS, table)
+        table.append(COLUMNS)
+        rows = table[3:5]
+        table.append(rows)
+        table.append([[1], [[2, 3]], ["z"]])
+        table.append(rows[0])
+        table[0] = rows[1]
+        table[[5, 7]] = rows
+        table["a"][9] = 99
+        table.trim(2)
+        table.resize(110)
+        table.attrs["y"] = 2
+        table["a"].attrs["unit"] = "m"
+    expected = {n: np.concatenate([c, c, c[3:5]]) for n, c in COLUMNS.items()}
+    for items in expected.values():
+        items[0], items[[5, 7]] = items[4], items[3:5]
+    expected["a"][9] = 99
+    expected = {
+        n: np.concatenate([c, np.zeros((8, *c.shape[1:]), c.dtype)])
+        for n, c in expected.items()
+    }
+    table = dataset.open(path)
+    assert_table(expected, table)
+    assert ({"x": 1, "y": 2}, {"unit": "m"}) == (
+        dict(table.attrs),
+        dict(table["a"].attrs),
+    )
+    assert not (path / ".bloscpack").exists()
+
+
+def test_ways_to_create_a_table(tmp_path):
+    rows = np.array([(1, 2.5), (3, 4.5)], "i4,f8")
+    options = {"layout": "bcolz", "mode": "w", "sync": False}
+    for data, more in (
+        (rows, {}),
+        (rows.tolist(), None),
+        ({"f0": [1, 3], "f1": [2.5, 4.5]}, {"dtype": "i4,f8"}),
+        ([[1, 3], [2.5, 4.5]], {"names": ["f0", "f1"], "dtype": "i4,f8"}),
+    ):
+        if more is None:
+            continue
+        with dataset.create_table(tmp_path / "t", data, **options, **more) as table:
+            assert rows.tolist() == table[:].tolist()
+            assert rows.dtype == table.dtype
+    with dataset.create_table(tmp_path / "t", dtype="i4,f8", **options) as table:
+        assert 0 == len(table)
+        table.append(rows)
+        assert rows.tolist() == table[:].tolist()
+
+
+def test_pandas(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "s": ["x", "yz"]})
+    with dataset.create_table(tmp_path / "t", frame, layout="bcolz") as table:
+        table.append(frame)
+        assert ["x", "yz", "x", "yz"] == table.to_pandas()["s"].tolist()
+
+
+def test_tables_that_can_not_be_made(tmp_path):
+    wrong = [
+        {},
+        {"data": {}},
+        {"data": {"a": [1], "b": [1, 2]}},
+        {"data": {"a": 5}},
+        {"data": {"1a": [1]}},
+        {"data": {"class": [1]}},
+        {"data": {"../a": [1]}},
+        {"data": {"a": np.zeros(2, "i4,i4")}},
+        {"data": [[1]], "names": ["a", "b"]},
+        {"data": 5},
+        {"dtype": "i4"},
+        {"data": {"a": [1]}, "attrs": {"b": object()}},
+    ]
+    for arguments in wrong:
+        with pytest.raises(UsageError):
+            dataset.create_table(tmp_path / "t", layout="bcolz", **arguments)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_columns_are_added_and_removed(tmp_path):
+    path = tmp_path / "t"
+    with dataset.create_table(path, COLUMNS, layout="bcolz") as table:
+        table.add_column(
+            "first", np.arange(50), position=0, attrs={"u": 1}, cname="zlib"
+        )
+        table.remove_column("m")
+        table.add_column("m", COLUMNS["a"] * 2)
+        assert ["first", "a", "s", "m"] == table.names
+        with pytest.raises(UsageError, match="has a column 'm'"):
+            table.add_column("m", COLUMNS["a"])
+        for name, values in (("n", [1]), ("n", 5), ("a b", COLUMNS["a"])):
+            with pytest.raises(UsageError):
+                table.add_column(name, values)
+        with pytest.raises(KeyError):
+            table.remove_column("n")
+        for name in ("first", "s", "m"):
+            table.remove_column(name)
+        with pytest.raises(UsageError, match="must have a column"):
+            table.remove_column("a")
+        table.append([[50]])
+    assert ["a"] == dataset.open(path).names
+    assert {"__rootdirs__", "__attrs__", "a"} == set(os.listdir(path))
+
+
+def test_columns_keep_their_length(tmp_path):
+    with dataset.create_table(tmp_path / "t", COLUMNS, layout="bcolz") as table:
+        for change in (
+            lambda c: c.append([1]),
+            lambda c: c.resize(3),
+            lambda c: c.trim(1),
+        ):
+            with pytest.raises(UsageError, match="append to the table"):
+                change(table["a"])
+        for rows in ([[1]], {"a": [1]}, [[1], [[1, 2]], ["x", "y"]], 5, "text"):
+            with pytest.raises(UsageError):
+                table.append(rows)
+        with pytest.raises(UsageError):
+            table[0] = {"a": 1}
+        with pytest.raises(StorageError, match="another writer"):
+            dataset.open(tmp_path / "t" / "a", "r+")
+        assert_table(COLUMNS, table)
+
+
+def test_columns_of_different_lengths_are_made_equal(tmp_path):
+    golden.extract("bcolz/z_ctable_daily_bars", tmp_path)
+    sizes = tmp_path / "low" / "meta" / "sizes"
+    sizes.write_text(sizes.read_text().replace("414", "400"))
+    with pytest.warns(RuntimeWarning, match="had different lengths"):
+        table = dataset.open(tmp_path, "r+")
+    with table:
+        assert {400} == {len(column) for column in table.columns.values()}
+
+
+# Any sequence of changes
+
+
+class Machine(RuleBasedStateMachine):
+    """An array and NumPy do the same."""
+
+    folder = None
+
+    @initialize(
+        rows=st.integers(0, 40),
+        chunks=st.integers(1, 12),
+        inner=st.sampled_from([(), (2,)]),
+    )
+    def create(self, rows, chunks, inner):
+        self.count = 0
+        self.path = self.folder / str(len(os.listdir(self.folder)))
+        self.expected = self.items(rows, inner)
+        self.array = dataset.create_array(
+            self.path,
+            self.expected,
+            layout="bcolz",
+            chunks=chunks,
+            sync=False,
+            fill_value=5,
+        )
+
+    def items(self, rows, inner=None):
+        inner = self.expected.shape[1:] if inner is None else inner
+        shape = (rows, *inner)
+        self.count += 1
+        return np.arange(np.prod(shape)).reshape(shape).astype("i4") + 1000 * self.count
+
+    @rule(rows=st.integers(0, 30))
+    def append(self, rows):
+        new = self.items(rows)
+        self.expected = np.concatenate([self.expected, new])
+        self.array.append(new)
+
+    @rule(rows=st.integers(0, 60))
+    def resize(self, rows):
+        more = max(0, rows - len(self.expected))
+        fill = np.full((more, *self.expected.shape[1:]), 5, "i4")
+        self.expected = np.concatenate([self.expected[:rows], fill])
+        self.array.resize(rows)
+
+    @rule(
+        start=st.integers(-60, 60),
+        stop=st.integers(-60, 60),
+        step=st.sampled_from([1, 2, -1, -3]),
+    )
+    def assign(self, start, stop, step):
+        key = slice(start, stop, step)
+        values = self.items(len(self.expected[key]))
+        self.expected[key] = values
+        self.array[key] = values
+
+    @rule(numbers=st.lists(st.integers(0, 59), max_size=9))
+    def assign_rows(self, numbers):
+        numbers = [n for n in numbers if n < len(self.expected)]
+        values = self.items(len(numbers))
+        self.expected[np.array(numbers, int)] = values
+        self.array[numbers] = values
+
+    @rule()
+    def reopen(self):
+        self.array.close()
+        self.array = dataset.open_array(self.path, "r+", sync=False)
+
+    @invariant()
+    def same(self):
+        if hasattr(self, "array"):
+            np.testing.assert_array_equal(self.expected, self.array[:])
+            np.testing.assert_array_equal(self.expected, dataset.open(self.path)[:])
+
+    def teardown(self):
+        if hasattr(self, "array"):
+            self.array.close()
+
+
+class TableMachine(RuleBasedStateMachine):
+    """A table and arrays of NumPy do the same."""
+
+    folder = None
+
+    @initialize(rows=st.integers(0, 30), chunks=st.integers(1, 9))
+    def create(self, rows, chunks):
+        self.count = 0
+        self.path = self.folder / str(len(os.listdir(self.folder)))
+        self.expected = self.items(rows, "ab")
+        self.table = dataset.create_table(
+            self.path, self.expected, layout="bcolz", chunks=chunks, sync=False
+        )
+
+    def items(self, rows, names=None):
+        self.count += 1
+        start = 1000 * self.count
+        return {
+            name: np.arange(start, start + rows, dtype="i8")
+            for name in (names or self.expected)
+        }
+
+    @rule(rows=st.integers(0, 20))
+    def append(self, rows):
+        new = self.items(rows)
+        self.table.append(new)
+        for name, items in new.items():
+            self.expected[name] = np.concatenate([self.expected[name], items])
+
+    @rule(rows=st.integers(0, 40))
+    def resize(self, rows):
+        self.table.resize(rows)
+        for name, items in self.expected.items():
+            more = np.zeros(max(0, rows - len(items)), "i8")
+            self.expected[name] = np.concatenate([items[:rows], more])
+
+    @rule(start=st.integers(0, 40), count=st.integers(0, 40))
+    def assign(self, start, count):
+        key = slice(start, start + count)
+        new = self.items(len(self.expected["a"][key]))
+        self.table[key] = new
+        for name, items in new.items():
+            self.expected[name][key] = items
+
+    @rule(name=st.sampled_from("cdef"), first=st.booleans())
+    def add_or_remove(self, name, first):
+        if name in self.expected:
+            self.table.remove_column(name)
+            del self.expected[name]
+            return
+        new = self.items(len(self.expected["a"]), [name])
+        self.table.add_column(name, new[name], position=0 if first else None)
+        self.expected = {**new, **self.expected} if first else {**self.expected, **new}
+
+    @rule(name=st.sampled_from("xy"), value=st.integers())
+    def set_attribute(self, name, value):
+        self.table.attrs[name] = value
+        assert value == dataset.open(self.path).attrs[name]
+
+    @rule()
+    def reopen(self):
+        self.table.close()
+        self.table = dataset.open_table(self.path, "r+", sync=False)
+
+    @invariant()
+    def same(self):
+        if hasattr(self, "table"):
+            assert_table(self.expected, self.table)
+            assert_table(self.expected, dataset.open(self.path))
+
+    def teardown(self):
+        if hasattr(self, "table"):
+            self.table.close()
+
+
+@pytest.mark.parametrize("machine", [Machine, TableMachine])
+def test_any_sequence_of_changes(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "folder", tmp_path)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        ),
+    )
