@@ -118,6 +118,7 @@ _MODULES = (
     "abstract_io",
     "abstract_objects",
     "args",
+    "bigfile",
     "bytes_io",
     "checksums",
     "cli",

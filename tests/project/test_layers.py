@@ -134,7 +134,9 @@ def test_the_documentation_has_the_tree():
 
 
 def test_public_modules_are_listed():
-    public = {path.stem for path in PACKAGE.glob("*.py") if path.stem[0] != "_"}
+    modules = {path.stem for path in PACKAGE.glob("*.py")}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    public = {name for name in modules | packages if name[0] != "_"}
     assert public == set(bloscpack._MODULES)
 
 

@@ -70,6 +70,7 @@ def test_all_is_a_copy():
 def test_modules_are_there_but_not_listed():
     folder = ROOT / "bloscpack"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    files |= {path.parent.name for path in folder.glob("*/__init__.py")}
     modules = {name for name in files if not name.startswith("_")}
     assert modules == {*bp._MODULES}
     assert {*PATHS} == modules & {*dir(bp)}
