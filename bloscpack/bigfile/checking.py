@@ -227,7 +227,7 @@ class _BlockCheck:
         if left:
             self._add(
                 "unwritten",
-                "%s never written, and read as zeros" % text_of(left),
+                "no writer has finished %s" % text_of(left),
                 rows=left,
             )
         suspect = without(union(holes), unwritten)

@@ -273,10 +273,13 @@ class Column:
         return row + self.size * (row < 0)
 
     def _slice(self, rows: range) -> Array:
-        if abs(rows.step) == 1 or len(rows) < 2:
-            low = min(rows, default=0)
+        if not rows:
+            return self.read(0, 0)
+        low, high = sorted((rows[0], rows[-1]))
+        if abs(rows.step) == 1:
             found = self.read(low, len(rows))
             return found if rows.step > 0 else found[::-1]
+        self._check_length(low, high + 1)
         return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
 
     def _picked(self, index: Array) -> Array:
