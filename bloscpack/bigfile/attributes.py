@@ -127,7 +127,7 @@ def encode(attributes: Mapping[bytes, Attribute]) -> bytes:
         attribute = attributes[name]
         fields = " %s %d " % (attribute.dtype_name, attribute.nmemb)
         digits = attribute.data.hex().upper().encode("ascii")
-        shown = b" #HUMANE [ " + _humane(attribute) + b" ]\n"
+        shown = b" #HUMANE [ " + humane(attribute) + b" ]\n"
         lines.append(name + fields.encode("ascii") + digits + shown)
     return b"".join(lines)
 
@@ -177,7 +177,7 @@ def _shown(text: bytes) -> str:
     return text[:20].decode("utf-8", "replace")
 
 
-def _humane(attribute: Attribute) -> bytes:
+def humane(attribute: Attribute) -> bytes:
     """Return the text for people as the original makes it."""
     if len(attribute.data) > MAX_SHOWN:
         return b"... (Too Long) "

@@ -21,7 +21,6 @@ WRITER = """
 import sys
 import numpy as np
 from bloscpack import bigfile
-from bloscpack.bigfile.rows import union
 
 path, number, of = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rows = np.load(path + ".npy")
