@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..exceptions import BloscpackError as Error
 from .attrs import AttributeSet
-from .checking import Finding, Report, verify
+from .checking import TreeFinding, TreeReport, verify
 from .column import Column, ColumnClosedError
 from .copying import copy, repartition
 from .file import File
@@ -37,8 +37,8 @@ __all__ = [
     "Dataset",
     "Error",
     "File",
-    "Finding",
-    "Report",
+    "TreeFinding",
+    "TreeReport",
     "copy",
     "repartition",
     "verify",

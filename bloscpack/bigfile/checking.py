@@ -26,6 +26,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._storage.protocols import Path
     from ..serializers import JsonObject
     from .header import Header
     from .rows import Rows
@@ -39,7 +40,7 @@ NOTE = "note"
 ROOT = "."
 
 
-class Finding(NamedTuple):
+class TreeFinding(NamedTuple):
     """A difference between a tree and the format.
 
     Attributes
@@ -71,7 +72,7 @@ class Finding(NamedTuple):
         return "%s: %s: %s" % (self.severity, place, self.message)
 
 
-class Report(NamedTuple):
+class TreeReport(NamedTuple):
     """The result of `verify`.
 
     Attributes
@@ -88,7 +89,7 @@ class Report(NamedTuple):
     nblocks: int
     nfiles: int
     nbytes: int
-    findings: tuple[Finding, ...]
+    findings: tuple[TreeFinding, ...]
 
     @property
     def ok(self) -> bool:
@@ -106,13 +107,13 @@ class Report(NamedTuple):
 
 
 def verify(
-    tree: File | str | os.PathLike[str],
+    tree: File | Path,
     *,
     blocks: list[str] | None = None,
     nthreads: int | None = None,
     progress: Progress | None = None,
     follow_links: bool = False,
-) -> Report:
+) -> TreeReport:
     """Check all blocks of a tree, or those named, and return a report.
 
     Parameters
@@ -136,7 +137,7 @@ def verify(
         checker.check_block(full)
     for group in _groups(file.blocks) if blocks is None else ():
         checker.check_attributes(file._full(group), group or ROOT)
-    return Report(
+    return TreeReport(
         file.basename,
         checker.nblocks,
         checker.nfiles,
@@ -161,7 +162,7 @@ class _Checker:
         self._tree = tree
         self._nthreads = nthreads
         self._progress = progress
-        self.findings: list[Finding] = []
+        self.findings: list[TreeFinding] = []
         self.nblocks = self.nfiles = self.nbytes = 0
 
     def check_attributes(self, name: str, shown: str) -> None:
@@ -171,7 +172,7 @@ class _Checker:
             for key in attributes:
                 attributes[key]
         except (FormatError, OSError) as error:
-            self.findings.append(Finding(shown, "attributes", _text(error)))
+            self.findings.append(TreeFinding(shown, "attributes", _text(error)))
 
     def check_block(self, name: str) -> None:
         """Check everything in the folder of a block."""
@@ -182,7 +183,7 @@ class _Checker:
             header, content = read_header(self._tree, folder)
             unwritten = read_unwritten(self._tree, folder, content, header.size)
         except (FormatError, OSError) as error:
-            self.findings.append(Finding(name, "header", _text(error)))
+            self.findings.append(TreeFinding(name, "header", _text(error)))
             return
         _BlockCheck(self, name, header, DataFiles(self._tree, folder)).run(
             folder, unwritten or []
@@ -251,7 +252,7 @@ class _BlockCheck:
     ) -> None:
         file = None if number is None else FILE_NAME % number
         self._checker.findings.append(
-            Finding(self._name, kind, message, severity, file, tuple(rows))
+            TreeFinding(self._name, kind, message, severity, file, tuple(rows))
         )
 
     def _check_file(self, number: int) -> tuple[Rows, Rows]:

@@ -260,9 +260,20 @@ class Column:
         if isinstance(index, slice):
             return self._slice(range(*index.indices(self.size)))
         if isinstance(index, (int, numpy.integer)) and not isinstance(index, bool):
-            row = self._checked_row(int(index))
-            return self.read(row, 1)[0]
+            return self._row(self._checked_row(int(index)))
         return self._picked(numpy.asarray(index))
+
+    def _row(self, row: int) -> Any:
+        """Return a single row with one system call, without the steps for many rows."""
+        self._check_open()
+        (part,) = self._layout.parts(row, row + 1)
+        piece = numpy.empty((1, *self.shape[1:]), self.dtype)
+        try:
+            self._read_part(part, piece)
+        except (DamageError, FileNotFoundError):
+            self._check_length(row, row + 1)  # names the row
+            raise
+        return piece[0]
 
     def _checked_row(self, row: int) -> int:
         if not -self.size <= row < self.size:

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from .._storage.protocols import Path
     from .dtypes import DType
     from .header import Header
-
-    Path = str | os.PathLike[str]
 
 # Number of rows per data file if the caller does not say, as in the original.
 ROWS_PER_FILE = 32 * 2**20
@@ -68,7 +67,7 @@ class File:
     Raises
     ------
     NoSuchBlock
-        If there is no such folder.
+        If the folder does not exist.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class File:
         """Create a block, or replace one, and return it.
 
         Its header promises all rows at once, so that other processes can write to it.
-        `bloscpack.bigfile.verify` names the rows that nobody has written.
+        `bloscpack.bigfile.verify` names the rows that no writer has finished.
 
         Parameters
         ----------
