@@ -128,6 +128,7 @@ _MODULES = (
     "abstract_io",
     "abstract_objects",
     "args",
+    "bigfile",
     "bytes_io",
     "checksums",
     "cli",

@@ -168,6 +168,13 @@ class StorageError(BloscpackError, OSError):
     """
 
 
+class NoSuchBlock(StorageError, KeyError):
+    """Raised if a BigFile tree, or a block or group in it, does not exist.
+
+    It is a ``KeyError``: ``tree['name']`` raises it.
+    """
+
+
 class DoesNotFit(UsageError, RuntimeError):
     """Raised by append if the new data do not fit the array in the file.
 

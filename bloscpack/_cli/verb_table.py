@@ -194,6 +194,13 @@ VERBS: list[VerbRecord] = [
         other_names=("references", "kerchunk"),
     ),
     VerbRecord(
+        "bigfile",
+        None,
+        "work with a BigFile tree: columns as raw files",
+        writes=REPORT,
+        settings=("nthreads",),
+    ),
+    VerbRecord(
         "config",
         None,
         "show the settings in force and where they come from",

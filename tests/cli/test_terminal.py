@@ -42,6 +42,12 @@ OWN_SEQUENCES = re.compile("\x1b\\[(0|1;97;41|38;5;[0-9]+)m")
 FORBIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 CASES = {
+    "bigfile": [
+        ["bigfile", "ls", HOSTILE],
+        ["bigfile", HOSTILE, "tree"],
+        ["bigfile", "cat", ".", HOSTILE],
+        ["bigfile", "verify", "."],
+    ],
     "compress": [
         ["compress", HOSTILE],
         ["-v", "compress", HOSTILE, "out" + HOSTILE],

@@ -26,6 +26,7 @@ def test_names_and_letters_are_unique():
 @pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
+    needed["bigfile"] = "ls x"
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert [] == [name for name in verb.inputs if not hasattr(args, name)]
     assert verb.many_files == (hasattr(args, "more") or hasattr(args, "files"))

@@ -68,6 +68,7 @@ CLASSES = [
     ("ObjectNumpyArrayRejection", UsageError, (RuntimeError,)),
     ("OffsetsRequired", UsageError, (RuntimeError,)),
     ("FileNotFound", StorageError, (OSError,)),
+    ("NoSuchBlock", StorageError, (LookupError, OSError)),
 ]
 
 

@@ -1,0 +1,385 @@
+"""``blpk bigfile``: list, show, create, change, copy and check BigFile trees.
+
+The actions are those of the programs ``bigfile-ls``, ``bigfile-cat`` and so on, with
+the same arguments in the same order. `ACTIONS` has a record for each.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ... import log
+from ...log import printable
+from ..display import say, say_json
+from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..progress import shown
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...bigfile import Column, File
+    from ...bigfile.attrs import AttributeSet
+    from ...bigfile.dtypes import Array, DType
+    from ...serializers import JsonObject
+
+# Number of bytes that `cat` reads at a time.
+PIECE_NBYTES = 2**22
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    parser.description = "work with a BigFile tree, a folder of columns:\n" + "\n".join(
+        "  %-13s%s" % (name, a[1]) for name, a in ACTIONS.items()
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  %(prog)s ls -l PART_018              type, row width, rows of each block\n"
+        "  %(prog)s cat -o 9 -c 5 PART_018 0/Mass\n"
+        "  %(prog)s set-attr PART_018 Header Time 0.5"
+    )
+    parser.add_argument(
+        "action", metavar="<action>", choices=[*ACTIONS], help="see above"
+    )
+    parser.add_argument("tree", metavar="<tree>", help="the folder of the tree")
+    parser.add_argument("names", metavar="<argument>", nargs="*", help="see above")
+    for names, properties in OPTIONS:
+        parser.add_argument(*names, **properties)  # type: ignore[arg-type]
+
+
+OPTIONS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
+    (("-l",), {"action": "store_true", "dest": "long", "help": "ls: all fields"}),
+    (("-b",), {"action": "store_true", "dest": "binary", "help": "cat: raw items"}),
+    (("-o",), {"type": int, "dest": "offset", "default": 0, "help": "cat: first row"}),
+    (("-c",), {"type": int, "dest": "count", "help": "cat: the number of rows"}),
+    (("-N",), {"type": int, "dest": "nfile", "help": "number of data files"}),
+    (("-t",), {"dest": "dtype", "help": "type of the items, like f4 or <i8"}),
+    (("--nmemb",), {"type": int, "default": 1, "help": "create: items in a row"}),
+    (("--size",), {"type": int, "help": "create: rows, without any data"}),
+    (("--to",), {"metavar": "<tree>", "help": "copy: another tree"}),
+    (("--json",), {"action": "store_true", "help": "print JSON, for programs"}),
+)
+for _, _properties in OPTIONS:
+    if "action" not in _properties:
+        _properties.setdefault("metavar", "<n>" if "type" in _properties else "<dtype>")
+
+
+def direct_messages(args: Namespace) -> None:
+    """Write messages to standard error if data go to standard output."""
+    if args.action in ("cat", "get-attr"):
+        log.keep_out_of_output()
+
+
+def run(args: Namespace) -> int:
+    """Run the action."""
+    action, _, least, most = ACTIONS[args.action]
+    if not least <= len(args.names) <= most:
+        raise Refusal(
+            "bigfile %s: wrong number of arguments: %s"
+            % (args.action, ACTIONS[args.action][1]),
+            EXIT_USAGE,
+        )
+    return action(args) or EXIT_OK
+
+
+def _open(args: Namespace, *, create: bool = False) -> File:
+    from ...bigfile import File
+
+    return File(args.tree, create, nthreads=args.nthreads)
+
+
+# What the actions do
+
+
+def _list(args: Namespace) -> None:
+    tree = _open(args)
+    found = []
+    for name in args.names or tree.blocks:
+        fields = _describe(tree.open(name), name)
+        found.append(fields)
+        if args.json:
+            continue
+        if not args.long:
+            say(name)
+            continue
+        texts = "%-28s %s %d %12d %05d %d %s"
+        keys = ("name", "dtype", "nmemb", "size", "checksum", "nfile", "path")
+        say(texts % tuple(fields[key] for key in keys))
+    if args.json:
+        say_json(found)
+
+
+def _describe(column: Column, name: str) -> JsonObject:
+    from ...bigfile.header import MODULUS, folded
+
+    header = column._layout
+    return {
+        "name": name,
+        "dtype": header.dtype_name,
+        "nmemb": header.nmemb,
+        "size": header.size,
+        "nfile": len(header.rows),
+        "checksum": folded(sum(header.checksums) % MODULUS),
+        "path": column._folder,
+        "attributes": list(column.attrs),
+    }
+
+
+def _cat(args: Namespace) -> None:
+    column = _open(args).open(args.names[0])
+    start = min(max(args.offset, 0), column.size)
+    left = column.size - start
+    stop = start + (left if args.count is None else min(max(args.count, 0), left))
+    row_nbytes = max(1, column.nbytes // max(1, column.size))
+    step = max(1, PIECE_NBYTES // row_nbytes)
+    if args.binary and sys.stdout.isatty() and not args.force:
+        raise Refusal(
+            "bytes are not written to a terminal; redirect them, or use --force",
+            EXIT_USAGE,
+        )
+    if args.json:
+        say_json([_plain(item) for item in column.read(start, stop - start).tolist()])
+        return
+    show = _formatter(column)
+    sys.stdout.flush()
+    with shown(args.names[0], (stop - start) * row_nbytes, args.progress) as bar:
+        for first in range(start, stop, step):
+            rows = column.read(first, min(step, stop - first))
+            if args.binary:
+                _put_bytes(rows)
+            else:
+                table = rows.reshape(len(rows), -1).tolist()
+                log.put("".join("%s \n" % " ".join(map(show, row)) for row in table))
+            if bar is not None:
+                bar(rows.nbytes)
+
+
+def _put_bytes(rows: Array) -> None:
+    from ..._storage.base import write_all
+
+    try:
+        write_all(sys.stdout.buffer, rows.tobytes())
+    except OSError as error:
+        raise log.lost(error) from error
+
+
+def _formatter(column: Column) -> Callable[[object], str]:
+    from ...bigfile.attributes import FORMATS
+
+    kind = column.dtype.kind
+    show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:])
+    if show is not None:
+        return show
+    if kind in "iu":
+        return FORMATS["i8"]  # type: ignore[no-any-return]
+    if kind == "f":
+        return FORMATS["f8"]  # type: ignore[no-any-return]
+    return lambda value: printable(str(_plain(value)))
+
+
+def _plain(value: object) -> object:
+    """Return an item as JSON can hold it."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    return value
+
+
+def _create(args: Namespace) -> None:
+    import numpy
+
+    tree = _open(args, create=True)
+    name, *more = args.names
+    _check_free(tree, name, args)
+    dtype = args.dtype if len(more) < 1 else more[0]
+    if dtype is None:
+        tree.create(name).close()
+        return
+    row = _dtype((dtype, (args.nmemb,)))
+    nfile = 1 if args.nfile is None else args.nfile
+    if args.size is not None:
+        tree.create(name, row, args.size, nfile).close()
+        return
+    data: Array
+    if len(more) > 1:
+        data = numpy.memmap(more[1], "u1", "r")
+    else:
+        data = numpy.frombuffer(sys.stdin.buffer.read(), "u1")
+    if not row.itemsize or data.size % row.itemsize:
+        raise Refusal(
+            "%d bytes are no rows of %d bytes" % (data.size, row.itemsize),
+            EXIT_COULD_NOT,
+        )
+    array = data.view(row.base).reshape(-1, args.nmemb)
+    tree.create_from_array(name, array, nfile).close()
+
+
+def _dtype(given: Any) -> DType:
+    import numpy
+
+    try:
+        dtype: DType = numpy.dtype(given)
+        return dtype
+    except (TypeError, ValueError) as error:
+        raise Refusal("'%s' is no type: %s" % (given, error), EXIT_USAGE) from error
+
+
+def _check_free(tree: File, name: str, args: Namespace) -> None:
+    if name in tree and not args.force:
+        raise Refusal(
+            "'%s' has the block '%s' already; use --force to replace it"
+            % (tree.basename, name),
+            EXIT_COULD_NOT,
+        )
+
+
+def _repartition(args: Namespace) -> None:
+    block, new_block, nfile = args.names
+    if not nfile.isdecimal():
+        raise Refusal("expected a number of files, found '%s'" % nfile, EXIT_USAGE)
+    _copy_block(args, _open(args), block, new_block, int(nfile))
+
+
+def _copy(args: Namespace) -> None:
+    if args.to is None and len(args.names) != 2:
+        raise Refusal("copy: expected <block> <new block>, or --to", EXIT_USAGE)
+    from ...bigfile import File
+
+    tree = _open(args)
+    target = None if args.to is None else File(args.to, create=True)
+    if args.names:
+        block, new_block = args.names[0], args.names[-1]
+        _copy_block(args, tree, block, new_block, args.nfile, target)
+        return
+    for block in tree.blocks:
+        _copy_block(args, tree, block, block, args.nfile, target)
+    for group in sorted({block.rpartition("/")[0] for block in tree.blocks} | {""}):
+        attrs = tree.open(group + "/." if group else ".").attrs
+        if target is not None and len(attrs):
+            name = group + "/." if group else "."
+            target.create(name).attrs.copy_from(attrs)
+
+
+def _copy_block(
+    args: Namespace,
+    tree: File,
+    block: str,
+    new_block: str,
+    nfile: int | None,
+    target: File | None = None,
+) -> None:
+    from ...bigfile import copy
+
+    target = tree if target is None else target
+    _check_free(target, new_block, args)
+    dtype = None if args.dtype is None else _dtype(args.dtype)
+    with shown(block, tree.open(block).nbytes, args.progress) as bar:
+        copy(
+            tree, block, target, new_block, Nfile=nfile, dtype=dtype, progress=bar
+        ).close()
+
+
+def _get_attr(args: Namespace) -> None:
+    from ...bigfile.attributes import humane
+
+    block, *names = args.names
+    attrs = _open(args).open(block).attrs
+    found = {name: attrs.raw(name) for name in _checked_names(attrs, names, block)}
+    if args.json:
+        say_json({name: _json_of(attrs[name]) for name in found})
+        return
+    for name, attribute in found.items():
+        text = humane(attribute).decode("utf-8", "replace")
+        if not names:
+            fields = name, attribute.dtype_name, attribute.nmemb, text
+            text = "%s %s %d [ %s ]" % fields
+        log.put(printable(text) + "\n")
+
+
+def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
+    for name in names:
+        if name not in attrs:
+            raise Refusal(
+                "the block '%s' has no attribute '%s'" % (block, name), EXIT_COULD_NOT
+            )
+    return names or list(attrs)
+
+
+def _json_of(value: object) -> object:
+    import numpy
+
+    if isinstance(value, numpy.ndarray):
+        plain = value.astype(str) if value.dtype.kind in "mM" else value
+        return [_plain(item) for item in plain.tolist()]
+    return value
+
+
+def _set_attr(args: Namespace) -> None:
+    import numpy
+
+    block, name, *texts = args.names
+    attrs = _open(args).open(block).attrs
+    kept = attrs.raw(name).dtype_name if name in attrs else None
+    dtype = args.dtype or (kept if kept and kept[1:] != "a1" else None)
+    values: list[object] = [_value(text) for text in texts]
+    if dtype is None and (
+        kept is not None or any(isinstance(value, str) for value in values)
+    ):
+        values = list(texts)
+        attrs[name] = texts[0] if len(texts) == 1 else texts
+        return
+    try:
+        attrs[name] = numpy.array(texts if _is_text(dtype) else values, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Refusal("set-attr: %s" % error, EXIT_USAGE) from error
+
+
+def _is_text(dtype: str | None) -> bool:
+    return dtype is not None and "S" in dtype
+
+
+def _value(text: str) -> object:
+    """Return a number if the text is one, else the text."""
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _verify(args: Namespace) -> int:
+    from ...bigfile import verify
+
+    tree = _open(args)
+    blocks = args.names or None
+    with shown(args.tree, None, args.progress) as bar:
+        report = verify(tree, blocks=blocks, nthreads=args.nthreads, progress=bar)
+    if args.json:
+        say_json(report.as_dict())
+    elif not (args.quiet and report.ok):
+        state = "ok" if report.ok else "damaged"
+        counts = report.nblocks, "s" * (report.nblocks != 1), report.nfiles
+        text = "%d block%s, %d data files, %d bytes" % (*counts, report.nbytes)
+        say("%s: %s (%s)" % (printable(args.tree), state, text))
+        for finding in report.findings:
+            say("  " + printable(str(finding)))
+    return EXIT_OK if report.ok else EXIT_DAMAGED
+
+
+# The function of each action, its arguments, and how many there are behind the tree.
+ACTIONS: dict[str, tuple[Callable[[Namespace], int | None], str, int, int]] = {
+    "ls": (_list, "[<block> ...]", 0, 10**6),
+    "cat": (_cat, "<block>", 1, 1),
+    "create": (_create, "<block> [<dtype> [<file of raw items>]]", 1, 3),
+    "repartition": (_repartition, "<block> <new block> <number of files>", 3, 3),
+    "get-attr": (_get_attr, "<block> [<attribute> ...]", 1, 10**6),
+    "set-attr": (_set_attr, "<block> <attribute> <value> ...", 3, 10**6),
+    "copy": (_copy, "[<block> [<new block>]] [--to <tree>]", 0, 2),
+    "verify": (_verify, "[<block> ...]", 0, 10**6),
+}

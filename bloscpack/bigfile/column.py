@@ -1,0 +1,483 @@
+"""A block of a tree: a table of rows, read and written in parts.
+
+Strategy: rows become parts of data files, each is read into its place in the result.
+Memory for a result is allocated only when the files are long enough.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import weakref
+from itertools import pairwise
+
+import numpy
+
+from .._engine.threads import for_each
+from ..defaults import available_cpus
+from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from .attrs import AttributeSet
+from .dtypes import block_dtype, check_convertible
+from .header import FILE_NAME, Header
+from .rows import text_of
+from .tree import Tree, clean_name
+from .writing import PIECE_NBYTES, Writer, read_header, split
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import EllipsisType, TracebackType
+    from typing import Any
+
+    from .dtypes import Array, DType
+    from .header import Part
+
+    Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
+
+# A folder without a header: the root, a group. Its attributes are all that it has.
+NO_ROWS = Header(block_dtype("<i8"), 0, [])
+# Rows of an index that lie at most this many bytes apart are read together.
+GAP_NBYTES = 2**14
+
+
+class ColumnClosedError(UsageValueError):
+    """Raised if a closed `Column` is used."""
+
+
+class Column:
+    """A block of a BigFile tree, which ``tree['name']`` and ``tree.create`` return.
+
+    Indexing reads rows: a number, a slice, an array of numbers or of booleans, with
+    further indices for the items of a row. Assigning to a slice writes rows. Several
+    threads and processes may read and write at the same time, without locks, as long as
+    no two of them write the same rows.
+
+    Rows are in the data files when `write` returns. The checksums in the header follow
+    with `flush`, `close`, the end of a ``with`` block or of the program. In a process
+    that did not open the column itself, but inherited or unpickled it, each write ends
+    with a flush.
+
+    Attributes
+    ----------
+    name
+        The name of the block in its tree.
+    dtype
+        The type of an item, in the byte order of the files.
+    nmemb
+        The number of items in a row.
+    size
+        The number of rows.
+    nfile
+        The number of data files; also ``Nfile``.
+    shape, ndim, nbytes
+        As of a NumPy array: ``(size,)`` if a row has one item, else ``(size, nmemb)``.
+    attrs
+        The attributes of the block, an `AttributeSet`.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        name: str,
+        nthreads: int | None = None,
+        *,
+        copied: bool = False,
+    ) -> None:
+        tree.require(name)
+        folder = tree.folder(name)
+        layout = read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
+        self._set_up(tree, name, Writer(tree, folder, layout, copied), nthreads)
+
+    def _set_up(
+        self, tree: Tree, name: str, writer: Writer, nthreads: int | None
+    ) -> None:
+        self._tree = tree
+        self._folder = tree.folder(name)
+        self._writer = writer
+        self._nthreads = nthreads
+        self._closed = False
+        self.name = name
+        self.attrs = AttributeSet(tree, self._folder)
+        # The header is written even if the program forgets to close the column.
+        self._finalizer = weakref.finalize(self, writer.close)
+
+    @classmethod
+    def _over(
+        cls, tree: Tree, name: str, writer: Writer, nthreads: int | None
+    ) -> Column:
+        column = cls.__new__(cls)
+        column._set_up(tree, name, writer, nthreads)
+        return column
+
+    @property
+    def _layout(self) -> Header:
+        return self._writer.layout
+
+    @property
+    def dtype(self) -> DType:
+        return self._layout.dtype
+
+    @property
+    def nmemb(self) -> int:
+        return self._layout.nmemb
+
+    @property
+    def size(self) -> int:
+        return self._layout.size
+
+    @property
+    def nfile(self) -> int:
+        return len(self._layout.rows)
+
+    Nfile = nfile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,) if self.nmemb == 1 else (self.size, self.nmemb)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self._layout.row_nbytes
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return "<Column '%s' dtype='%s' nmemb=%d size=%d nfile=%d>" % (
+            self.name,
+            self.dtype.str,
+            self.nmemb,
+            self.size,
+            self.nfile,
+        )
+
+    # Reading
+
+    def read(self, start: int, length: int, out: Array | None = None) -> Array:
+        """Return `length` rows from `start` on, fewer at the end of the block.
+
+        Parameters
+        ----------
+        out
+            An array for the rows. If it has another type, the items are converted.
+
+        Raises
+        ------
+        DamageError
+            If a data file is too short for the rows; the message names them.
+        """
+        self._check_open()
+        start, length = operator.index(start), operator.index(length)
+        if not 0 <= start <= self.size or length < 0:
+            raise UsageValueError(
+                "can't read %d rows from row %d on: the block '%s' has %d rows"
+                % (length, start, self.name, self.size)
+            )
+        stop = min(start + length, self.size)
+        self._check_length(start, stop)
+        shape = (stop - start, *self.shape[1:])
+        if out is None:
+            out = numpy.empty(shape, self.dtype)
+        elif out.shape != shape:
+            raise UsageValueError(
+                "'out' has the shape %s, expected %s" % (out.shape, shape)
+            )
+        self._fill(out, start, stop)
+        return out
+
+    def _check_length(self, start: int, stop: int) -> None:
+        """Raise `DamageError` if rows are behind the end of their data file."""
+        row_nbytes = self._layout.row_nbytes
+        for part in self._layout.parts(start, stop):
+            found = self._writer.files.nbytes(part.number)
+            if found >= part.stop * row_nbytes:
+                continue
+            there = min(max(found // row_nbytes, part.start), part.stop)
+            first = part.row + there - part.start
+            last = part.row + part.stop - part.start
+            raise DamageError(
+                "%s missing: data file %s has %d bytes, %d are needed"
+                % (
+                    text_of([(first, last)]),
+                    FILE_NAME % part.number,
+                    found,
+                    part.stop * row_nbytes,
+                ),
+                filename=self._writer.files.path(part.number),
+            )
+
+    def _fill(self, out: Array, start: int, stop: int) -> None:
+        direct = out.dtype == self.dtype and out.flags.c_contiguous
+        if not direct:
+            check_convertible(self.dtype, out.dtype)
+
+        def work(part: Part) -> None:
+            first = part.row - start
+            target = out[first : first + part.stop - part.start]
+            piece = target if direct else numpy.empty(target.shape, self.dtype)
+            self._read_part(part, piece)
+            if not direct:
+                target[...] = piece
+
+        nbytes = (stop - start) * self._layout.row_nbytes
+        nthreads = self._threads(nbytes)
+        for_each(split(self._layout, start, stop), work, _nothing, nthreads)
+
+    def _read_part(self, part: Part, piece: Array) -> None:
+        view = piece.reshape(-1).view("u1").data
+        offset = part.start * self._layout.row_nbytes
+        with self._writer.files.opened(part.number) as file:
+            if file.read_into(view, offset) < len(view):
+                raise DamageError(
+                    "the data file became shorter while it was read",
+                    filename=self._writer.files.path(part.number),
+                )
+
+    def _threads(self, nbytes: int) -> int:
+        if nbytes <= PIECE_NBYTES:
+            return 1
+        return available_cpus() if self._nthreads is None else self._nthreads
+
+    def __getitem__(self, index: Index) -> Any:
+        if not isinstance(index, tuple):
+            return self._rows(index)
+        if any(item is Ellipsis for item in index) or not index:
+            index = _without_ellipsis(index, self.ndim)
+        rows = self._rows(index[0])
+        if len(index) == 1:
+            return rows
+        if isinstance(index[0], (int, numpy.integer)):
+            return rows[index[1:]]
+        return rows[(slice(None), *index[1:])]
+
+    def _rows(self, index: Any) -> Any:
+        if index is Ellipsis:
+            index = slice(None)
+        if isinstance(index, slice):
+            return self._slice(range(*index.indices(self.size)))
+        if isinstance(index, (int, numpy.integer)) and not isinstance(index, bool):
+            return self._row(self._checked_row(int(index)))
+        return self._picked(numpy.asarray(index))
+
+    def _row(self, row: int) -> Any:
+        """Return a single row with one system call, without the steps for many rows."""
+        self._check_open()
+        (part,) = self._layout.parts(row, row + 1)
+        piece = numpy.empty((1, *self.shape[1:]), self.dtype)
+        try:
+            self._read_part(part, piece)
+        except (DamageError, FileNotFoundError):
+            self._check_length(row, row + 1)  # names the row
+            raise
+        return piece[0]
+
+    def _checked_row(self, row: int) -> int:
+        if not -self.size <= row < self.size:
+            raise IndexError(
+                "row %d is out of bounds: the block '%s' has %d rows"
+                % (row, self.name, self.size)
+            )
+        return row + self.size * (row < 0)
+
+    def _slice(self, rows: range) -> Array:
+        if not rows:
+            return self.read(0, 0)
+        low, high = sorted((rows[0], rows[-1]))
+        if abs(rows.step) == 1:
+            found = self.read(low, len(rows))
+            return found if rows.step > 0 else found[::-1]
+        self._check_length(low, high + 1)
+        return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
+
+    def _picked(self, index: Array) -> Array:
+        """Return the rows with these numbers, reading neighbours together."""
+        if index.dtype == bool:
+            if index.shape != (self.size,):
+                raise IndexError(
+                    "a mask of the shape %s for %d rows" % (index.shape, self.size)
+                )
+            index = numpy.flatnonzero(index)
+        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+            raise IndexError("expected a number, a slice, or an array of row numbers")
+        numbers = index.astype("i8")
+        if numbers.size:
+            self._checked_row(int(numbers.min()))
+            self._checked_row(int(numbers.max()))
+        numbers[numbers < 0] += self.size
+        result = numpy.empty((len(numbers), *self.shape[1:]), self.dtype)
+        order = numpy.argsort(numbers, kind="stable")
+        in_order = numbers[order]
+        for begin, end in self._runs(in_order):
+            first, last = int(in_order[begin]), int(in_order[end - 1])
+            rows = self.read(first, last + 1 - first)
+            result[order[begin:end]] = rows[in_order[begin:end] - first]
+        return result
+
+    def _runs(self, numbers: Array) -> Iterator[tuple[int, int]]:
+        """Yield ranges of sorted row numbers whose rows are close to each other."""
+        row_nbytes = max(1, self._layout.row_nbytes)
+        breaks = numpy.flatnonzero(numpy.diff(numbers) * row_nbytes > GAP_NBYTES) + 1
+        most = max(1, PIECE_NBYTES // row_nbytes)
+        edges = [0, *breaks.tolist(), len(numbers)]
+        for begin, end in pairwise(edges):
+            while begin < end:
+                limit = int(numbers[begin]) + most
+                stop = begin + int(numpy.searchsorted(numbers[begin:end], limit))
+                yield begin, stop
+                begin = stop
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("the rows are in files: an array of them is a copy")
+        rows = self.read(0, self.size)
+        return rows if dtype is None else rows.astype(dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        step = max(1, PIECE_NBYTES // max(1, self._layout.row_nbytes))
+        for start in range(0, self.size, step):
+            yield from self.read(start, step)
+
+    # Writing
+
+    def write(self, start: int, buf: Any) -> None:
+        """Write rows from row `start` on.
+
+        Parameters
+        ----------
+        buf
+            Rows, with the shape of the block, or all their items on one axis. Items of
+            another type are converted as in C; `buf` itself is not changed.
+
+        Raises
+        ------
+        UsageValueError, UsageTypeError
+            If the rows do not fit. Then nothing has been written.
+        """
+        self._check_open()
+        rows = self._as_rows(buf)
+        start = operator.index(start)
+        if not 0 <= start <= start + len(rows) <= self.size:
+            raise UsageValueError(
+                "%d rows from row %d on do not fit into the block '%s' of %d rows"
+                % (len(rows), start, self.name, self.size)
+            )
+        if len(rows):
+            self._writer.write(start, rows, self._threads(rows.nbytes))
+
+    def _as_rows(self, buf: Any) -> Array:
+        """Return an array of the shape (rows, nmemb) that can be stored."""
+        array = numpy.asarray(buf)
+        check_convertible(array.dtype, self.dtype)
+        nmemb = self.nmemb
+        if array.ndim == 2 and array.shape[1] == nmemb:
+            return array
+        if array.ndim <= 1 and nmemb and array.size % nmemb == 0:
+            return array.reshape(-1, nmemb)
+        raise UsageValueError(
+            "data of the shape %s are no rows of %d items" % (array.shape, nmemb)
+        )
+
+    def __setitem__(self, index: Index, value: Any) -> None:
+        while isinstance(index, tuple) and index[1:] in ((), (slice(None),)):
+            index = index[0]
+        if index is Ellipsis:
+            index = slice(None)
+        if isinstance(index, (int, numpy.integer)):
+            row = self._checked_row(int(index))
+            index = slice(row, row + 1)
+        if not isinstance(index, slice) or index.step not in (None, 1):
+            raise UsageTypeError("only a row, or rows without a step, can be assigned")
+        rows = range(*index.indices(self.size))
+        array = numpy.asarray(value)
+        shape = (len(rows), *self.shape[1:])
+        if array.size != len(rows) * self.nmemb:
+            array = numpy.broadcast_to(array, shape)
+        self.write(rows.start, array.reshape(shape))
+
+    def append(self, buf: Any, Nfile: int = 1) -> None:
+        """Add rows at the end, in `Nfile` new data files.
+
+        The header is replaced when the rows are in the files. Until then, and after a
+        crash, the block has its old rows.
+        """
+        self._check_open()
+        self._check_has_rows()
+        rows = self._as_rows(buf)
+        self._check_nfile(len(rows), Nfile)
+        nthreads = self._threads(rows.nbytes)
+        self._writer.append(rows, len(rows), Nfile, nthreads)
+
+    def grow(self, size: int, Nfile: int = 1) -> None:
+        """Add `size` rows without values, in `Nfile` new data files."""
+        self._check_open()
+        self._check_has_rows()
+        self._check_nfile(operator.index(size), Nfile)
+        self._writer.append(None, size, Nfile, 1)
+
+    def _check_has_rows(self) -> None:
+        if not self.nmemb:
+            raise UsageValueError("the block '%s' has no columns" % self.name)
+
+    def _check_nfile(self, size: int, nfile: int) -> None:
+        if size < 0 or nfile < 0 or (size and not nfile):
+            raise UsageValueError("%d rows can't be in %d files" % (size, nfile))
+
+    def flush(self) -> None:
+        """Add the checksums of the written rows to the header."""
+        self._check_open()
+        self._writer.commit()
+
+    def close(self) -> None:
+        """Flush, and close the files. The column can't be used any more."""
+        self._closed = True
+        self._finalizer.detach()
+        self._writer.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ColumnClosedError("the column '%s' is closed" % self.name)
+
+    def __enter__(self) -> Column:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        tree = self._tree
+        self._writer.commit()
+        return _reopen, (tree.root, tree.follow_links, self.name, self._nthreads)
+
+    def __dask_tokenize__(self) -> Any:
+        status = os.stat(self._folder)
+        return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
+
+
+def _nothing(result: None) -> None:
+    """Deliver a result that is in place."""
+
+
+def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
+    """Return a column that was pickled, perhaps in another process."""
+    return Column(Tree(root, follow_links), clean_name(name), nthreads, copied=True)
+
+
+def _without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Return an index of the rows, and perhaps of the items, for one with ``...``."""
+    before: list[Any] = []
+    for position, item in enumerate(index):
+        if item is Ellipsis:
+            missing = ndim - (len(index) - 1)
+            rest = index[position + 1 :]
+            return (*before, *[slice(None)] * missing, *rest) or (slice(None),)
+        before.append(item)
+    return tuple(before) or (slice(None),)

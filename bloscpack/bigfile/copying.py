@@ -1,0 +1,104 @@
+"""Copies of blocks and trees: the same rows, perhaps in another number of files.
+
+A copy is read and written in pieces. Its checksums are those of its own bytes, and its
+attributes keep their types.
+"""
+
+from __future__ import annotations
+
+import numpy
+
+from ..exceptions import UsageValueError
+from .dtypes import check_convertible
+from .tree import clean_name
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .column import Column
+    from .dtypes import Array, DType
+    from .file import File
+
+    Progress = Callable[[int], object]
+
+
+class _Watched:
+    """A column as an array to be copied; it reports the bytes that are read."""
+
+    def __init__(self, column: Column, dtype: DType, progress: Progress | None) -> None:
+        self._column = column
+        self._progress = progress
+        self.dtype = dtype
+        self.shape = column.shape
+
+    def __getitem__(self, index: slice) -> Array:
+        rows: Array = self._column[index]
+        if self._progress is not None:
+            self._progress(rows.nbytes)
+        return rows
+
+
+def repartition(
+    file: File,
+    block: str,
+    new_block: str,
+    Nfile: int,
+    *,
+    dtype: Any = None,
+    progress: Progress | None = None,
+) -> Column:
+    """Copy a block of a tree to a new block with another number of data files.
+
+    Parameters
+    ----------
+    dtype
+        Another type for the items; they are converted.
+    progress
+        Called with the number of bytes of each piece that has been read.
+    """
+    return copy(
+        file, block, file, new_block, Nfile=Nfile, dtype=dtype, progress=progress
+    )
+
+
+def copy(
+    source: File,
+    block: str,
+    target: File,
+    new_block: str | None = None,
+    *,
+    Nfile: int | None = None,
+    dtype: Any = None,
+    progress: Progress | None = None,
+) -> Column:
+    """Copy a block with its attributes, to another name or to another tree.
+
+    Parameters
+    ----------
+    new_block
+        The name of the copy; by default that of the block.
+    Nfile
+        The number of data files; by default that of the block.
+    dtype, progress
+        See `repartition`.
+    """
+    new_block = block if new_block is None else new_block
+    old = source.open(block)
+    there = clean_name(new_block)
+    if source._tree.root == target._tree.root and source._full(block) == target._full(
+        there
+    ):
+        raise UsageValueError("'%s' would be copied over itself" % block)
+    dtype = old.dtype if dtype is None else numpy.dtype(dtype)
+    check_convertible(old.dtype, dtype)
+    if not old.nmemb:
+        new = target.create(new_block)
+    else:
+        nfile = old.nfile if Nfile is None else Nfile
+        watched = _Watched(old, dtype, progress)
+        new = target.create_from_array(new_block, watched, nfile)
+    if len(old.attrs):
+        new.attrs.copy_from(old.attrs)
+    return new

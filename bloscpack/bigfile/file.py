@@ -1,0 +1,301 @@
+"""A BigFile tree, or a group in it: finds blocks, creates blocks.
+
+Strategy: the folders are the only list of blocks. It is read once, and again after a
+block has been created.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+
+import numpy
+
+from ..exceptions import NoSuchBlock, UsageValueError
+from . import header
+from .attrs import AttributeSet
+from .column import Column
+from .dtypes import block_dtype, check_storable, name_of
+from .records import Dataset
+from .tree import Tree, check_new_name, clean_name
+from .writing import Writer, commit_new, make_block
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Any
+
+    from .._storage.protocols import Path
+    from .dtypes import DType
+    from .header import Header
+
+# Number of rows per data file if the caller does not say, as in the original.
+ROWS_PER_FILE = 32 * 2**20
+# Number of bytes that `create_from_array` takes from an array at a time.
+TAKEN_NBYTES = 2**26
+
+
+class File:
+    """A BigFile tree: a folder of blocks, in groups.
+
+    ``tree['0/Position']`` is a `Column`, ``tree['0/']`` the group as a `File`, and
+    ``tree[['a', 'b']]`` a `Dataset` of two columns.
+
+    Parameters
+    ----------
+    filename
+        The path of the folder.
+    create
+        Whether to create the folder, and those above it, if it does not exist.
+    follow_links
+        Whether symbolic links may lead out of the folder. Without it they are refused,
+        and not listed.
+    nthreads
+        The number of threads that read and write a column; by default the number of
+        CPUs.
+
+    Attributes
+    ----------
+    basename
+        The path of the folder.
+    blocks
+        The names of all blocks, sorted.
+    attrs
+        The attributes of the tree or the group itself.
+
+    Raises
+    ------
+    NoSuchBlock
+        If the folder does not exist.
+    """
+
+    def __init__(
+        self,
+        filename: Path,
+        create: bool = False,
+        *,
+        follow_links: bool = False,
+        nthreads: int | None = None,
+    ) -> None:
+        path = os.fsdecode(filename)
+        if create:
+            os.makedirs(path, exist_ok=True)
+        if not os.path.isdir(path):
+            raise NoSuchBlock("'%s' is not a folder, so it is no BigFile tree" % path)
+        self._set_up(Tree(path, follow_links), "", nthreads)
+
+    def _set_up(self, tree: Tree, group: str, nthreads: int | None) -> None:
+        self._tree = tree
+        self._group = group
+        self._nthreads = nthreads
+        self._listed: list[str] | None = None
+        self.basename = os.path.join(tree.path, group) if group else tree.path
+
+    @property
+    def blocks(self) -> list[str]:
+        if self._listed is None:
+            self._listed = self._tree.blocks(self._group)
+        return list(self._listed)
+
+    @property
+    def attrs(self) -> AttributeSet:
+        return AttributeSet(self._tree, self._tree.folder(self._group))
+
+    def refresh(self) -> None:
+        """Forget the list of blocks: another program may have created some."""
+        self._listed = None
+
+    def keys(self) -> list[str]:
+        """Return the names of all blocks; so does `list_blocks`."""
+        return self.blocks
+
+    list_blocks = keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.blocks)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            return self._tree.is_block(self._full(name))
+        except UsageValueError:
+            return False
+
+    def __getitem__(self, key: str | list[str]) -> Any:
+        if isinstance(key, (list, tuple)):
+            return Dataset(self, key)
+        full = self._full(key)
+        if key.endswith("/") or not self._tree.is_block(full):
+            return self.subfile(key)
+        return self.open(key)
+
+    def __repr__(self) -> str:
+        return "<File '%s'>" % self.basename
+
+    def _full(self, name: str) -> str:
+        """Return the name of a block from the root of the tree."""
+        return "/".join(filter(None, (self._group, clean_name(name))))
+
+    def subfile(self, key: str) -> File:
+        """Return a group as a `File`."""
+        full = self._full(key)
+        self._tree.require(full)
+        group = File.__new__(File)
+        group._set_up(self._tree, full, self._nthreads)
+        return group
+
+    def open(self, blockname: str) -> Column:
+        """Return a block; the name ``.`` stands for the group itself."""
+        full = self._full(blockname)
+        is_block = self._tree.is_block(full)
+        if not is_block and clean_name(blockname) and not _is_self(blockname):
+            raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
+        return Column(self._tree, full, self._nthreads)
+
+    def create(
+        self,
+        blockname: str,
+        dtype: Any = None,
+        size: int | None = None,
+        Nfile: int = 1,
+    ) -> Column:
+        """Create a block, or replace one, and return it.
+
+        Its header promises all rows at once, so that other processes can write to it.
+        `bloscpack.bigfile.verify` names the rows that no writer has finished.
+
+        Parameters
+        ----------
+        dtype
+            The type of an item, or of a row like ``('f4', 3)``. Without it, the block
+            has no rows and holds attributes.
+        size
+            The number of rows.
+        Nfile
+            The number of data files.
+
+        Raises
+        ------
+        UsageTypeError
+            If the format does not have the type. Then nothing has been created.
+        """
+        full = self._full(blockname)
+        if not full or _is_self(blockname):
+            self._tree.make_folder(full)
+            return Column(self._tree, full, self._nthreads)
+        if dtype is None:
+            if size:
+                raise UsageValueError("%d rows need a dtype" % size)
+            new = header.Header(block_dtype("<i8"), 0, [])
+        else:
+            new = _new_header(numpy.dtype(dtype), size or 0, Nfile)
+        writer = self._make(full, new)
+        rows = [(0, new.size)] if new.size else []
+        commit_new(self._tree, self._tree.folder(full), new, rows)
+        return Column._over(self._tree, full, writer, self._nthreads)
+
+    def create_from_array(
+        self, blockname: str, array: Any, Nfile: int | None = None
+    ) -> Column:
+        """Create a block, or replace one, with the rows of an array, and return it.
+
+        The header is written when all rows are in the files.
+
+        Parameters
+        ----------
+        array
+            An array with one or two axes, or any object with ``shape``, ``dtype`` and
+            slices that NumPy can read, such as an array of Dask or another column;
+            then it is read in parts.
+        Nfile
+            The number of data files; by default one for 32 Mi rows.
+
+        Raises
+        ------
+        UsageTypeError, UsageValueError
+            If the format does not have the type or the shape. Then nothing has been
+            created.
+        """
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            array = numpy.asarray(array)
+        if len(array.shape) not in (1, 2):
+            raise UsageValueError(
+                "a block has one or two axes, not the shape %s" % (array.shape,)
+            )
+        size, nmemb = array.shape[0], array.shape[1] if len(array.shape) == 2 else 1
+        if Nfile is None:
+            Nfile = -(-size // ROWS_PER_FILE)
+        full = self._full(blockname)
+        new = _new_header(numpy.dtype((array.dtype, (nmemb,))), size, Nfile)
+        writer = self._make(full, new)
+        writer.begin_new()
+        column = Column._over(self._tree, full, writer, self._nthreads)
+        step = max(1, TAKEN_NBYTES // max(1, new.row_nbytes))
+        try:
+            for start in range(0, size, step):
+                part = numpy.asarray(array[start : start + step])
+                column.write(start, part.reshape(-1, nmemb))
+            new.checksums[:] = writer.sums()
+            commit_new(self._tree, self._tree.folder(full), new, [])
+        finally:
+            writer.forget()
+        return column
+
+    def _make(self, full: str, new: Header) -> Writer:
+        """Create the files of a block without its header."""
+        check_new_name(full)
+        parents = full.split("/")
+        for depth in range(1, len(parents)):
+            parent = "/".join(parents[:depth])
+            if self._tree.is_block(parent):
+                raise UsageValueError(
+                    "'%s' is a block, so '%s' would not be listed" % (parent, full)
+                )
+        is_group = not self._tree.is_block(full) and self._tree.is_group(full)
+        if is_group and self._tree.blocks(full):
+            raise UsageValueError(
+                "'%s' is a group of blocks, so it can't be a block" % full
+            )
+        folder = make_block(self._tree, full, new)
+        self._listed = None
+        return Writer(self._tree, folder, new)
+
+    def close(self) -> None:
+        """Do nothing: a tree has no open files."""
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        tree = self._tree
+        return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
+
+
+def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> File:
+    file = File(root, follow_links=follow_links, nthreads=nthreads)
+    return file.subfile(group) if group else file
+
+
+def _is_self(name: str) -> bool:
+    """Return whether a name like ``0/.`` stands for a group itself."""
+    return name == "." or name.endswith("/.")
+
+
+def _new_header(dtype: DType, size: int, nfile: int) -> Header:
+    base, shape = dtype.base, dtype.shape
+    if len(shape) > 1:
+        raise UsageValueError("a row has one axis, not the shape %s" % (shape,))
+    check_storable(base)
+    nmemb = shape[0] if shape else 1
+    stored = block_dtype(name_of(base))
+    return header.new_header(stored, nmemb, operator.index(size), operator.index(nfile))

@@ -1,0 +1,204 @@
+"""The file ``header`` of a block: type, row width, and the rows of each data file.
+
+Pure functions and records. No count of a header is trusted before the lines for it
+have been found, and no number may exceed what a file can hold.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from itertools import accumulate
+
+from ..abstract_objects import ImmutableObject
+from ..exceptions import DamageError, UsageValueError
+from .dtypes import block_dtype, name_of
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .dtypes import DType
+
+# Maximum number of rows, of items in a row and of bytes: what an offset can express.
+MAX_COUNT = 2**63 - 1
+# Checksums are sums of bytes modulo this number.
+MODULUS = 2**32
+# The name of data file `number`.
+FILE_NAME = "%06X"
+_FIELD = re.compile(r"(DTYPE|NMEMB|NFILE)\s*:\s*(\S+)")
+_FILE = re.compile(
+    r"([0-9A-Fa-f]{6,15})\s*:\s*([0-9]{1,19})\s*:\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})"
+)
+
+
+def folded(checksum: int) -> int:
+    """Return a checksum folded to 16 bits, as ``sum -s`` prints it."""
+    once = (checksum & 0xFFFF) + (checksum >> 16)
+    return (once & 0xFFFF) + (once >> 16)
+
+
+def split_rows(size: int, nfiles: int) -> list[int]:
+    """Return the number of rows of each of `nfiles` files that have `size` rows."""
+    return [
+        (i + 1) * size // nfiles - i * size // nfiles for i in range(nfiles)
+    ]  # fmt: skip
+
+
+class Part(ImmutableObject):
+    """Rows of one data file: file `number`, rows [start, stop) of that file.
+
+    ``row`` is the number in the block of the first of these rows.
+    """
+
+    __slots__ = ("number", "row", "start", "stop")
+
+    def __init__(self, number: int, start: int, stop: int, row: int) -> None:
+        self.number = number
+        self.start = start
+        self.stop = stop
+        self.row = row
+
+
+class Header:
+    """The contents of a header. ``rows`` and ``checksums`` have an item per file.
+
+    ``folds`` are the folded checksums as stored, which `encode` computes again.
+    ``dtype_name`` is the type as stored: NumPy drops the byte order of single bytes.
+    """
+
+    def __init__(
+        self,
+        dtype: DType,
+        nmemb: int,
+        rows: Sequence[int],
+        checksums: Sequence[int] | None = None,
+        folds: Sequence[int] | None = None,
+        dtype_name: str | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.dtype_name = dtype_name or name_of(dtype)
+        self.nmemb = nmemb
+        self.rows = list(rows)
+        self.checksums = [0] * len(self.rows) if checksums is None else list(checksums)
+        self.folds = list(map(folded, self.checksums)) if folds is None else list(folds)
+        # The number of the first row of each file, and of the row behind all files.
+        self.starts = [0, *accumulate(self.rows)]
+
+    @property
+    def size(self) -> int:
+        """The number of rows of the block."""
+        return self.starts[-1]
+
+    @property
+    def row_nbytes(self) -> int:
+        """The number of bytes of a row."""
+        return self.dtype.itemsize * self.nmemb
+
+    def has_layout_of(self, other: Header) -> bool:
+        """Return whether the first rows are those of another header."""
+        return (
+            self.dtype == other.dtype
+            and self.nmemb == other.nmemb
+            and self.rows[: len(other.rows)] == other.rows
+        )
+
+    def parts(self, start: int, stop: int) -> Iterator[Part]:
+        """Yield the parts of data files that hold rows [start, stop) of the block."""
+        number = bisect_right(self.starts, start) - 1
+        while start < stop:
+            first, end = self.starts[number], self.starts[number + 1]
+            if start < end:
+                part_stop = min(stop, end)
+                yield Part(number, start - first, part_stop - first, start)
+                start = part_stop
+            number += 1
+
+    def with_checksums(self, checksums: Sequence[int]) -> Header:
+        """Return the header with other checksums."""
+        return Header(
+            self.dtype, self.nmemb, self.rows, checksums, dtype_name=self.dtype_name
+        )
+
+
+def encode(header: Header) -> bytes:
+    """Return the bytes of a header."""
+    lines = [
+        "DTYPE: %s" % header.dtype_name,
+        "NMEMB: %d" % header.nmemb,
+        "NFILE: %d" % len(header.rows),
+    ]
+    files = zip(header.rows, header.checksums, strict=True)
+    for number, (rows, checksum) in enumerate(files):
+        line = FILE_NAME + ": %d : %d : %d"
+        lines.append(line % (number, rows, checksum, folded(checksum)))
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def decode(data: bytes) -> Header:
+    """Return the header with these bytes; raises `DamageError` or `Unsupported`.
+
+    Lines may have any order. Lines of another form are ignored, as the original does.
+    """
+    fields: dict[str, str] = {}
+    files: dict[int, tuple[int, int, int]] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        text = line.strip()
+        match = _FILE.match(text)
+        if match is not None:
+            number = int(match[1], 16)
+            if number in files:
+                raise DamageError("data file " + FILE_NAME % number + " is named twice")
+            files[number] = int(match[2]), int(match[3]), int(match[4])
+            continue
+        match = _FIELD.fullmatch(text)
+        if match is not None and fields.setdefault(match[1], match[2]) != match[2]:
+            raise DamageError("the field %s has two values" % match[1])
+    missing = [name for name in ("DTYPE", "NMEMB", "NFILE") if name not in fields]
+    if missing:
+        raise DamageError("the field %s is missing" % missing[0])
+    nmemb, nfile = _count("NMEMB", fields), _count("NFILE", fields)
+    dtype = block_dtype(fields["DTYPE"])
+    if nfile > len(files):
+        raise DamageError("NFILE is %d, found %d data files" % (nfile, len(files)))
+    for number in range(nfile):
+        if number not in files:
+            raise DamageError("no line for data file " + FILE_NAME % number)
+    entries = [files[number] for number in range(nfile)]
+    total = sum(rows for rows, _, _ in entries)
+    if total * max(1, nmemb * dtype.itemsize) > MAX_COUNT:
+        raise DamageError("%d rows of %d items are impossible" % (total, nmemb))
+    if any(checksum >= MODULUS for _, checksum, _ in entries):
+        raise DamageError("a checksum has more than 32 bits")
+    return Header(
+        dtype,
+        nmemb,
+        [rows for rows, _, _ in entries],
+        [checksum for _, checksum, _ in entries],
+        [fold for _, _, fold in entries],
+        fields["DTYPE"] if fields["DTYPE"][0] in "<>" else None,
+    )
+
+
+def _count(name: str, fields: dict[str, str]) -> int:
+    text = fields[name]
+    if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > MAX_COUNT:
+        raise DamageError("%s: expected a number, found '%s'" % (name, text[:20]))
+    return int(text)
+
+
+def new_header(dtype: DType, nmemb: int, size: int, nfile: int) -> Header:
+    """Return the header of a new block; raises `UsageValueError`."""
+    for name, value in (("NMEMB", nmemb), ("the number of rows", size)):
+        if not 0 <= value <= MAX_COUNT:
+            raise UsageValueError("%s can't be %d" % (name, value))
+    if not 0 <= nfile <= 0xFFFFFF:
+        raise UsageValueError("the number of files can't be %d" % nfile)
+    if size and not (nfile and nmemb):
+        raise UsageValueError(
+            "%d rows need at least one file and one item per row, not %d and %d"
+            % (size, nfile, nmemb)
+        )
+    if size * nmemb * dtype.itemsize > MAX_COUNT:
+        raise UsageValueError("%d rows of %d items are too many" % (size, nmemb))
+    return Header(dtype, nmemb, split_rows(size, nfile))

@@ -1,0 +1,224 @@
+"""The folders and files of a tree: names, symbolic links, and safe access.
+
+Contract: nothing outside the folder of the tree is read or written. A name with ``..``
+is refused, and so is a symbolic link that leads out, unless the user allows links. A
+data file must be a regular file; a pipe is not even opened for long. Small files are
+replaced as a whole, and a change that depends on the old content holds the lock of the
+block's folder. Data files need no lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+
+from .._crashsafe.replace import replacing
+from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADER = "header"
+ATTRIBUTES = "attr-v2"
+LEGACY = "attr"
+# The rows of a new block that have not been written yet; see `coverage`.
+UNWRITTEN = ".unwritten"
+# Maximum size in bytes of a header or a file of attributes: millions of lines.
+MAX_TEXT = 2**28
+# Maximum number of folders inside each other; a deeper one is refused.
+MAX_DEPTH = 100
+_DATA_FILE = re.compile("[0-9A-F]{6,}")
+_BAD_NAME = re.compile("[\x00-\x20\x7f]")
+_OPEN_FLAGS = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def clean_name(name: str) -> str:
+    """Return the name of a block or a group with single slashes; ``""`` is the root.
+
+    Raises `UsageValueError` for a name that leads out of the tree.
+    """
+    if not isinstance(name, str):
+        name = os.fsdecode(name)
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise UsageValueError("'%s' is not the name of a block in this tree" % name)
+    if len(parts) > MAX_DEPTH:
+        raise UsageValueError("the name of a block has %d parts" % len(parts))
+    return "/".join(parts)
+
+
+def check_new_name(name: str) -> None:
+    """Raise `UsageValueError` for a name that the original could not open again."""
+    if _BAD_NAME.search(name):
+        raise UsageValueError(
+            "the name of a block can't contain blanks or control characters, like %r"
+            % name
+        )
+    for part in name.split("/"):
+        if part.startswith("."):
+            raise UsageValueError("'%s': names with a dot are not listed" % name)
+        if part in (HEADER, ATTRIBUTES, LEGACY) or _DATA_FILE.fullmatch(part):
+            raise UsageValueError("'%s' is the name of a file of a block" % part)
+
+
+def is_data_file(name: str) -> bool:
+    """Return whether a file of a block has the name of a data file."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
+class Tree:
+    """The folder of a BigFile tree. With `follow_links` links may lead out of it."""
+
+    def __init__(self, path: str, follow_links: bool = False) -> None:
+        self.path = path
+        self.root = os.path.realpath(path)
+        self.follow_links = follow_links
+
+    def folder(self, name: str) -> str:
+        """Return the path of the folder of a block or a group."""
+        return self.checked(os.path.join(self.root, *name.split("/")))
+
+    def checked(self, path: str) -> str:
+        """Return the real path of a file of the tree; raises `StorageError`."""
+        real = os.path.realpath(path)
+        inside = real == self.root or real.startswith(os.path.join(self.root, ""))
+        if inside or self.follow_links:
+            return real
+        raise StorageError(
+            errno.EPERM, "a symbolic link leads out of the tree; it is not followed",
+            path,
+        )  # fmt: skip
+
+    def is_block(self, name: str) -> bool:
+        """Return whether a folder has a header."""
+        try:
+            return os.path.isfile(self.checked(self._file(name, HEADER)))
+        except StorageError:
+            return False
+
+    def is_group(self, name: str) -> bool:
+        """Return whether there is a folder of this name, a block or not."""
+        try:
+            return os.path.isdir(self.folder(name))
+        except StorageError:
+            return False
+
+    def _file(self, name: str, file: str) -> str:
+        return os.path.join(self.root, *name.split("/"), file)
+
+    def blocks(self, group: str = "") -> list[str]:
+        """Return the names of all blocks in a group, relative to it, sorted."""
+        top = self.folder(group)
+        found = list(self._blocks(top, "", (self._identity(top),)))
+        return sorted(found)
+
+    def _blocks(
+        self, folder: str, prefix: str, above: tuple[object, ...]
+    ) -> Iterator[str]:
+        with os.scandir(folder) as entries:
+            names = sorted(e.name for e in entries if not e.name.startswith("."))
+        for name in names:
+            path = os.path.join(folder, name)
+            with suppress(StorageError):  # a link that is not followed
+                path = self.checked(path)
+            try:
+                identity = self._identity(path)
+            except OSError:
+                continue
+            # A link to a folder above would never end.
+            if identity is None or identity in above or len(above) > MAX_DEPTH:
+                continue
+            if os.path.isfile(os.path.join(path, HEADER)):
+                yield prefix + name
+            else:
+                yield from self._blocks(path, prefix + name + "/", (*above, identity))
+
+    def _identity(self, path: str) -> tuple[int, int] | None:
+        """Return what identifies a folder; None for a file or a link not followed."""
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            return None
+        return status.st_dev, status.st_ino
+
+    # Files
+
+    def open_file(self, path: str, flags: int, mode: int = 0o666) -> int:
+        """Return a descriptor of a regular file of the tree; raises `OSError`."""
+        access = flags | _OPEN_FLAGS
+        try:
+            descriptor = os.open(path, access, mode)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise
+            descriptor = os.open(self.checked(path), access, mode)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise StorageError(errno.EINVAL, "it is not a regular file", path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def read_text(self, path: str) -> bytes:
+        """Return the content of a header or a file of attributes."""
+        descriptor = self.open_file(path, os.O_RDONLY)
+        with open(descriptor, "rb") as fp:
+            size = os.fstat(descriptor).st_size
+            if size > MAX_TEXT:
+                raise DamageError(
+                    "a text of %d bytes is too long" % size, filename=path
+                )
+            return fp.read(MAX_TEXT)
+
+    def replace_text(self, path: str, content: bytes) -> None:
+        """Replace a header or a file of attributes as a whole."""
+        with replacing(self.checked(path)) as fp:
+            fp.write(content)
+
+    def make_folder(self, name: str) -> str:
+        """Create the folder of a block and those above it; return its path."""
+        path = self.root
+        for part in filter(None, name.split("/")):
+            path = os.path.join(path, part)
+            with suppress(FileExistsError):
+                os.mkdir(path)
+            path = self.checked(path)
+            if not os.path.isdir(path):
+                raise StorageError(errno.ENOTDIR, "it is not a folder", path)
+        return path
+
+    def require(self, name: str) -> None:
+        """Raise `NoSuchBlock` if there is no folder of this name."""
+        if not self.is_group(name):
+            raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
+
+
+@contextmanager
+def locked_folder(path: str) -> Iterator[None]:
+    """Lock a folder against the other writers of its small files.
+
+    Some file systems have no locks; there, two processes must not change the header or
+    the attributes of a block at the same time.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except ImportError:
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,275 @@
+"""The writer of a block: data files, the sums of their bytes, and the header.
+
+Strategy: rows are written straight to their place in the data files, by any number of
+threads and processes at a time, and need no lock as long as these do not write the same
+rows. The header is written once, by `Writer.commit`, under the lock of the folder: the
+writer adds the sums of its bytes to those in the header, so the order of several
+writers does not matter. If a row is written again, its old bytes are subtracted. So a
+checksum is always the sum of the bytes in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+import numpy
+
+from .._engine.threads import for_each
+from ..exceptions import FormatError, StorageError
+from . import coverage, header
+from .data_files import DataFiles
+from .header import MODULUS, Part
+from .rows import union, without
+from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .dtypes import Array
+    from .header import Header
+    from .rows import Range, Rows
+    from .tree import Tree
+
+# Number of bytes that are converted, summed and written at a time.
+PIECE_NBYTES = 2**22
+
+
+def byte_sum(data: Array) -> int:
+    """Return the sum of the bytes of a contiguous array modulo 2**32."""
+    if not data.nbytes:
+        return 0
+    return int(data.reshape(-1).view("u1").sum(dtype="u4"))
+
+
+def read_header(tree: Tree, folder: str) -> tuple[Header, bytes]:
+    """Return the header of a block, and its bytes."""
+    path = os.path.join(folder, HEADER)
+    content = tree.read_text(path)
+    try:
+        return header.decode(content), content
+    except FormatError as error:
+        error.filename = path
+        raise
+
+
+def read_unwritten(tree: Tree, folder: str, content: bytes, size: int) -> Rows | None:
+    """Return the rows that are known to be unwritten; None if nothing is known.
+
+    `content` are the bytes of the header.
+    """
+    try:
+        data = tree.read_text(os.path.join(folder, UNWRITTEN))
+    except FileNotFoundError:
+        return None
+    return coverage.decode(data, content, size)
+
+
+def make_block(tree: Tree, name: str, new: Header) -> str:
+    """Create or empty the data files and attributes of a block; return its folder.
+
+    The header is not written: until then, an existing block keeps its old one, and a
+    new one does not exist.
+    """
+    folder = tree.make_folder(name)
+    files = DataFiles(tree, folder)
+    for number in range(len(new.rows)):
+        files.create(number)
+    for stale in (UNWRITTEN, "attr"):
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, stale))
+    tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
+    return folder
+
+
+def commit_new(tree: Tree, folder: str, new: Header, unwritten: Rows) -> None:
+    """Write the header of a new block, and the rows that it promises."""
+    content = header.encode(new)
+    if unwritten:
+        text = coverage.encode(unwritten, (content,))
+        tree.replace_text(os.path.join(folder, UNWRITTEN), text)
+    tree.replace_text(os.path.join(folder, HEADER), content)
+
+
+class Writer:
+    """Writes rows of a block, and keeps what its header has to be told.
+
+    `commits_itself` says that each call of `write` ends with a commit: a copy in
+    another process may end without notice.
+    """
+
+    def __init__(
+        self, tree: Tree, folder: str, layout: Header, commits_itself: bool = False
+    ) -> None:
+        self._tree = tree
+        self._folder = folder
+        self.layout = layout
+        self.files = DataFiles(tree, folder)
+        self._lock = threading.Lock()
+        self._commits_itself = commits_itself
+        self._process = os.getpid()
+        self._sums: dict[int, int] = {}
+        self._rows: list[Range] = []
+        # Rows whose old bytes need not be subtracted; None before the first write.
+        self._fresh: Rows | None = None
+
+    def write(self, start: int, rows: Array, nthreads: int = 1) -> None:
+        """Write an array of the shape (rows, nmemb), in any convertible type."""
+        if os.getpid() != self._process:  # a fork: its parent commits its own rows
+            self._process, self._commits_itself = os.getpid(), True
+            self._sums, self._rows, self._fresh = {}, [], None
+        if self._fresh is None:
+            self._fresh = self._read_fresh()
+        stop = start + len(rows)
+        old = without([(start, stop)], self._fresh)
+
+        def work(part: Part) -> tuple[int, int]:
+            first = part.row - start
+            piece = rows[first : first + part.stop - part.start]
+            return part.number, self._write_part(part, piece, bool(old))
+
+        def deliver(result: tuple[int, int]) -> None:
+            number, change = result
+            with self._lock:
+                self._sums[number] = (self._sums.get(number, 0) + change) % MODULUS
+
+        pieces = split(self.layout, start, stop)
+        many = rows.nbytes > PIECE_NBYTES
+        for_each(pieces, work, deliver, nthreads if many else 1)
+        with self._lock:
+            self._rows = union([*self._rows, (start, stop)])
+            self._fresh = without(self._fresh, [(start, stop)])
+        if self._commits_itself:
+            self.commit()
+
+    def begin_new(self) -> None:
+        """Take all rows for new ones: the header is written behind the data."""
+        self._fresh = [(0, self.layout.size)]
+
+    def _read_fresh(self) -> Rows:
+        found, content = read_header(self._tree, self._folder)
+        self._check_layout(found)
+        rows = read_unwritten(self._tree, self._folder, content, found.size)
+        return rows or []
+
+    def _write_part(self, part: Part, rows: Array, overwrites: bool) -> int:
+        """Write rows of one data file; return the change of the sum of its bytes."""
+        data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
+        offset = part.start * self.layout.row_nbytes
+        view = data.reshape(-1).view("u1").data
+        with self.files.opened(part.number, write=True) as file:
+            change = byte_sum(data)
+            if overwrites:
+                there = max(0, min(file.size() - offset, len(view)))
+                old = numpy.empty(there, "u1")
+                file.read_into(old.data, offset)
+                change -= byte_sum(old)
+            file.write(view, offset)
+        return change
+
+    def _check_layout(self, found: Header) -> None:
+        if not found.has_layout_of(self.layout):
+            raise StorageError(
+                "block '%s' has been replaced by another one since it was opened"
+                % self._folder
+            )
+
+    def commit(self) -> None:
+        """Add the sums of the written bytes to the header."""
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            sums, rows = self._sums, self._rows
+            self._sums, self._rows = {}, []
+            if not rows:
+                return
+            with locked_folder(self._folder):
+                self._commit(sums, rows)
+
+    def _commit(self, sums: dict[int, int], rows: Rows) -> None:
+        found, content = read_header(self._tree, self._folder)
+        self._check_layout(found)
+        checksums = list(found.checksums)
+        for number, change in sums.items():
+            checksums[number] = (checksums[number] + change) % MODULUS
+        self._replace(found.with_checksums(checksums), content, rows)
+
+    def _replace(self, new: Header, old_content: bytes, written: Rows) -> None:
+        """Replace the header, after what is still unwritten has been noted."""
+        content = header.encode(new)
+        unwritten = read_unwritten(self._tree, self._folder, old_content, new.size)
+        path = os.path.join(self._folder, UNWRITTEN)
+        left = without(unwritten or [], written)
+        if left:
+            text = coverage.encode(left, (old_content, content))
+            self._tree.replace_text(path, text)
+        if content != old_content:
+            self._tree.replace_text(os.path.join(self._folder, HEADER), content)
+        if not left:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
+        """Add `nfile` data files for `size` rows, and write the rows if given.
+
+        The header is replaced when the rows are in the files, so a crash leaves the
+        block as it was.
+        """
+        self.commit()
+        with locked_folder(self._folder):
+            found, content = read_header(self._tree, self._folder)
+            self._check_layout(found)
+            counts = header.split_rows(size, nfile) if nfile else []
+            grown = header.Header(
+                found.dtype,
+                found.nmemb,
+                [*found.rows, *counts],
+                [*found.checksums, *[0] * nfile],
+                dtype_name=found.dtype_name,
+            )
+            for number in range(len(found.rows), len(grown.rows)):
+                self.files.create(number)
+            new = Writer(self._tree, self._folder, grown)
+            new.files = self.files
+            new.begin_new()
+            if rows is not None:
+                new.write(found.size, rows, nthreads)
+            for number, change in new._sums.items():
+                grown.checksums[number] = change
+            grown.folds = list(map(header.folded, grown.checksums))
+            if rows is None and size:
+                self._note_unwritten(content, grown, (found.size, grown.size))
+            self._replace(grown, content, new._rows)
+            self.layout, self._fresh = grown, None
+
+    def _note_unwritten(self, content: bytes, grown: Header, added: Range) -> None:
+        known = read_unwritten(self._tree, self._folder, content, grown.size) or []
+        text = coverage.encode(union([*known, added]), (content, header.encode(grown)))
+        self._tree.replace_text(os.path.join(self._folder, UNWRITTEN), text)
+
+    def sums(self) -> list[int]:
+        """Return the sums of the bytes written and not committed, per file."""
+        return [self._sums.get(i, 0) for i in range(len(self.layout.rows))]
+
+    def forget(self) -> None:
+        """Drop what has not been committed: another writer commits it."""
+        self._sums, self._rows = {}, []
+
+    def close(self) -> None:
+        """Commit and close the files."""
+        try:
+            self.commit()
+        finally:
+            self.files.close()
+
+
+def split(layout: Header, start: int, stop: int) -> Iterator[Part]:
+    """Yield rows [start, stop) as parts of data files, none of many bytes."""
+    step = max(1, PIECE_NBYTES // max(1, layout.row_nbytes))
+
+    for part in layout.parts(start, stop):
+        for first in range(part.start, part.stop, step):
+            end = min(first + step, part.stop)
+            yield Part(part.number, first, end, part.row + first - part.start)

@@ -1,0 +1,131 @@
+"""The package bigfile 0.1.52 reads the trees that are written here, and the reverse.
+
+It runs in a Python of its own: the one that the variable BLOSCPACK_BIGFILE_PYTHON
+names, or a new environment, which needs a network and a C compiler once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bigfile.test_trees import made
+from support import environment
+
+from bloscpack import bigfile
+from bloscpack.bigfile.dtypes import WIDTHS
+
+pytestmark = pytest.mark.slow
+
+PROBE = "import bigfile; assert bigfile.__version__ == '0.1.52'"
+PINS = ("numpy==1.26.4", "Cython==0.29.37", "setuptools==65.5.1", "wheel")
+READER = """
+import sys
+import numpy as np
+import bigfile
+
+tree, expected = bigfile.File(sys.argv[1]), np.load(sys.argv[2])
+assert sorted(expected.files) == sorted(tree.blocks), tree.blocks
+for name in expected.files:
+    found = tree[name][:]
+    assert found.dtype == expected[name].dtype, name
+    assert found.tobytes() == expected[name].tobytes(), name
+attrs = tree["attrs"].attrs
+assert attrs["number"].tolist() == [1.5] and attrs["text"] == "na\\u00efve"
+assert attrs["list"] == ["a", "bcd"] and attrs["array"].tolist() == [1, 2, 3]
+assert tree.open("g/.").attrs["group"].tolist() == [7]
+with tree["attrs"] as column:
+    column.append(np.arange(3), Nfile=2)
+    column.attrs["more"] = [2.5]
+"""
+
+
+def run(*command):
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CFLAGS": "-O2 -w"},
+    )
+
+
+def build(folder):
+    """Build the package from its source archive; return the error, if any."""
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "-q"]
+    source = folder / "source"
+    plain = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
+    steps = [
+        [sys.executable, "-m", "venv", "--clear", folder],
+        [*pip, "install", *PINS],
+        [*pip, "download", *plain, "-d", source, "bigfile==0.1.52"],
+    ]
+    for step in steps:
+        done = run(*step)
+        if done.returncode:
+            return done.stderr[-300:]
+    (archive,) = source.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(source, filter="data")
+    (unpacked,) = (path for path in source.iterdir() if path.is_dir())
+    done = run(*pip, "install", "--no-deps", "--no-build-isolation", unpacked)
+    return done.stderr[-300:] if done.returncode else None
+
+
+@pytest.fixture(scope="module")
+def python(request):
+    """The path of a Python with the package bigfile."""
+    given = os.environ.get("BLOSCPACK_BIGFILE_PYTHON", sys.executable)
+    if not run(given, "-c", PROBE).returncode:
+        return given
+    folder = Path(request.config.cache.mkdir("bigfile"))
+    folder /= "%d.%d" % sys.version_info[:2]
+    built = folder / "bin" / "python"
+    if not built.exists() or run(built, "-c", PROBE).returncode:
+        error = build(folder)
+        if error is not None:
+            pytest.skip("bigfile 0.1.52 can't be built: " + error)
+    return built
+
+
+def test_the_original_reads_and_changes_our_tree(python, tmp_path):
+    tree = bigfile.File(tmp_path / "tree", create=True)
+    expected = {}
+    for seed, (order, kind) in enumerate((o, k) for o in "<>" for k in WIDTHS):
+        for width in WIDTHS[kind]:
+            dtype = np.dtype("%s%s%d" % (order, kind, width))
+            name = "%s/%s%d" % ("little" if order == "<" else "big", kind, width)
+            array = made(dtype, (23,) if seed % 2 else (23, 3), seed)
+            tree.create_from_array(name, array, Nfile=1 + seed).close()
+            expected[name] = tree[name][:]
+            assert array.tobytes() == expected[name].tobytes()
+    with tree.create("attrs", "i8", 4, 2) as column:
+        column.write(2, [3, 4])
+        column.write(0, [1, 2])
+        column.attrs.update(
+            number=1.5, text="naïve", list=["a", "bcd"], array=[1, 2, 3]
+        )
+    expected["attrs"] = tree["attrs"][:]
+    tree.create("g/.").attrs["group"] = 7
+    np.savez(tmp_path / "expected.npz", **expected)
+    command = [python, "-W", "ignore", "-c", READER, tree.basename]
+    done = subprocess.run(
+        [*map(str, command), str(tmp_path / "expected.npz")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(PYTHONPATH=""),
+    )
+    assert 0 == done.returncode, done.stderr
+    # What the original has added is there, and its checksums are those of the bytes.
+    column = bigfile.File(tree.basename)["attrs"]
+    assert [1, 2, 3, 4, 0, 1, 2] == column[:].tolist()
+    assert 4 == column.nfile
+    assert [2.5] == column.attrs["more"].tolist()
+    assert () == bigfile.verify(tree).findings

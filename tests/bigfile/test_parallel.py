@@ -1,0 +1,185 @@
+"""Several threads and processes write rows of one block; some are killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from bigfile.test_trees import files_of, made
+from support import environment
+
+from bloscpack import bigfile
+from bloscpack.bigfile.rows import union
+
+SIZE, NMEMB, NFILE = 1000, 3, 7
+WRITER = """
+import sys
+import numpy as np
+from bloscpack import bigfile
+
+path, number, of = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rows = np.load(path + ".npy")
+start, stop = number * len(rows) // of, (number + 1) * len(rows) // of
+column = bigfile.File(path)["g/x"]
+step = max(1, len(rows) // 50)
+print("ready", flush=True)
+sys.stdin.readline()
+for first in range(start, stop, step):
+    column.write(first, rows[first : min(first + step, stop)])
+    if len(sys.argv) > 4:
+        print("written", flush=True)
+        sys.stdin.readline()
+column.close()
+"""
+
+
+@pytest.fixture
+def rows():
+    return made(np.dtype("<i4"), (SIZE, NMEMB), 1)
+
+
+@pytest.fixture
+def alone(tmp_path, rows):
+    """The files of a tree that one process has written."""
+    tree = bigfile.File(tmp_path / "alone", create=True)
+    with tree.create("g/x", ("<i4", NMEMB), SIZE, NFILE) as column:
+        column.write(0, rows)
+    return files_of(tmp_path / "alone")
+
+
+@pytest.fixture
+def shared(tmp_path, rows):
+    """A tree with a block that has no rows yet."""
+    np.save(tmp_path / "shared.npy", rows)
+    tree = bigfile.File(tmp_path / "shared", create=True)
+    tree.create("g/x", ("<i4", NMEMB), SIZE, NFILE).close()
+    return tree
+
+
+def start(tree, number, of, *more):
+    command = [sys.executable, "-c", WRITER, tree.basename, str(number), str(of), *more]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert "ready\n" == process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_write_the_tree_of_a_single_one(shared, alone, tmp_path, count):
+    processes = [start(shared, number, count) for number in range(count)]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate()
+        assert 0 == process.returncode
+    assert alone == files_of(tmp_path / "shared")
+    assert () == bigfile.verify(shared).findings
+
+
+def test_threads_write_the_tree_of_a_single_one(shared, alone, tmp_path, rows):
+    column = shared["g/x"]
+    with ThreadPoolExecutor(4) as pool:
+        starts = range(0, SIZE, 11)
+        list(pool.map(lambda s: column.write(s, rows[s : s + 11]), starts))
+    column.close()
+    assert alone == files_of(tmp_path / "shared")
+
+
+def _write_part(column, rows, first):
+    column.write(first, rows[first : first + 100])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_of_processes_shares_a_column(shared, alone, tmp_path, rows, method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no such processes")
+    context = multiprocessing.get_context(method)
+    column = shared["g/x"]
+    processes = [
+        context.Process(target=_write_part, args=(column, rows, first))
+        for first in range(0, SIZE, 100)
+    ]
+    for process in processes[:2] if method == "spawn" else processes:
+        process.start()
+        process.join()
+        assert 0 == process.exitcode
+    if method == "spawn":  # starting an interpreter takes long
+        column.write(200, rows[200:])
+    column.close()
+    assert alone == files_of(tmp_path / "shared")
+
+
+def test_rows_of_a_killed_process_are_named(shared, rows):
+    processes = [start(shared, number, 4) for number in (0, 1, 3)]
+    victim = start(shared, 2, 4, "slowly")
+    for process in (*processes, victim):
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert "written\n" == victim.stdout.readline()
+    victim.kill()
+    victim.communicate()
+    for process in processes:
+        process.communicate()
+    report = bigfile.verify(shared)
+    assert not report.ok
+    missing = [f for f in report.findings if f.kind in ("short", "unwritten")]
+    assert [(500, 750)] == union(pair for f in missing for pair in f.rows)
+    assert "no writer has finished rows 500 to 519, 714 to 749" == missing[-1].message
+    # Twenty of them are in a file, but not in its checksum.
+    (finding,) = [f for f in report.findings if f.kind == "checksum"]
+    assert finding.rows[0][0] <= 500 < finding.rows[0][1]
+    assert np.array_equal(rows[:500], shared["g/x"][:500])
+    with shared["g/x"] as column:
+        column.write(500, rows[500:750])
+    assert () == bigfile.verify(shared).findings
+
+
+def test_the_last_rows_of_a_killed_process_are_missing(shared):
+    others = start(shared, 0, 2)
+    others.communicate("\n")
+    findings = bigfile.verify(shared).findings
+    assert {"short"} == {finding.kind for finding in findings}
+    missing = [row_range for finding in findings for row_range in finding.rows]
+    assert (500, SIZE) == (missing[0][0], missing[-1][1])
+    assert SIZE - 500 == sum(stop - start for start, stop in missing)
+
+
+def test_processes_set_attributes_at_the_same_time(shared):
+    program = (
+        "import sys\n"
+        "from bloscpack import bigfile\n"
+        "attrs = bigfile.File(sys.argv[1])['g/x'].attrs\n"
+        "for i in range(10):\n"
+        "    attrs[sys.argv[2] + str(i)] = i\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, shared.basename, letter], env=environment()
+        )
+        for letter in "ab"
+    ]
+    assert [0, 0] == [process.wait() for process in processes]
+    assert 20 == len(shared["g/x"].attrs)
+
+
+def test_a_note_about_rows_is_void_after_another_writer(shared, tmp_path, rows):
+    """The original writes the header again when it has written the rows."""
+    folder = tmp_path / "shared/g/x"
+    note = (folder / ".unwritten").read_bytes()
+    with shared["g/x"] as column:
+        column.write(0, rows)
+    assert not (folder / ".unwritten").exists()
+    (folder / ".unwritten").write_bytes(note)
+    assert () == bigfile.verify(shared).findings
+    assert os.path.exists(folder / ".unwritten")

@@ -1,0 +1,283 @@
+"""The texts of a block: header, attributes, rows not written; damaged ones as well."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloscpack.bigfile import attributes, coverage, header, rows
+from bloscpack.bigfile.dtypes import (
+    WIDTHS,
+    block_dtype,
+    check_convertible,
+    check_storable,
+    name_of,
+)
+from bloscpack.exceptions import DamageError, FormatError, UsageError
+
+HEADER = """\
+DTYPE: <f4
+NMEMB: 3
+NFILE: 2
+000000: 5 : 1408 : 1408
+000001: 6 : 51000000 : 13770
+"""
+
+
+def decoded(text):
+    return header.decode(text.encode())
+
+
+def test_header():
+    found = decoded(HEADER)
+    assert (np.dtype("<f4"), 3, [5, 6], 11, 12) == (
+        found.dtype,
+        found.nmemb,
+        found.rows,
+        found.size,
+        found.row_nbytes,
+    )
+    assert [1408, 51000000] == found.checksums
+    assert HEADER.encode() == header.encode(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADER.replace("\n", "\r\n"),
+        HEADER + "\nanything else\n",
+        "".join(reversed(HEADER.splitlines(keepends=True))),
+        HEADER.rstrip("\n"),
+        HEADER.replace("<f4", "=f4"),
+        HEADER.replace("<f4", "|f4"),
+    ],
+)
+def test_headers_that_the_original_accepts(text):
+    assert HEADER.encode() == header.encode(decoded(text))
+
+
+@pytest.mark.parametrize("dtype", ["<i1", ">i1", "<b1", ">b1", ">S5", "<u1"])
+def test_single_bytes_keep_their_byte_order(dtype):
+    text = HEADER.replace("<f4", dtype)
+    assert text.encode() == header.encode(decoded(text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("DTYPE: <f4\n", "", "DTYPE is missing"),
+        ("NMEMB: 3\n", "", "NMEMB is missing"),
+        ("NFILE: 2\n", "", "NFILE is missing"),
+        ("<f4", "f4", "expected a type"),
+        ("<f4", "<U4", "expected a type"),
+        ("<f4", "<M8", "expected a type"),
+        ("<f4", "<f17", "type '<f17'"),
+        ("<f4", "<i3", "type '<i3'"),
+        ("<f4", "<S0", "type '<S0'"),
+        ("NMEMB: 3", "NMEMB: -3", "NMEMB: expected"),
+        ("NMEMB: 3", "NMEMB: 3\nNMEMB: 4", "two values"),
+        ("NMEMB: 3", "NMEMB: 9999999999999999999", "NMEMB: expected"),
+        ("NMEMB: 3", "NMEMB: 999999999999999999", "impossible"),
+        ("NFILE: 2", "NFILE: 3", "NFILE is 3, found 2"),
+        ("NFILE: 2", "NFILE: 999999999999", "found 2 data files"),
+        ("000001", "000002", "no line for data file 000001"),
+        ("000001", "000000", "named twice"),
+        ("5 : 1408 : 1408", "5 : 1408", "found 1 data files"),
+        (": 6 :", ": 9223372036854775807 :", "impossible"),
+        ("51000000", "4294967296", "32 bits"),
+    ],
+)
+def test_damaged_headers(old, new, message):
+    assert old in HEADER
+    with pytest.raises(FormatError, match=message):
+        decoded(HEADER.replace(old, new))
+
+
+@given(st.binary(max_size=300))
+def test_any_header_is_read_or_refused(data):
+    with suppress(FormatError):
+        header.decode(data)
+
+
+@given(st.binary(max_size=300))
+def test_any_attributes_are_read_or_refused(data):
+    for decode in (attributes.decode, attributes.decode_legacy):
+        with suppress(FormatError):
+            for attribute in decode(data).values():
+                attributes.value_of(attribute)
+
+
+def test_file_names_are_hexadecimal():
+    found = header.new_header(np.dtype("<i4"), 1, 18, 18)
+    assert b"\n00000F: 1 : 0 : 0\n000010: 1 : 0 : 0\n" in header.encode(found)
+    assert 18 == decoded(header.encode(found).decode()).size
+
+
+@given(st.integers(0, 10**15), st.integers(1, 50))
+def test_rows_are_split_evenly(size, nfiles):
+    counts = header.split_rows(size, nfiles)
+    assert nfiles == len(counts)
+    assert size == sum(counts)
+    assert max(counts) - min(counts) <= 1
+
+
+def test_fold():
+    assert 13770 == header.folded(51000000)
+    assert 0xFFFF == header.folded(0xFFFF)
+
+
+# Types
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_types(order):
+    for kind, widths in WIDTHS.items():
+        for width in widths:
+            dtype = block_dtype("%s%s%d" % (order, kind, width))
+            check_storable(dtype)
+            assert (kind, width) == (dtype.kind, dtype.itemsize)
+            assert dtype == block_dtype(name_of(dtype))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["U3", "S17", "S0", "M8[s]", "m8", "O", "c32", "V4", "i4,f8"]
+)
+def test_types_that_no_block_has(dtype):
+    with pytest.raises(UsageError, match="can't have the dtype"):
+        check_storable(np.dtype(dtype))
+
+
+def test_conversions():
+    for source, target in [("i4", "f8"), ("f8", "i4"), ("b1", "c8"), ("S3", "S5")]:
+        check_convertible(np.dtype(source), np.dtype(target))
+    for source, target in [("c8", "f8"), ("S5", "S3"), ("S3", "i4"), ("i4", "S3")]:
+        with pytest.raises(UsageError, match="can't be converted"):
+            check_convertible(np.dtype(source), np.dtype(target))
+
+
+# Attributes
+
+VALUES = [
+    "text",
+    "",
+    "naïve 日本",
+    "a\0b",
+    "line 1\nline 2",
+    "x" * 300,
+    1,
+    -1.5,
+    True,
+    2**64 - 1,
+    1 + 2j,
+    [1, 2, 3],
+    [[1.0, 2.0], [3.0, 4.0]],
+    ["ab", "héllo"],
+    b"bytes",
+    [b"a", b"bcd"],
+    ["x" * 40],
+    np.arange(3, dtype=">i2"),
+    np.array(["2020-01-01"], "M8[D]"),
+    np.float16(0.5),
+    [float("nan"), float("inf")],
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_attribute_round_trip(value):
+    stored = {b"name": attributes.attribute_of("name", value)}
+    text = attributes.encode(stored)
+    assert 1 == text.count(b"\n")
+    again = attributes.decode(text)
+    assert text == attributes.encode(again)
+    found = attributes.value_of(again[b"name"])
+    if isinstance(value, str):
+        assert (value or "\0") == found
+    elif isinstance(found, list):
+        items = value if isinstance(value, list) else [value]
+        wanted = [x if isinstance(x, str) else x.decode() for x in items]
+        assert wanted == found
+    else:
+        np.testing.assert_array_equal(np.atleast_1d(value).ravel(), found)
+        assert np.atleast_1d(value).dtype == found.dtype
+
+
+@pytest.mark.parametrize(
+    "value", [[], np.zeros((0, 3)), object(), None, {}, [[1], [2, 3]]]
+)
+def test_attributes_that_are_refused(value):
+    with pytest.raises(UsageError):
+        attributes.attribute_of("name", value)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\tb", "a\nb", "\0"])
+def test_names_that_are_refused(name):
+    with pytest.raises(UsageError, match="name of an attribute"):
+        attributes.encoded_name(name)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"a", "line 1: expected name"),
+        (b"a <i4 1 00", "have 4 bytes, found 1"),
+        (b"a <i4 9999999999999999999 00", "expected a count"),
+        (b"a <i4 999999999999999999 00", "found 1"),
+        (b"a <i4 -1 00", "expected a count"),
+        (b"a <q4 1 00000000", "expected a type"),
+        (b"a <i4 1 0000000G", "not hexadecimal"),
+    ],
+)
+def test_damaged_attributes(line, message):
+    with pytest.raises(DamageError, match=message):
+        attributes.decode(line + b" #HUMANE [ ]\n" if b"<" in line else line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a <i4 1 01000000 #HUMANE [ 1 ]",
+        b"  a\t<i4  1 01000000\n",
+        b"a =i4 1 01000000 \r\n",
+        b"a i4 1 01000000 x\n",
+        b"\na <i4 1 01000000 x\n\n",
+    ],
+)
+def test_attributes_that_the_original_accepts(text):
+    assert [1] == attributes.value_of(attributes.decode(text)[b"a"]).tolist()
+
+
+# Rows
+
+RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
+
+
+def as_set(ranges):
+    return {row for start, stop in ranges for row in range(start, stop)}
+
+
+@given(RANGES, RANGES)
+def test_sets_of_rows(one, other):
+    first, second = rows.union(one), rows.union(other)
+    assert as_set(one) == as_set(first)
+    assert as_set(one) - as_set(other) == as_set(rows.without(first, second))
+    assert as_set(one) & as_set(other) == as_set(rows.common(first, second))
+    assert len(as_set(one)) == rows.count(first)
+
+
+def test_rows_as_text():
+    assert "row 3" == rows.text_of([(3, 4)])
+    assert "rows 0 to 9, 20" == rows.text_of([(0, 10), (20, 21)])
+    many = [(i, i + 1) for i in range(0, 40, 2)]
+    assert rows.text_of(many, 2).endswith("2, and 18 more ranges")
+
+
+def test_unwritten_rows_belong_to_a_header():
+    text = coverage.encode([(0, 5), (7, 9)], (b"old", b"new"))
+    assert [(0, 5), (7, 9)] == coverage.decode(text, b"old", 100)
+    assert [(0, 5), (7, 8)] == coverage.decode(text, b"new", 8)
+    assert None is coverage.decode(text, b"other", 100)
+    assert None is coverage.decode(b"anything", b"old", 100)

@@ -1,0 +1,161 @@
+"""`blpk bigfile`: its actions, their output, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support import GOLDEN, environment
+
+from bloscpack import bigfile
+from bloscpack._cli.verbs.bigfile import ACTIONS
+
+SNAPSHOT = GOLDEN / "directories" / "bigfile" / "snapshot" / "data"
+UNWRITTEN = GOLDEN / "directories" / "bigfile" / "unwritten" / "data"
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tree = bigfile.File("tree", create=True)
+    array = np.arange(30, dtype="<i4").reshape(10, 3)
+    with tree.create_from_array("g/x", array, Nfile=2) as column:
+        column.attrs.update(a=[1.5, 2.5], s="text")
+    return tree
+
+
+@pytest.fixture
+def good(run):
+    """Run `blpk bigfile`, which must succeed; return what it prints."""
+
+    def good(*arguments):
+        code, out, err = run("bigfile", *arguments)
+        assert (0, "") == (code, err)
+        return out
+
+    return good
+
+
+def test_help_names_every_action(good):
+    text = good("--help")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for action in ACTIONS:
+        assert "  %s " % action in text
+
+
+def test_ls(tree, good):
+    assert "g/x\n" == good("ls", "tree")
+    path = os.path.realpath("tree/g/x")
+    line = "%-28s <i4 3           10 00435 2 %s\n" % ("g/x", path)
+    assert line == good("ls", "-l", "tree") == good("ls", "-l", "tree", "g/x")
+    (fields,) = json.loads(good("ls", "--json", "tree"))
+    assert ("g/x", 10, ["a", "s"]) == (
+        fields["name"],
+        fields["size"],
+        fields["attributes"],
+    )
+    assert bigfile.File(SNAPSHOT).blocks == good("ls", SNAPSHOT).split()
+
+
+def test_cat(tree, good):
+    assert "6 7 8 \n9 10 11 \n" == good("cat", "-o", "2", "-c", "2", "tree", "g/x")
+    assert 10 == good("cat", "tree", "g/x").count("\n")
+    assert [[27, 28, 29]] == json.loads(good("cat", "--json", "-o9", "tree", "g/x"))
+    assert "" == good("cat", "-o", "99", "tree", "g/x")
+
+
+def test_cat_binary(tree):
+    command = [sys.executable, "-m", "bloscpack", "bigfile", "cat", "-b", "tree", "g/x"]
+    found = subprocess.run(command, capture_output=True, env=environment(), check=True)
+    assert tree["g/x"][:].tobytes() == found.stdout
+
+
+def test_cat_shows_values_like_the_original(good):
+    assert "1.75187 2.93546 5.32152 \n" == good(
+        "cat", "-o2", "-c1", SNAPSHOT, "0/Position"
+    )
+
+
+def test_get_attr(tree, good):
+    assert "a <f8 2 [ 1.5 2.5 ]\ns <a1 4 [ text ]\n" == good("get-attr", "tree", "g/x")
+    assert "1.5 2.5\n" == good("get-attr", "tree", "g/x", "a")
+    found = json.loads(good("get-attr", "--json", "tree", "g/x"))
+    assert {"a": [1.5, 2.5], "s": "text"} == found
+
+
+def test_set_attr(tree, good):
+    good("set-attr", "tree", "g/x", "a", "-1", "2")
+    good("set-attr", "tree", "g/x", "n", "5")
+    good("set-attr", "-t", "u8", "tree", "g/x", "u", "5")
+    good("set-attr", "tree", "g/x", "t", "two words")
+    good("set-attr", "tree", ".", "root", "0.5")
+    attrs = tree["g/x"].attrs
+    assert ("<f8", [-1, 2]) == (attrs.raw("a").dtype_name, attrs["a"].tolist())
+    assert ("<i8", "<u8") == tuple(attrs.raw(name).dtype_name for name in "nu")
+    assert "two words" == attrs["t"]
+    assert [0.5] == tree.attrs["root"].tolist()
+
+
+def test_create(tree, good, tmp_path):
+    (tmp_path / "raw").write_bytes(np.arange(12, dtype="<f4").tobytes())
+    good("create", "-N", "3", "--nmemb", "2", "new", "y", "f4", "raw")
+    new = bigfile.File("new")
+    assert ((6, 2), 3) == (new["y"].shape, new["y"].nfile)
+    good("create", "--size", "7", "new", "z", "f8")
+    good("create", "new", "Header")
+    assert ((7,), 0) == (new["z"].shape, new["Header"].nmemb)
+
+
+def test_copies(tree, good, run):
+    good("repartition", "tree", "g/x", "g/y", "4")
+    good("copy", "-t", "f8", "tree", "g/x", "z")
+    assert (4, "text") == (tree["g/y"].nfile, tree["g/y"].attrs["s"])
+    assert np.dtype("f8") == tree["z"].dtype
+    tree["g/"].attrs["unit"] = "m"
+    good("copy", "tree", "--to", "other")
+    other = bigfile.File("other")
+    assert ["g/x", "g/y", "z"] == other.blocks
+    assert "m" == other["g/"].attrs["unit"]
+    assert tree["g/x"][:].tolist() == other["z"][:].tolist()
+    code, _, err = run("bigfile", "copy", "tree", "--to", "other")
+    assert 1 == code
+    assert "use --force" in err
+
+
+def test_verify(tree, good, run):
+    assert "tree: ok (1 block, 2 data files, 120 bytes)\n" == good("verify", "tree")
+    assert json.loads(good("verify", "--json", "tree"))["ok"]
+    code, out, _ = run("bigfile", "verify", UNWRITTEN)
+    assert 3 == code
+    assert "error: never/000000: rows 0 to 5 missing" in out
+    assert 0 == run("bigfile", "verify", UNWRITTEN, "full")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (1, ["ls", "missing"]),
+        (1, ["cat", "tree", "missing"]),
+        (1, ["get-attr", "tree", "g/x", "missing"]),
+        (1, ["verify", "tree", "missing"]),
+        (1, ["create", "tree", "g/x", "f4"]),
+        (2, ["cat", "tree"]),
+        (2, ["cat", "tree", "../x"]),
+        (2, ["copy", "tree"]),
+        (2, ["create", "--size", "3", "tree", "y", "U5"]),
+        (2, ["create", "--size", "3", "tree", "y", "nonsense"]),
+        (2, ["repartition", "tree", "g/x", "y", "many"]),
+        (2, ["set-attr", "-t", "f8", "tree", "g/x", "a", "word"]),
+        (2, ["set-attr", "tree", "g/x", "a b", "1"]),
+        (2, ["shrink", "tree"]),
+    ],
+)
+def test_failures(tree, run, code, arguments):
+    found, out, err = run("bigfile", *arguments)
+    assert (code, "") == (found, out)
+    assert "error: " in err
+    assert ["g/x"] == bigfile.File("tree").blocks
