@@ -77,6 +77,14 @@ def package(session: nox.Session) -> None:
     session.run("pytest", "-q", "tests/project/test_packaging.py")
 
 
+@nox.session(python="3.11", default=False)
+def bigfile(session: nox.Session) -> None:
+    """Compare BigFile trees with the original; this needs a network and a compiler."""
+    install(session, "test")
+    session.install("-q", "dask[array]")
+    session.run("pytest", "-q", "tests/bigfile")
+
+
 @nox.session(python="3.12", default=False)
 def zarr(session: nox.Session) -> None:
     """Read shards with zarr-python and TensorStore; this needs a network."""
