@@ -79,6 +79,14 @@ def package(session: nox.Session) -> None:
     session.run("pytest", "-q", "tests/project/test_packaging.py")
 
 
+@nox.session(python="3.11", default=False)
+def bigfile(session: nox.Session) -> None:
+    """Compare BigFile trees with the original; this needs a network and a compiler."""
+    install(session, "test")
+    session.install("-q", "dask[array]")
+    session.run("pytest", "-q", "tests/bigfile")
+
+
 @nox.session(python="3.12", default=False)
 def bcolz(session: nox.Session) -> None:
     """Read and change datasets with the genuine bcolz; this needs a network."""

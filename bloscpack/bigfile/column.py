@@ -382,8 +382,8 @@ class Column:
         )
 
     def __setitem__(self, index: Index, value: Any) -> None:
-        while isinstance(index, tuple) and index[1:] in ((), (slice(None),)):
-            index = index[0]
+        if isinstance(index, tuple) and all(map(self._selects_row, index[1:])):
+            index = index[0] if index else slice(None)
         if index is Ellipsis:
             index = slice(None)
         if isinstance(index, (int, numpy.integer)):
@@ -397,6 +397,12 @@ class Column:
         if array.size != len(rows) * self.nmemb:
             array = numpy.broadcast_to(array, shape)
         self.write(rows.start, array.reshape(shape))
+
+    def _selects_row(self, items: Any) -> bool:
+        """Return whether an index of the items of a row selects all of them."""
+        return isinstance(items, slice) and range(*items.indices(self.nmemb)) == range(
+            self.nmemb
+        )
 
     def append(self, buf: Any, Nfile: int = 1) -> None:
         """Add rows at the end, in `Nfile` new data files.
