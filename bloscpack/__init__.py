@@ -29,8 +29,7 @@ Files that exist
     repack(path, clevel=9, ...)            rewrite a file with other settings
     references(paths), write_references    let Zarr and xarray read chunks in place
 Folders of many files
-    dataset.open(path)                     an Array or a Table, of bcolz or BLZ
-    dataset.create_array, create_table     a new one
+    dataset.open(path), bigfile.File(path) arrays and tables of bcolz, BLZ and BigFile
 Other libraries
     register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
     register_shutil()                      the archive format "blptar" of shutil

@@ -279,7 +279,10 @@ def begin_copy(locked_file: LockedFile) -> TemporaryFile:
         locked_file.temporary = TemporaryFile(locked_file.target, 0o600)
     except PermissionError as error:
         kind = "the new content of the file is first written"
-        raise _no_permission(locked_file, kind, error) from error
+        explained = _no_permission(locked_file, kind, error)
+        raise PermissionError(
+            explained.errno, explained.strerror, explained.filename
+        ) from error
     except OSError as error:
         error.filename = os.fsdecode(locked_file.path)
         raise

@@ -842,7 +842,9 @@ def test_a_folder_that_the_user_may_not_write(shared):
 def test_a_folder_that_takes_no_new_file(shared):
     shared.chmod(0o666)
     with (
-        pytest.raises(StorageError, match="the new content of the file is first") as e,
+        pytest.raises(
+            PermissionError, match="the new content of the file is first"
+        ) as e,
         nobody(),
         open_locked(shared) as locked_file,
         locked_file.replacement(),
