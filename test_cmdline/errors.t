@@ -71,7 +71,7 @@ Errors and exit codes.
   $ blpk c --fast numbers 2> usage
   [2]
   $ tail -n 2 usage
-  blpk: error: unrecognized arguments: --fast
+  blpk c: error: unrecognized arguments: --fast
   'blpk c --help' shows what it accepts.
   $ blpk -v -d c numbers 2> usage
   [2]

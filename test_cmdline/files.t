@@ -95,15 +95,6 @@ Folders, and lists of names.
   b.blp
   $ blpk compress
   usage: blpk compress * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
-  * (glob)
   blpk compress: error: the following arguments are required: <in_file>
   [2]
 

@@ -72,6 +72,8 @@ def test_small_files(path):
 @pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
 def test_golden_files(step):
     for path in GOLDEN[::step]:
+        if "snappy" in path.name:  # the other reader has only the codecs of Blosc
+            continue
         data = path.read_bytes()
         assert read_here(data) == read_there(data), path
 
