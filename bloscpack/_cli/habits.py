@@ -9,7 +9,7 @@ HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
 
 
 def advice(arguments: list[str]) -> tuple[str, str] | None:
-    """Return a message and a hint; None if there is no such option.
+    """Return a message and a hint; None if no option is one of gzip.
 
     Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
     """

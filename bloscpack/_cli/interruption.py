@@ -5,9 +5,10 @@ wait while Blosc works on a chunk, which takes minutes at worst. The system writ
 number of each signal to a pipe at once, and a thread reads the pipe. Usually the main
 thread ends the command before this thread does anything.
 
-After the first Ctrl-C the thread says what the command waits for. It ends the command
-after a second signal, and a few seconds after SIGTERM or SIGHUP. Temporary files are
-removed; a journal stays, and the next writer of the file restores the old content.
+After the first Ctrl-C the thread writes that the command waits for chunks. It ends the
+command after a second signal, and a few seconds after SIGTERM or SIGHUP. Temporary
+files are removed; a journal stays, and the next writer of the file restores the old
+content.
 """
 
 from __future__ import annotations

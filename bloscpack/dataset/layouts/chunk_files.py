@@ -20,6 +20,7 @@ from ..._format.array_metadata import new_array
 from ..._format.blosc_header import MAX_RATIOS, decode_header
 from ..._format.chunks import compress, decompress_into
 from ..._reading.chunk_cache import ChunkCache
+from ..._reading.opened import CACHE_NBYTES
 from ...abstract_io import effective_nthreads
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
@@ -42,8 +43,6 @@ CHUNK_NAME = re.compile(r"__(0|[1-9][0-9]{0,17})\.blp")
 # Size in bytes from which an array is allocated only if the sizes of the files show
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
-# Default number of plain bytes that an array keeps of the chunks used last.
-CACHE_NBYTES = 32 * 2**20
 # Maximum number of plain bytes per byte of a file, with the best codec.
 MAX_RATIO = max(MAX_RATIOS.values())
 
