@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 # Chunk size in bytes below which compressing may take less time than waking a thread.
 QUICK_CHUNK = 64 * 2**10
+# Plain size in bytes of the chunks from which one more thread helps to decompress them:
+# a thread takes the GIL a few times for each chunk, and waits for the other threads.
+CHUNK_PER_THREAD = 32 * 2**10
 # Maximum number of bytes of adjacent chunks that one thread gets at a time, where it
 # stores the results itself. The system allocates memory in huge pages: two threads that
 # are the first to touch the same page wait for each other.
@@ -449,6 +452,17 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
 
 
+def nthreads_to_read(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
+    """Return the number of threads to decompress with: small chunks need few of them.
+
+    `chunk_size` is the plain size of a chunk in bytes, 0 or -1 if it is unknown.
+    """
+    count = effective_nthreads(nthreads, nchunks)
+    if nthreads is None and chunk_size > 0:
+        return min(count, 1 + chunk_size // CHUNK_PER_THREAD)
+    return count
+
+
 def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
     """Return the number of chunks to process at a time.
 
@@ -590,7 +604,8 @@ def unpack(
     header = getattr(source, "bloscpack_header", None)
     chunk_size = header.chunk_size if header is not None else -1
     with own_settings:
-        nthreads = share_threads(nthreads, nchunks, chunk_size)
+        most = nthreads_to_read(nthreads, nchunks, chunk_size)
+        nthreads = min(most, share_threads(nthreads, nchunks, chunk_size))
         _decompress_all(source, sink, nchunks, chunk_size, nthreads, progress)
     if sink.concurrent:
         sink.finalize()

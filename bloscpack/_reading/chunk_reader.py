@@ -30,7 +30,7 @@ from .._format.chunks import (
 from .._format.sections import frame_behind, read_beginning, starts_with_frame
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
-from ..abstract_io import effective_nthreads
+from ..abstract_io import nthreads_to_read
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
 from .chunk_index import index_from_headers, index_from_table
@@ -302,7 +302,7 @@ class ChunkReader:
                 self._items(numbers),
                 work_on_run,
                 deliver_run,
-                effective_nthreads(nthreads, nruns),
+                nthreads_to_read(nthreads, nruns, self.index.chunk_size),
             )
 
     def _first_kept(self, numbers: Sequence[int]) -> int:

@@ -5,7 +5,12 @@ import io
 import pytest
 
 import bloscpack as bp
-from bloscpack.abstract_io import CompressedSource, PlainSink, unpack
+from bloscpack.abstract_io import (
+    CompressedSource,
+    PlainSink,
+    nthreads_to_read,
+    unpack,
+)
 from bloscpack.append import append_fp
 from bloscpack.bytes_io import PlainBytesSink
 from bloscpack.exceptions import FormatError, UsageError
@@ -64,3 +69,19 @@ def test_no_memory_for_the_plain_bytes(monkeypatch):
 def test_append_a_number_of_bytes_that_is_no_number():
     with pytest.raises(UsageError, match="expected a number of bytes"):
         append_fp(io.BytesIO(packed()), io.BytesIO(b"new"), "3")
+
+
+@pytest.mark.parametrize(
+    ("expected", "nthreads", "nchunks", "chunk_size"),
+    [
+        (1, None, 1000, 2**14),
+        (3, None, 1000, 2**16),
+        (16, None, 1000, 2**20),
+        (2, None, 2, 2**20),
+        (16, None, None, -1),  # unknown
+        (8, 8, 1000, 2**14),  # as the caller wants
+    ],
+)
+def test_nthreads_to_read(monkeypatch, expected, nthreads, nchunks, chunk_size):
+    monkeypatch.setattr("bloscpack.abstract_io.available_cpus", lambda: 16)
+    assert expected == nthreads_to_read(nthreads, nchunks, chunk_size)
