@@ -47,12 +47,11 @@ if TYPE_CHECKING:
     from ..args import Limits
     from .chunk_cache import ChunkCache
     from .chunk_index import ChunkIndex, Extent
+    from .chunk_source import Room
 
     Result = TypeVar("Result")
     # Called with the number of a chunk and its plain bytes.
     Work = Callable[[int, memoryview], Result]
-    # Returns where to decompress a chunk, None for any place.
-    Room = Callable[[int], memoryview | None]
 
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.

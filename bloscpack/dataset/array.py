@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 
-from .._reading.array_index import ArrayIndex, row_blocks
+from .._reading.array_index import ArrayIndex, iterate_rows
 from ..exceptions import UsageError, UsageValueError
 from .attributes import Attributes
 from .rows import appended_blocks, as_rows, assigned_blocks, converted, filled_rows
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from .change import Change
     from .layouts.base import ArrayLayout
-
-# Number of bytes that iterating over an array reads at a time.
-ITERATION_NBYTES = 4 * 2**20
 
 
 class Array:
@@ -158,9 +155,7 @@ class Array:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        starts = row_blocks(self.shape, self.dtype.itemsize, ITERATION_NBYTES)
-        for start in starts:
-            yield from self[start : start + starts.step]
+        return iterate_rows(self.__getitem__, self.shape, self.dtype.itemsize)
 
     def iter_chunks(self) -> Iterator[Items]:
         """Yield the rows of each chunk, in order, as arrays."""
