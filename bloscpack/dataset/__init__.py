@@ -22,7 +22,8 @@ from .create import creating
 from .folder import Folder
 from .layouts import array_class, detect, table_class
 from .layouts.base import NewArray
-from .rows import blocks_of, check_same_length, converted, filled_rows, named_columns
+from .row_stream import counted, new_rows
+from .rows import blocks_of, check_same_length, converted, named_columns
 from .table import Table as Table
 from .writer import Writer
 
@@ -199,7 +200,9 @@ def create_array(
     path
         The folder, which appears when the array is complete.
     data
-        The items; None for an array of `shape` and `dtype` that holds `fill_value`.
+        The items: an array, one that is read in slices, such as an array of Zarr or
+        HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
+        that holds `fill_value`.
     shape, dtype
         Those of the array; by default those of `data`.
     layout
@@ -236,16 +239,21 @@ def create_array(
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
-    rows = _new_rows(data, shape, dtype, fill_value)
-    attributes = _plain(attrs)
+    rows = new_rows(data, shape, dtype, fill_value)
     new = NewArray(
-        rows.dtype, rows.shape, chunks, fill_value, attributes, settings, shards=shards
+        rows.dtype,
+        (rows.length or 0, *rows.inner),
+        chunks,
+        fill_value,
+        _plain(attrs),
+        settings,
+        shards=shards,
     )
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, blocks_of(rows, step))
+        found.create(change, "", new, counted(rows.blocks(step), step, new))
     return open_array(path, "r+", sync=sync)
 
 
@@ -312,30 +320,6 @@ def create_table(
 
 def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if attrs is None else dict(attrs)
-
-
-def _new_rows(
-    data: Any, shape: int | tuple[int, ...] | None, dtype: Any, fill_value: Any
-) -> Items:
-    """Return the items of a new array."""
-    if data is None:
-        if shape is None or dtype is None:
-            raise UsageValueError("expected data, or shape and dtype")
-        length, *inner = (shape,) if isinstance(shape, int) else shape
-        wanted = numpy.dtype(dtype)
-        fill = numpy.zeros((), wanted) if fill_value is None else fill_value
-        return filled_rows(length, tuple(inner), fill, wanted)
-    rows: Items = numpy.asarray(data)
-    if dtype is not None:
-        rows = converted(rows, numpy.dtype(dtype))
-    if shape is not None and rows.shape != (
-        (shape,) if isinstance(shape, int) else shape
-    ):
-        raise UsageValueError(
-            "expected data of shape %s, found an array of shape %s"
-            % (shape, rows.shape)
-        )
-    return rows
 
 
 def _new_columns(

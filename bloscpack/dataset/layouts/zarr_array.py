@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, NewArray
+    from .base import Blocks, Length, NewArray
 
 # Folder of the shards.
 SHARDS = "c"
@@ -159,7 +159,7 @@ class ZarrArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         document = _document_of(new)
-        content = document.encode()
+        document.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         ndim = len(new.shape)
@@ -171,7 +171,8 @@ class ZarrArray(ArrayLayout):
             at_once=True,
         )
         shards.write(blocks)
-        change.write(prefix + ZARR_JSON, content)
+        document.shape = new.shape
+        change.write(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
@@ -185,7 +186,7 @@ class ZarrArray(ArrayLayout):
         change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
         document = self._read()
@@ -196,9 +197,10 @@ class ZarrArray(ArrayLayout):
             args_of(document),
             at_once=extends,
         )
-        shards.write(blocks, self._source, length)
-        if length != self.shape[0]:
-            document.shape = (length, *self.shape[1:])
+        shards.write(blocks, self._source)
+        nrows = length()
+        if nrows != self.shape[0]:
+            document.shape = (nrows, *self.shape[1:])
             change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def committed(self, length: int) -> None:
@@ -270,7 +272,7 @@ def check_dtype(new: NewArray) -> None:
         return
     from . import layouts_for
 
-    others = [name for name in layouts_for(new) if name != ZarrArray.name]
+    others = layouts_for(new, without=ZarrArray.name)
     raise UsageValueError(
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
         "portable data type; %s"
