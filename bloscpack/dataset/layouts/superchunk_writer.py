@@ -224,6 +224,10 @@ class ShardFolder:
         old
             The array now; its other chunks in the same files are kept.
         """
+        if not self._cut.row_nbytes:  # there is nothing to store
+            for _ in blocks:
+                pass
+            return
         pieces = blocks if old is None else kept_and_new(blocks, old)
         try:
             with own_settings:
