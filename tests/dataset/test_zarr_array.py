@@ -370,8 +370,8 @@ class ZarrMachine(ArrayMachine):
         check_files(self.path, self.expected)
 
 
-def test_any_sequence_of_changes(tmp_path):
-    ZarrMachine.folder = tmp_path
+def test_any_sequence_of_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(ZarrMachine, "folder", tmp_path)
     run_state_machine_as_test(
         ZarrMachine,
         settings=settings(
@@ -379,5 +379,6 @@ def test_any_sequence_of_changes(tmp_path):
             stateful_step_count=15,
             deadline=None,
             suppress_health_check=list(HealthCheck),
+            database=None,
         ),
     )
