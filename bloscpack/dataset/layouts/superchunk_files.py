@@ -38,6 +38,7 @@ from ..._format.shard import (
     index_size,
 )
 from ..._reading.chunk_cache import ChunkCache
+from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..._format.dtypes import Array, DType
-    from ..._reading.chunk_reader import Room
+    from ..._reading.chunk_source import Room
     from ..._storage.base import Storage
     from ..folder import Folder
 
@@ -135,8 +136,8 @@ class ShardIndex:
             self.extents.append((entry[0], entry[1]))
 
 
-class SuperchunkFiles:
-    """The chunks of one state of an array, a `ChunkSource`. Many threads may use it.
+class SuperchunkFiles(ChunkSource):
+    """The chunks of one state of an array.
 
     A file that is missing, or a chunk in it, reads as `fill_value`.
 
@@ -163,6 +164,8 @@ class SuperchunkFiles:
         fill_value: Any,
         check_missing: Callable[[], object] = bool,
     ) -> None:
+        self.nbytes = nrows * cut.row_nbytes
+        self.chunk_size = cut.chunk_nbytes
         self.cut = cut
         self.nrows = nrows
         self.nchunks = cut.count_chunks(nrows)
@@ -178,14 +181,16 @@ class SuperchunkFiles:
 
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
-        start = number * self.cut.chunk_nbytes
-        nbytes = self.nrows * self.cut.row_nbytes
-        return start, min(start + self.cut.chunk_nbytes, nbytes)
+        start = number * self.chunk_size
+        return start, min(start + self.chunk_size, self.nbytes)
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""
-        size = self.cut.chunk_nbytes
-        return range(start // size, -(-stop // size))
+        return range(start // self.chunk_size, -(-stop // self.chunk_size))
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._cache.get(number)
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
@@ -222,25 +227,9 @@ class SuperchunkFiles:
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
+        joined: bool = False,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, on several threads.
-
-        Parameters
-        ----------
-        numbers
-            The numbers of the chunks, ascending.
-        use
-            Called with the number and the plain bytes of each chunk, in any thread and
-            in any order. The bytes are valid during the call.
-        room
-            Called with the number of a chunk; returns writable memory of the size of
-            its span, into which it is decompressed, or None.
-
-        Raises
-        ------
-        FormatError
-            If a chunk or an index is damaged.
-        """
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 
         def work(run: list[int]) -> None:
             self._load_run(run, use, room)
@@ -372,14 +361,7 @@ class SuperchunkFiles:
 
     def rows(self, start: int, stop: int) -> Array:
         """Return the rows of a span that is in one chunk."""
-        cut = self.cut
-        number = start // cut.chunk_rows
-        result = new_array((stop - start, *cut.inner), cut.dtype)
+        result = new_array((stop - start, *self.cut.inner), self.cut.dtype)
         flat: Any = result.reshape(-1).view("u1")
-
-        def use(number: int, plain: memoryview) -> None:
-            first = (start - number * cut.chunk_rows) * cut.row_nbytes
-            memoryview(flat)[:] = plain[first : first + len(flat)]
-
-        self.load([number], use)
+        self.read_into(memoryview(flat), start * self.cut.row_nbytes)
         return result
