@@ -221,7 +221,7 @@ class LazyArray:
 
 
 def _common_unit(parts: OpenedFile, itemsize: int) -> int:
-    """Return the largest part of an item such that no chunk ends inside of it."""
+    """Return the size of the largest part of an item in which no chunk ends."""
     if parts.nchunks < 2:
         return itemsize
     # All chunks have this size, except that the last one may be shorter.

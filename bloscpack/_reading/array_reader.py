@@ -40,7 +40,7 @@ class ArrayReader:
     dtype, shape, order
         Those of the array.
     unit
-        The largest part of an item, in bytes, such that no chunk ends inside of it;
+        The size in bytes of the largest part of an item inside of which no chunk ends;
         None if no chunk ends inside an item.
     allocate
         Returns the array for a result. It may refuse a size that comes from a file.

@@ -274,9 +274,9 @@ class ChunkReader:
     def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.
 
-        The digest lies in front of the end. An extent is at most one byte longer than a
-        chunk can be: a table that states a longer one is wrong, and nothing so large is
-        read. Raises `FormatError` at the last chunk if the end is damaged.
+        The extent includes the digest. It is at most one byte longer than a chunk and
+        its digest can be: a table that states a longer one is wrong, and the rest is
+        not read. Raises `FormatError` at the last chunk if the end is damaged.
         """
         index = self.index
         most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1

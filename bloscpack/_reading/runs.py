@@ -128,7 +128,7 @@ class RunReader:
         self._workspace = Workspace()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file, those of the tail from memory."""
+        """Return bytes of the file; the bytes of the tail come from memory."""
         start, tail = self.tail
         if start <= offset and offset + size <= start + len(tail):
             return tail[offset - start : offset - start + size]
