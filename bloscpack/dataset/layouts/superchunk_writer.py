@@ -241,8 +241,7 @@ class ShardFolder:
                 if self._current is not None:
                     self._finish(*self._current)
         except BaseException:
-            for file in self._unfinished:
-                self._change.abandon(file)
+            self._change.abandon(*self._unfinished)
             raise
 
     def _compress(self, piece: tuple[int, Array] | range) -> Piece:
