@@ -211,7 +211,10 @@ class SuperchunkFiles:
             storage = self._folder.storage(name)
         except FileNotFoundError:
             self._check_missing()
-            return None
+            try:  # a writer may have removed rows, and added others, meanwhile
+                storage = self._folder.storage(name)
+            except FileNotFoundError:
+                return None
         with naming_errors(self._folder.path(name)):
             return ShardIndex(storage, self.cut.slots)
 
