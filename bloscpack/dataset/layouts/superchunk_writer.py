@@ -32,7 +32,7 @@ from ...constants import (
 )
 from ...exceptions import DamageError
 from ...headers import BloscpackHeader
-from .superchunk_files import CHECKSUM
+from .superchunk_files import CHECKSUM, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -134,19 +134,6 @@ class ShardWriter:
         write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
 
 
-def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield extents, offset and size, with neighbours joined."""
-    offset = stop = -1
-    for start, nbytes in extents:
-        if start != stop:
-            if offset >= 0:
-                yield offset, stop - offset
-            offset = start
-        stop = start + nbytes
-    if offset >= 0:
-        yield offset, stop - offset
-
-
 def copy_extent(
     storage: Storage, offset: int, nbytes: int, fp: BinaryIO, target: int
 ) -> None:
@@ -241,8 +228,7 @@ class ShardFolder:
                 if self._current is not None:
                     self._finish(*self._current)
         except BaseException:
-            for file in self._unfinished:
-                self._change.abandon(file)
+            self._change.abandon(*self._unfinished)
             raise
 
     def _compress(self, piece: tuple[int, Array] | range) -> Piece:
