@@ -187,8 +187,8 @@ def change_metadata(
         The compressed file.
     change
         Called with the old metadata, which include the description of an array;
-        returns the new metadata, as in `rewrite_metadata_fp`, or UNCHANGED to leave the file unchanged.
-        An error that it raises is passed on.
+        returns the new metadata, as in `rewrite_metadata_fp`, or UNCHANGED to leave the
+        file unchanged. An error that it raises is passed on.
     sync
         As in `append`. The errors are those of `rewrite_metadata_fp`.
     grow
