@@ -31,8 +31,7 @@ Files that exist
 Folders of many files
     dataset.open(path), bigfile.File(path) arrays and tables of bcolz, BLZ and BigFile
 Other libraries
-    register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
-    register_shutil()                      the archive format "blptar" of shutil
+    register_fsspec, register_joblib, register_shutil   let them compress with Bloscpack
 Settings, which the functions that pack also take as keywords
     BloscArgs, BloscpackArgs, MetadataArgs
     Limits                                 maximum sizes of a file to be read

@@ -1,9 +1,7 @@
 """An array in a file, of which only the selected items are read.
 
-Strategy: an index becomes positions on each axis (`ArrayIndex`); these become the
-numbers of the chunks that hold selected bytes; each chunk is read, verified and
-decompressed once, in parallel, into its place in the result. A chunk that is selected
-as a whole is decompressed right there.
+`OpenedFile` loads chunks of the file, and `ArrayReader` turns an index into chunks and
+chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 """
 
 from __future__ import annotations
@@ -11,15 +9,14 @@ from __future__ import annotations
 import math
 import os
 
-import numpy
-
-from ._format.array_metadata import Description, new_array
-from ._reading.array_index import ArrayIndex, chunk_grid, row_blocks
-from ._reading.boxes import Filling, Region, Steps, needed_chunks
+from ._format.array_metadata import Description
+from ._format.chunk_grid import block_shape
+from ._reading.array_index import iterate_rows
+from ._reading.array_reader import ArrayReader
 from ._reading.opened import CACHE_NBYTES, open_parts
 from ._storage.base import Storage, naming_errors
 from ._storage.urls import is_url, local_path, shown_name
-from .exceptions import StorageError, UsageTypeError, UsageValueError
+from .exceptions import StorageError, UsageTypeError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._format.dtypes import Array, DType
-    from ._reading.boxes import Picks
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from .args import AnyLimits
@@ -35,9 +31,6 @@ if TYPE_CHECKING:
 
     # The file and the options for opening it again.
     Origin = tuple[str, dict[str, Any]]
-
-# Number of bytes that iterating over an array reads at a time.
-ITERATION_NBYTES = 4 * 2**20
 
 
 class LazyArray:
@@ -69,14 +62,19 @@ class LazyArray:
         description.check_nbytes(parts.nbytes)
         self._parts = parts
         self._origin = origin
-        self._closed = False
         self.dtype: DType = description.dtype
         self.shape: tuple[int, ...] = description.shape
         self.order: str = description.order
         self.metadata: Json = parts.user_metadata
         self.nbytes: int = description.nbytes
         self.cbytes: int = parts.cbytes
-        self._unit = _common_unit(parts, self.dtype.itemsize)
+        self._reader = ArrayReader(
+            parts,
+            self.dtype,
+            self.shape,
+            description.order,
+            unit=_common_unit(parts, self.dtype.itemsize),
+        )
         self._token: Hashable = parts.identity
 
     @property
@@ -92,21 +90,14 @@ class LazyArray:
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of blocks that agree with the chunks of the file."""
-        span = self._parts.span(0) if self._parts.nchunks else (0, 0)
-        grid = chunk_grid(
-            self._in_order(self.shape), self.dtype.itemsize, span[1] - span[0]
-        )
-        return tuple(self._in_order(grid))
-
-    def _in_order(self, axes: Sequence[Any]) -> Any:
-        """Return the axes from the slowest to the fastest one, or the reverse."""
-        return axes[::-1] if self.order == "F" else axes
+        start, stop = self._parts.span(0) if self._parts.nchunks else (0, 0)
+        return block_shape(self.shape, self.dtype.itemsize, stop - start, self.order)
 
     def __repr__(self) -> str:
         name = self._parts.name
         name = "" if name is None else " %r" % shown_name(name)
         return "<%sLazyArray%s: shape %s, dtype %s, chunks %s>" % (
-            "closed " if self._closed else "",
+            "closed " if self._reader.closed else "",
             name,
             self.shape,
             self.dtype,
@@ -117,12 +108,8 @@ class LazyArray:
 
     def close(self) -> None:
         """Close the file. A file object that the caller opened stays open."""
-        self._closed = True
+        self._reader.closed = True
         self._parts.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UsageValueError("the array is closed")
 
     def __enter__(self) -> LazyArray:
         return self
@@ -132,7 +119,7 @@ class LazyArray:
 
     def __del__(self) -> None:
         # Without a warning: an array in a task of Dask can't be closed by its user.
-        if hasattr(self, "_closed"):
+        if hasattr(self, "_reader"):
             self.close()
 
     # Reading
@@ -154,16 +141,7 @@ class LazyArray:
         FormatError
             If a chunk that holds some of the items is damaged.
         """
-        if isinstance(key, str) and self.dtype.names is not None:
-            return self._read_field(key)
-        if _is_names(key) and self.dtype.names is not None:
-            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-            return self.read()[key]
-        position = self._position(key)
-        if position is not None:
-            return self._read_item(position)
-        index = ArrayIndex(key, self.shape)
-        return index.finish(self._read_items(index.axes))
+        return self._reader.get(key)
 
     def read_outer(self, key: Sequence[Any]) -> Array:
         """Return the items that each axis selects by itself, as `numpy.ix_` does.
@@ -180,102 +158,7 @@ class LazyArray:
         FormatError
             If a chunk that holds some of the items is damaged.
         """
-        if len(key) != self.ndim:
-            raise IndexError(
-                "expected one entry for each of %d axes, found %d"
-                % (self.ndim, len(key))
-            )
-        indexes = [
-            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
-        ]
-        items = self._read_items([index.axes[0] for index in indexes])
-        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
-
-    def _position(self, key: Any) -> int | None:
-        """Return the position in the file of the item that integers select.
-
-        Return None for every other key, and for integers that are out of range.
-        """
-        entries = key if isinstance(key, tuple) else (key,)
-        if len(entries) != len(self.shape):
-            return None
-        position = 0
-        # Horner's scheme, from the slowest axis to the fastest one.
-        for i, n in zip(
-            self._in_order(entries), self._in_order(self.shape), strict=True
-        ):
-            if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
-                return None
-            if not -n <= i < n:
-                return None
-            position = position * n + (int(i) if i >= 0 else int(i) + n)
-        return position
-
-    def _read_item(self, position: int) -> Any:
-        """Return an item as a scalar."""
-        self._check_open()
-        size = self.dtype.itemsize
-        buffer = bytearray(size)
-        self._parts.read_into(memoryview(buffer), position * size)
-        return numpy.ndarray((), self.dtype, buffer)[()]
-
-    def _full(self) -> list[Steps | Picks]:
-        return [Steps(n, 0, 1, n) for n in self.shape]
-
-    def _read_field(self, name: str) -> Array:
-        if self.dtype.fields is None or name not in self.dtype.fields:
-            raise ValueError("no field of name %s" % name)
-        dtype, offset = self.dtype.fields[name][:2]
-        return self._read_items(self._full(), dtype, offset)
-
-    def _read_items(
-        self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
-    ) -> Array:
-        """Return items as a new array, or the field of `dtype` at `offset` in them."""
-        base, subshape = self.dtype, ()
-        if dtype is not None:
-            base, subshape = dtype.base, dtype.shape
-        shape = self._in_order([axis.count for axis in axes])
-        result = new_array((*shape, *subshape), base)
-        self._fill(result, axes, offset)
-        if self.order == "F":
-            ndim = self.ndim
-            others = range(ndim, result.ndim)
-            result = result.transpose(*reversed(range(ndim)), *others)
-        return result
-
-    def _fill(self, result: Array, axes: list[Steps | Picks], offset: int = 0) -> None:
-        """Read the selected items, or a field at `offset` in them, into `result`.
-
-        The array is contiguous and has the axes in the order of the file.
-        """
-        self._check_open()
-        if not result.nbytes:
-            return
-        itemsize = self.dtype.itemsize
-        size = result.nbytes // math.prod(axis.count for axis in axes)
-        cell, part = self._unit, (offset, size)
-        cell_axes = list(self._in_order(axes))
-        if cell != itemsize:  # a chunk may end inside an item
-            cell = math.gcd(cell, offset, size)
-            last = Steps(itemsize // cell, offset // cell, 1, size // cell)
-            cell_axes, part = [*cell_axes, last], (0, cell)
-        region = Region(cell_axes)
-        span = self._parts.span
-        flat: Any = result.reshape(-1).view("u1")
-        memory = memoryview(flat)
-        start = region.start
-        if start is not None and size == itemsize:
-            self._parts.read_into(memory, start * cell)
-            return
-        filling = Filling(region, memory, span, cell, part)
-        numbers = needed_chunks(
-            region, cell, span, self._parts.numbers, self._parts.chunk_size
-        )
-        if filling.longest < self._parts.chunk_size:
-            self._parts.load(numbers, filling.copy, joined=True)
-        else:
-            self._parts.load(numbers, filling.copy, room=filling.room)
+        return self._reader.get_outer(key)
 
     def read(self, *, out: Array | None = None) -> Array:
         """Return all items, as a new array that has the order of the file.
@@ -294,29 +177,7 @@ class LazyArray:
         UsageError
             If `out` is not such an array.
         """
-        if out is None:
-            return self._read_items(self._full())
-        self._check_out(out)
-        ordered = numpy.asarray(out)
-        if self.order == "F":
-            ordered = ordered.T
-        if ordered.flags.c_contiguous:
-            self._fill(ordered, self._full())
-        else:
-            out[...] = self.read()
-        return out
-
-    def _check_out(self, out: Array) -> None:
-        if not isinstance(out, numpy.ndarray):
-            raise UsageTypeError("out: expected an array of NumPy, found %.200r" % out)
-        if out.shape != self.shape or out.dtype != self.dtype:
-            raise UsageValueError(
-                "out: expected an array of shape %s and dtype '%s', found one of "
-                "shape %s and dtype '%s'"
-                % (self.shape, self.dtype, out.shape, out.dtype)
-            )
-        if not out.flags.writeable:
-            raise UsageValueError("out: expected a writable array")
+        return self._reader.read(out)
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         """Return all items as an array of `dtype`; NumPy calls this."""
@@ -333,12 +194,7 @@ class LazyArray:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return self._rows()
-
-    def _rows(self) -> Iterator[Any]:
-        starts = row_blocks(self.shape, self.dtype.itemsize, ITERATION_NBYTES)
-        for start in starts:
-            yield from self[start : start + starts.step]
+        return iterate_rows(self.__getitem__, self.shape, self.dtype.itemsize)
 
     # Pickle and Dask
 
@@ -364,12 +220,8 @@ class LazyArray:
         return "bloscpack.LazyArray", self._token, token_name, self._state()
 
 
-def _is_names(key: object) -> bool:
-    return isinstance(key, list) and bool(key) and all(isinstance(k, str) for k in key)
-
-
 def _common_unit(parts: OpenedFile, itemsize: int) -> int:
-    """Return the largest part of an item such that no chunk ends inside of it."""
+    """Return the size of the largest part of an item in which no chunk ends."""
     if parts.nchunks < 2:
         return itemsize
     # All chunks have this size, except that the last one may be shorter.
@@ -418,7 +270,7 @@ def open_ndarray(
 
     Examples
     --------
-    >>> import bloscpack
+    >>> import bloscpack, numpy
     >>> array = numpy.arange(12).reshape(4, 3)
     >>> bloscpack.pack_ndarray_to_file(array, 'twelve.blp')
     >>> with open_ndarray('twelve.blp') as lazy:

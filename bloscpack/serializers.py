@@ -43,7 +43,7 @@ def user_metadata(metadata: Json) -> Json:
 
 
 def replaced_metadata(old: Json, new: Json) -> Json:
-    """Return the metadata of a file with `old` in which those of the user are `new`.
+    """Return `old`, the metadata of a file, with `new` as the metadata of the user.
 
     In an array file the description of the array stays, unless `new` describes an array
     itself; None then means no metadata of the user. A shard stays one.
@@ -140,7 +140,7 @@ def _dump_json(value: object) -> str:
 
 
 def _as_index(value: object) -> int:
-    """Return the int that a number of another class, such as NumPy's, stands for."""
+    """Return a number of another class, such as an integer of NumPy, as an int."""
     try:
         return index(value)  # type: ignore[arg-type]
     except TypeError:

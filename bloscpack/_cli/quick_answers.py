@@ -138,7 +138,7 @@ def _read_info(
     beginning = read_beginning(cursor)
     head, shard = _first_chunk_header(cursor, beginning.header), None
     if isinstance(beginning.metadata, dict) and "shard" in beginning.metadata:
-        from ..describe import describe_shard
+        from .._reading.description import describe_shard
 
         shard = describe_shard(fp, beginning, cursor.position, size)
     check(beginning.header)

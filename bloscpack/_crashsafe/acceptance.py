@@ -321,7 +321,7 @@ IDENTITY_RULES: tuple[Rule, ...] = (
 
 
 def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> tuple[str, str] | None:
-    """Return the first rule that is broken, in words, and what the user can do.
+    """Return the first broken rule, in words, and the advice for the user.
 
     Return None if all rules are kept.
     """

@@ -194,7 +194,7 @@ class Journal:
         return self._content.read_at(self._new_head_offset + start, size)
 
     def digest_fits(self) -> bool:
-        """Return whether the digest at the end is that of the bytes before it."""
+        """Return whether the digest at the end fits the bytes before it."""
         storage = self._content
         expected = storage.read_at(self.size - DIGEST_LENGTH, DIGEST_LENGTH)
         if not any(expected):  # saves hashing a huge file of zeros

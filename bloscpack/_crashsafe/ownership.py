@@ -117,8 +117,8 @@ def copy_attributes(
 
     `target` is a descriptor; a name only where a system can't change the file of a
     descriptor. With `owner` the file also gets the owner and the security labels.
-    `limit` are the attributes of the input; see `Attributes.limit`. What the system
-    refuses is replaced by stricter permission bits.
+    `limit` are the attributes of the input; see `Attributes.limit`. If the
+    system refuses one of them, the permission bits become stricter instead.
     """
     mode = source.mode
     if not _copy_group(target, source.status, owner):

@@ -97,7 +97,7 @@ class Snapshot:
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
         self._rolled_back = False
-        # The journal beside a replaced file is that of the file with its name now.
+        # The journal beside a replaced file belongs to the file that has its name now.
         self._was_replaced = self._is_replaced()
         self._state = self._current_state()
         self.fp: BinaryIO | io.BufferedReader = fp

@@ -50,7 +50,7 @@ NAMED_WEIGHT = 8
 class Evidence:
     """The statements of a file about its chunks; offsets and sizes are in bytes.
 
-    ``entries`` are those of the offset table, FREE where one is damaged, ``first`` is
+    ``entries`` is the offset table, with FREE for damaged entries; ``first`` is
     the offset of the first chunk and ``nchunks`` the number of chunks, None if unknown.
     Chunks can't begin before ``base``; ``size`` is the end of the file. ``chunk_size``
     and ``last_chunk`` are the plain sizes that chunks should have, None if they may

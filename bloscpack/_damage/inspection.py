@@ -93,7 +93,7 @@ class Inspection:
         end = self.sections.first
         for chain in (*chains, None):
             start = size if chain is None else chain.start
-            # Without the sections' end, the file's own header may lie there.
+            # If the end of the sections is unknown, this may be the file's own header.
             found = None if end is None else find_header(self.whole, end, start)
             if found is not None:
                 return found

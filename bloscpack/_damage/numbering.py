@@ -4,7 +4,7 @@
 moved. Each rule is a pure function: it takes the evidence, the pieces and the numbers
 that stronger rules gave, and yields claims: this piece begins with this number. A claim
 is accepted if the numbers are free and, unless its rule ignores the order of the file,
-lie between those of the pieces before and behind.
+lie between the numbers of the pieces before and behind.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ def _leftovers(pieces: Pieces, evidence: Evidence, copies: set[int]) -> set[int]
     """Return the offsets of the chunks behind the last chunk of the file.
 
     Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
-    lies where header and table say. It is marked by its plain size, or all others lie
-    where the table says too. But if one of `copies` lies in the run of equal extents up
-    to there, it may have moved the last chunk behind it.
+    is at the offset that header and table state. It is marked by its plain size, or all
+    other chunks are at their offsets too. But if one of `copies` is in the run of equal
+    extents up to there, it may have moved the last chunk behind it.
 
     Example: the file has three chunks, the table has 100, 200 and 300, and chunks were
     found at 100, 200, 300 and 340. The chunk at 300 is the last one; the chunk at 340
@@ -201,7 +201,7 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
     """Yield the pieces of a chain: cut it where its numbers can't go on.
 
     They go on if the table does not contradict it, but not behind the last chunk. The
-    table lacks the extent of the last chunk, so that another one may lie in its place.
+    table lacks the extent of the last chunk, so another chunk may be in its place.
     """
     chain, ndamaged = piece.chain, piece.ndamaged
     begin, number = 0, evidence.place(chain, 0)

@@ -124,7 +124,7 @@ def _leaves_bytes(gap: _Gap, evidence: Evidence) -> bool:
         largest = evidence.extent(gap.number) or evidence.largest_extent
         return 0 < gap.stop - gap.start < largest + BLOSC_HEADER_LENGTH
     ends = evidence.entries[gap.number : gap.number + gap.nlost + 1]
-    # A chunk of a higher number may lie in front: then `nlost` is negative.
+    # `nlost` is negative if a chunk with a higher number is in front of the gap.
     return (
         len(ends) > gap.nlost > 1
         and FREE not in (ends[0], ends[-1])

@@ -125,8 +125,8 @@ class _Region(NamedTuple):
     def first_entry(self, begin: int, extents: set[int], only: bool) -> int | None:
         """Return the offset of the first plausible entry, None if there is none.
 
-        The extent of the chunk that it states must be that of a chunk found; with
-        `only` it may be the only entry, that of the first chunk found.
+        It must state the extent of a chunk that was found. With `only` it may be the
+        only entry, and state where the first chunk was found.
         """
         for at in range(begin, min(len(self.data), begin + MAX_START_SEARCH_NBYTES)):
             value, following = self.entry(at), self.entry(at + OFFSET_LENGTH)

@@ -153,7 +153,7 @@ def plan_append(
         section=plan_metadata(beginning, header, new_size, metadata),
         first_chunk=max(old.nchunks - 1, 0),
         chunks_offset=boundaries[-2] if old.nchunks else boundaries[0],
-        # Now it is certain that the table has room for so many sizes.
+        # The table has an entry for each of them, so this list is not too long.
         new_sizes=[
             *[fill] * bool(old.nchunks),
             *[chunk_size] * (nchunks_added - 1),

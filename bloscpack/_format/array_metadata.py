@@ -30,7 +30,7 @@ MAX_NBYTES = sys.maxsize
 
 
 def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:
-    """Return the metadata of an array, with those of the user unless they are None."""
+    """Return the metadata of an array, which include `user_metadata` if not None."""
     fortran = ndarray.flags.f_contiguous and not ndarray.flags.c_contiguous
     metadata: JsonObject = {
         "dtype": encode_dtype(ndarray.dtype),

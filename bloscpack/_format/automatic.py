@@ -85,7 +85,7 @@ WORTH_A_FILTER = 1.05
 NEAR = 0.9
 NEAR_WITHOUT_FILTER = 0.5
 FILTERS_KEPT = 2
-# The sample of data of at least this ratio is a whole chunk, with so many filters.
+# From this ratio on, the sample is a whole chunk, and this many filters are tried.
 # Such data compress fast, and other filters are good for shorter pieces.
 REGULAR = 8
 FILTERS_OF_REGULAR = 3
@@ -104,7 +104,7 @@ SHORT = 2**15, 2**17
 LONG = 2**16, 2**19
 LONG_FILTERED = 2**18, 2**19
 WHOLE = 2**20, 2**20
-# The sample is at most this fraction of the data, but at least so many bytes.
+# The sample is one SHARE-th of the data at most, but has at least LEAST bytes.
 SHARE = 128
 LEAST = 2**17
 # The same for the goal 'ratio': to compare filters, and to compare settings. Ratios of
@@ -130,7 +130,7 @@ UNFILTERED = 1 / 8
 # Blosc chooses. This is the distance in bytes at which its level 3 finds repetitions.
 # But in blocks of more than 256 KiB it looks for longer repetitions, and finds fewer
 # in columns of numbers. A piece as one block shows which is better. From level 6 on,
-# Blosc itself chooses such blocks, so that a piece shows nothing.
+# Blosc itself chooses long blocks, so a piece would show no difference.
 PIECE_FOR_BLOCKS = 2**19
 LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
@@ -218,7 +218,7 @@ def _smallest(
     best = min(trials, key=sizes_of.__getitem__)
     if best is not usual or trials[settings[0]] is settings[0]:
         return best
-    # The slow codec itself may be better than the faster level that stands for it.
+    # The slow codec may be better than the faster level that was tried in its place.
     slow = min(settings, key=sizes_of.__getitem__)
     return slow if _size(pieces, slow) < sizes_of[usual] else usual
 

@@ -56,7 +56,7 @@ class Section:
         return len(self.front) + self.room + len(self.digest)
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of the section; those of the room are zeros.
+        """Yield the bytes of the section; its unused room is filled with zeros.
 
         The blocks of the room are one object: a list of all blocks takes little memory.
         """

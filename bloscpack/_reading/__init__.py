@@ -1,1 +1,1 @@
-"""Read parts of a file: where each chunk is, loading chunks, caching them."""
+"""Read parts of a file: its description, single chunks, and items of an array."""

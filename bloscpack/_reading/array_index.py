@@ -8,7 +8,7 @@ same index for an array of the same shape whose items have no bytes.
 from __future__ import annotations
 
 import operator
-from math import lcm, prod
+from math import prod
 
 import numpy
 
@@ -16,9 +16,13 @@ from .boxes import Picks, Steps
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn
 
     from .._format.dtypes import Array, DType
+
+# Number of bytes that iterating over an array reads at a time.
+ITERATION_NBYTES = 4 * 2**20
 
 
 class ArrayIndex:
@@ -183,37 +187,11 @@ def _as_integer(entry: object) -> int | None:
         return None
 
 
-def row_blocks(shape: tuple[int, ...], itemsize: int, nbytes: int) -> range:
-    """Return where blocks of whole rows begin that have about `nbytes` bytes."""
+def iterate_rows(
+    read: Callable[[slice], Iterable[Any]], shape: tuple[int, ...], itemsize: int
+) -> Iterator[Any]:
+    """Yield the rows of an array, which `read` returns in blocks of several rows."""
     row = prod(shape[1:]) * itemsize
-    return range(0, shape[0], max(1, nbytes // max(1, row)))
-
-
-def chunk_grid(
-    shape: tuple[int, ...], itemsize: int, chunk_size: int
-) -> tuple[int, ...]:
-    """Return the shape of blocks of an array in C order that agree with the chunks.
-
-    A chunk of whole rows, or of an exact part of a row, is one block. Otherwise, a
-    block has the smallest number of rows that fills whole chunks, if at most
-    `MAX_CHUNKS_IN_BLOCK` chunks do, or else the rows of about one chunk.
-    """
-    grid = list(shape)
-    for j in range(len(shape)):
-        row = prod(shape[j + 1 :]) * itemsize
-        if row and chunk_size >= row:
-            grid[j] = _rows_of_block(row, chunk_size)
-            break
-        grid[j] = 1
-    return tuple(max(1, min(*pair)) for pair in zip(grid, shape, strict=True))
-
-
-# Maximum number of chunks in a block of `chunk_grid`.
-MAX_CHUNKS_IN_BLOCK = 8
-
-
-def _rows_of_block(row: int, chunk_size: int) -> int:
-    common = lcm(row, chunk_size)
-    if common <= MAX_CHUNKS_IN_BLOCK * chunk_size:
-        return common // row
-    return chunk_size // row
+    count = max(1, ITERATION_NBYTES // max(1, row))
+    for start in range(0, shape[0], count):
+        yield from read(slice(start, start + count))

@@ -1,4 +1,4 @@
-"""Items of an array whose plain bytes are in chunks, from whatever source.
+"""Items of an array whose plain bytes are in the chunks of a `ChunkSource`.
 
 Strategy: an index becomes positions on each axis (`ArrayIndex`); these become the
 numbers of the chunks that hold selected bytes; each chunk is loaded once, in parallel,
@@ -20,29 +20,11 @@ from .boxes import Filling, Region, Steps, needed_chunks
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Literal, Protocol
+    from typing import Any, Literal
 
     from .._format.dtypes import Array, DType
     from .boxes import Picks
-    from .chunk_reader import Room
-
-    class ChunkSource(Protocol):
-        """Plain bytes in numbered chunks; `OpenedFile` describes the methods."""
-
-        def span(self, number: int) -> tuple[int, int]:
-            """Return start and stop of a chunk in the plain bytes."""
-
-        def numbers(self, start: int, stop: int) -> range:
-            """Return the numbers of the chunks that hold the span [start, stop)."""
-
-        def load(
-            self,
-            numbers: Sequence[int],
-            use: Callable[[int, memoryview], object],
-            *,
-            room: Room | None = None,
-        ) -> None:
-            """Call ``use(number, plain)`` for chunks, on several threads."""
+    from .chunk_source import ChunkSource
 
     # Returns a new array of a shape and a dtype, with undefined items.
     Allocate = Callable[[tuple[int, ...], DType], Array]
@@ -58,7 +40,7 @@ class ArrayReader:
     dtype, shape, order
         Those of the array.
     unit
-        The largest part of an item, in bytes, such that no chunk ends inside of it;
+        The size in bytes of the largest part of an item inside of which no chunk ends;
         None if no chunk ends inside an item.
     allocate
         Returns the array for a result. It may refuse a size that comes from a file.
@@ -87,19 +69,73 @@ class ArrayReader:
         self._unit = dtype.itemsize if unit is None else unit
         self._allocate = allocate
 
-    def in_order(self, axes: Sequence[Any]) -> Any:
+    def _in_order(self, axes: Sequence[Any]) -> Any:
         """Return the axes from the slowest to the fastest one, or the reverse."""
         return axes[::-1] if self.order == "F" else axes
 
     def get(self, key: Any) -> Any:
-        """Return the items that an index of NumPy selects, or a field of all items."""
+        """Return the items that an index of NumPy selects, or a field of all items.
+
+        They are a new array, or a scalar if integers select a single item.
+        """
         if isinstance(key, str) and self.dtype.names is not None:
             return self._read_field(key)
         if _is_names(key) and self.dtype.names is not None:
             numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
             return self.read()[key]
+        position = self._position(key)
+        if position is not None:
+            return self._read_item(position)
         index = ArrayIndex(key, self.shape)
-        return index.finish(self.read_items(index.axes))
+        return index.finish(self._read_items(index.axes))
+
+    def get_outer(self, key: Sequence[Any]) -> Array:
+        """Return the items that each axis selects by itself, as `numpy.ix_` does.
+
+        `key` has an integer, a slice, or a list or array of integers for each axis.
+        """
+        if len(key) != len(self.shape):
+            raise IndexError(
+                "expected one entry for each of %d axes, found %d"
+                % (len(self.shape), len(key))
+            )
+        indexes = [
+            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
+        ]
+        items = self._read_items([index.axes[0] for index in indexes])
+        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UsageValueError("the array is closed")
+
+    def _position(self, key: Any) -> int | None:
+        """Return the position in the file of the item that integers select.
+
+        Return None for every other key, and for integers that are out of range.
+        """
+        entries = key if isinstance(key, tuple) else (key,)
+        if len(entries) != len(self.shape):
+            return None
+        position = 0
+        # Horner's scheme, from the slowest axis to the fastest one.
+        for i, n in zip(
+            self._in_order(entries), self._in_order(self.shape), strict=True
+        ):
+            if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
+                return None
+            if not -n <= i < n:
+                return None
+            position = position * n + (int(i) if i >= 0 else int(i) + n)
+        return position
+
+    def _read_item(self, position: int) -> Any:
+        """Return an item as a scalar."""
+        self._check_open()
+        size = self.dtype.itemsize
+        buffer = bytearray(size)
+        self._source.read_into(memoryview(buffer), position * size)
+        return numpy.ndarray((), self.dtype, buffer)[()]
 
     def _full(self) -> list[Steps | Picks]:
         return [Steps(n, 0, 1, n) for n in self.shape]
@@ -108,16 +144,16 @@ class ArrayReader:
         if self.dtype.fields is None or name not in self.dtype.fields:
             raise ValueError("no field of name %s" % name)
         dtype, offset = self.dtype.fields[name][:2]
-        return self.read_items(self._full(), dtype, offset)
+        return self._read_items(self._full(), dtype, offset)
 
-    def read_items(
+    def _read_items(
         self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
     ) -> Array:
         """Return items as a new array, or the field of `dtype` at `offset` in them."""
         base, subshape = self.dtype, ()
         if dtype is not None:
             base, subshape = dtype.base, dtype.shape
-        shape = self.in_order([axis.count for axis in axes])
+        shape = self._in_order([axis.count for axis in axes])
         result = self._allocate((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
@@ -131,14 +167,13 @@ class ArrayReader:
 
         The array is contiguous and has the axes in the order of the file.
         """
-        if self.closed:
-            raise UsageValueError("the array is closed")
+        self._check_open()
         if not result.nbytes:
             return
         itemsize = self.dtype.itemsize
         size = result.nbytes // math.prod(axis.count for axis in axes)
         cell, part = self._unit, (offset, size)
-        cell_axes = list(self.in_order(axes))
+        cell_axes = list(self._in_order(axes))
         if cell != itemsize:  # a chunk may end inside an item
             cell = math.gcd(cell, offset, size)
             last = Steps(itemsize // cell, offset // cell, 1, size // cell)
@@ -147,14 +182,23 @@ class ArrayReader:
         span = self._source.span
         flat: Any = result.reshape(-1).view("u1")
         memory = memoryview(flat)
+        start = region.start
+        if start is not None and size == itemsize:
+            self._source.read_into(memory, start * cell)
+            return
         filling = Filling(region, memory, span, cell, part)
-        numbers = needed_chunks(region, cell, span, self._source.numbers)
-        self._source.load(numbers, filling.copy, room=filling.room)
+        numbers = needed_chunks(
+            region, cell, span, self._source.numbers, self._source.chunk_size
+        )
+        if filling.longest < self._source.chunk_size:
+            self._source.load(numbers, filling.copy, joined=True)
+        else:
+            self._source.load(numbers, filling.copy, room=filling.room)
 
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""
         if out is None:
-            return self.read_items(self._full())
+            return self._read_items(self._full())
         self._check_out(out)
         ordered = numpy.asarray(out)
         if self.order == "F":

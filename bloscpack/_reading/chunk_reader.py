@@ -2,11 +2,6 @@
 
 Flow: chunk numbers → runs of chunks that are neighbours in the file → one read for each
 run → verify each digest → decompress → hand the plain bytes to the caller.
-
-From a local file every worker reads its own runs. From a place where each read is a
-round trip (`Storage.far`), groups of runs are requested at once, and one more thread
-requests the next group while the workers decompress. Only the thread of the caller
-reads a storage that is not ``concurrent``.
 """
 
 from __future__ import annotations
@@ -15,9 +10,7 @@ import io
 from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 
-from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Workspace, for_each
 from .._format.blosc_header import decode_header
@@ -34,78 +27,31 @@ from ..abstract_io import nthreads_to_read
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
 from .chunk_index import index_from_headers, index_from_table
+from .runs import LOCAL_RUN, RunReader, plan_runs
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
-    from .._engine.ahead import Task
     from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
-    from .._storage.protocols import Buffer
     from ..args import Limits
     from .chunk_cache import ChunkCache
     from .chunk_index import ChunkIndex, Extent
+    from .chunk_source import Room
+    from .runs import Run
 
     Result = TypeVar("Result")
     # Called with the number of a chunk and its plain bytes.
     Work = Callable[[int, memoryview], Result]
-    # Returns where to decompress a chunk, None for any place.
-    Room = Callable[[int], memoryview | None]
 
-# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
-# would leave threads without work.
-LOCAL_RUN = 512 * 2**10
-# Maximum number of bytes of a request for several chunks of a file that is far: two
-# chunks of 1 MiB. Larger requests are slower, because fewer run at once.
-FAR_RUN = 5 * 2**19
-# Maximum number of bytes between two chunks that are worth one request.
-FAR_GAP = 64 * 2**10
-# Maximum number of requests in a group, and about the bytes in their responses.
-REQUESTS_AT_A_TIME = 32
-BYTES_AT_A_TIME = 16 * 2**20
-# Number of groups that are requested while the chunks of another one are decompressed.
-GROUPS_AHEAD = 1
 # Size of the reads of a file that is far, when its chunk headers are read.
 FAR_READ = 2**20
 # Any size that an entry of an offset table can state.
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
-
-
-class Run:
-    """Chunks that one read fetches, or one chunk from the cache.
-
-    ``chunks`` has the number, the file positions and the plain size of each chunk,
-    ``offset`` and ``stop`` are file positions. ``content`` is the bytes between them,
-    None if a worker is to read them. ``plain`` is the plain bytes of the chunk if they
-    come from the cache.
-    """
-
-    __slots__ = ("chunks", "content", "offset", "plain", "stop")
-
-    def __init__(self, chunk: Extent) -> None:
-        self.chunks = [chunk]
-        self.offset = chunk[1]
-        self.stop = chunk[2]
-        self.content: Buffer | None = None
-        self.plain: bytes | None = None
-
-
-def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
-    """Yield the runs in groups that are requested together."""
-    group: list[Run] = []
-    nbytes = 0
-    for run in runs:
-        group.append(run)
-        nbytes += run.stop - run.offset
-        if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
-            yield group
-            group, nbytes = [], 0
-    if group:
-        yield group
 
 
 class ChunkReader:
@@ -140,11 +86,10 @@ class ChunkReader:
         self.storage = storage
         self._cache = cache
         self._limits = limits
-        self._workspace = Workspace()
+        self._runs = RunReader(storage)
         self._plain_workspace = Workspace()
         self._end_lock = allocate_lock()
         self._end: int | None = None
-        self._tail = 0, b""
         self.replaced_table = False
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = Cursor(StorageFile(storage))
@@ -202,9 +147,9 @@ class ChunkReader:
         digest_size = self.header.checksum_impl.size
         if self.storage.far:
             most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
-            self._tail = offset, self.storage.read_at(offset, most)
+            self._runs.tail = offset, self.storage.read_at(offset, most)
         try:
-            last = decode_header(self._read(offset, BLOSC_HEADER_LENGTH))
+            last = decode_header(self._runs.read(offset, BLOSC_HEADER_LENGTH))
         except FormatError:
             last = None
         if last is None or last.nbytes != stop - start:
@@ -213,17 +158,10 @@ class ChunkReader:
             return self._end or 0
         end = offset + last.ctbytes + digest_size
         if end < self.storage.size and starts_with_frame(
-            partial(self._read, end), self.header
+            partial(self._runs.read, end), self.header
         ):
             raise frame_behind(self.header, end)
         return end
-
-    def _read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file, those that `_find_end` read from memory."""
-        start, tail = self._tail
-        if start <= offset and offset + size <= start + len(tail):
-            return tail[offset - start : offset - start + size]
-        return self.storage.read_at(offset, size)
 
     # Loading
 
@@ -296,10 +234,13 @@ class ChunkReader:
             if error is not None:
                 raise error
 
+        # An empty cache has no chunk.
+        cached = self.cached if self._cache else None
+        runs = plan_runs(self._extents(numbers), cached, self.storage.far)
         nruns = self._count_runs(numbers)
         with own_settings:
             for_each(
-                self._items(numbers),
+                self._runs.prepare(runs),
                 work_on_run,
                 deliver_run,
                 nthreads_to_read(nthreads, nruns, self.index.chunk_size),
@@ -326,43 +267,6 @@ class ChunkReader:
         start, stop = self.index.span(numbers[0])[0], self.index.span(numbers[-1])[1]
         return max(1, min(len(numbers), -(-(stop - start) // LOCAL_RUN)))
 
-    def _items(self, numbers: Sequence[int]) -> Iterator[Run]:
-        """Yield the runs; the thread of the caller reads those that others can't."""
-        runs = self._runs(numbers)
-        if self.storage.far:
-            yield from self._requested(runs)
-            return
-        for run in runs:
-            if run.plain is None and not self.storage.concurrent:
-                run.content = self._read(run.offset, run.stop - run.offset)
-            yield run
-
-    def _runs(self, numbers: Sequence[int]) -> Iterator[Run]:
-        far = self.storage.far
-        gap = FAR_GAP if far else 0
-        lookup = bool(self._cache)  # an empty cache has none
-        run = None
-        nbytes = 0  # the plain bytes of the run
-        for chunk in self._extents(numbers):
-            number, offset, stop, size = chunk
-            # A cached chunk of another size: the last chunk has grown since.
-            plain = self.cached(number, size) if lookup else None
-            if run is not None:
-                in_all = stop - run.offset if far else nbytes + size
-                fits = in_all <= (FAR_RUN if far else LOCAL_RUN)
-                if plain is None and fits and 0 <= offset - run.stop <= gap:
-                    run.chunks.append(chunk)
-                    run.stop, nbytes = stop, nbytes + size
-                    continue
-                yield run
-            run, nbytes = Run(chunk), size
-            if plain is not None:
-                run.plain = plain
-                yield run
-                run = None
-        if run is not None:
-            yield run
-
     def _is_last(self, number: int) -> bool:
         """Return whether a chunk has the last plain byte of the file, or is behind."""
         return self.index.span(number)[1] == self.index.nbytes
@@ -370,9 +274,9 @@ class ChunkReader:
     def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.
 
-        The digest lies in front of the end. An extent is at most one byte longer than a
-        chunk can be: a table that states a longer one is wrong, and nothing so large is
-        read. Raises `FormatError` at the last chunk if the end is damaged.
+        The extent includes the digest. It is at most one byte longer than a chunk and
+        its digest can be: a table that states a longer one is wrong, and the rest is
+        not read. Raises `FormatError` at the last chunk if the end is damaged.
         """
         index = self.index
         most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
@@ -381,44 +285,6 @@ class ChunkReader:
                 yield number, offset, self.check_end(), size
             else:
                 yield number, offset, min(stop, offset + size + most), size
-
-    def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs with their bytes, which are requested before they are due."""
-        groups = _grouped(runs)
-        first, second = next(groups, []), next(groups, None)
-        if second is None or not self.storage.concurrent:
-            rest = [] if second is None else [second]
-            for group in chain([first], rest, groups):
-                yield from self._fetched(group)
-            return
-        # After an error, and after Ctrl-C, a request may still be under way: it must
-        # not delay the error. Its thread ends when `ahead` is deleted.
-        ahead = Ahead(1 + GROUPS_AHEAD)
-        tasks: list[Task] = []
-        for group in chain([first, second], groups):
-            tasks.append(ahead.submit(partial(self._fetched, group)))
-            if len(tasks) > GROUPS_AHEAD:
-                yield from ahead.result(tasks.pop(0))
-        for task in tasks:
-            yield from ahead.result(task)
-        ahead.close()
-
-    def _fetched(self, group: list[Run]) -> list[Run]:
-        start, tail = self._tail
-        wanted = []
-        for run in group:
-            if run.plain is not None:
-                continue
-            if start <= run.offset and run.stop <= start + len(tail):
-                run.content = tail[run.offset - start : run.stop - start]
-            else:
-                wanted.append(run)
-        if wanted:
-            extents = [(run.offset, run.stop) for run in wanted]
-            contents = self.storage.read_many(extents)
-            for run, content in zip(wanted, contents, strict=True):
-                run.content = content
-        return group
 
     def _plain_chunks(
         self, run: Run, room: Room | None, keep_from: int
@@ -430,7 +296,7 @@ class ChunkReader:
         if run.plain is not None:
             yield self._from_cache(run.chunks[0][0], run.plain, room)
             return
-        content = self._content(run)
+        content = self._runs.content(run)
         for number, offset, stop, size in run.chunks:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
@@ -458,7 +324,7 @@ class ChunkReader:
 
     def _plain_run(self, run: Run) -> memoryview:
         """Return the plain bytes of all chunks of a run, joined."""
-        content = self._content(run)
+        content = self._runs.content(run)
         plain = self._plain_workspace.view(sum(chunk[3] for chunk in run.chunks))
         position = 0
         for number, offset, stop, size in run.chunks:
@@ -490,12 +356,6 @@ class ChunkReader:
             return number, memoryview(plain)
         place[:] = plain
         return number, place
-
-    def _content(self, run: Run) -> memoryview:
-        if run.content is not None:
-            return memoryview(run.content)
-        view = self._workspace.view(run.stop - run.offset)
-        return view[: self.storage.read_into(view, run.offset)]
 
     def _check_size(self, number: int, frame: memoryview, size: int) -> BloscHeader:
         """Return the header of a chunk.

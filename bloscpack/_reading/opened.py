@@ -27,6 +27,7 @@ from ..exceptions import DamageError, FormatError, StorageError, UsageTypeError
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
 from .chunk_reader import ChunkReader
+from .chunk_source import ChunkSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from ..args import AnyLimits, Limits
-    from .chunk_reader import Room
+    from .chunk_source import Room
 
 # Default number of plain bytes that an opened file keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
@@ -77,7 +78,7 @@ def _always_changed(path: Path) -> StorageError:
     )
 
 
-class OpenedFile:
+class OpenedFile(ChunkSource):
     """A file whose parts are read; `open_parts` makes it. Many threads may use it.
 
     Attributes
@@ -88,6 +89,8 @@ class OpenedFile:
         Number of plain bytes, and size of the file, when it was opened.
     nchunks
         Number of chunks when the file was opened.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
     name
         Path or URL of the file; None for file objects and buffers.
     identity
@@ -123,6 +126,7 @@ class OpenedFile:
         self.user_metadata = user_metadata(reader.metadata)
         self.nbytes = reader.index.nbytes
         self.nchunks = reader.index.nchunks
+        self.chunk_size = reader.index.chunk_size
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
@@ -155,11 +159,6 @@ class OpenedFile:
 
     # Positions
 
-    @property
-    def chunk_size(self) -> int:
-        """The plain size of all chunks but the last one; 0 if they have several."""
-        return self._index.chunk_size
-
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
         return self._index.span(number)
@@ -190,32 +189,9 @@ class OpenedFile:
         joined: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, on several threads.
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
 
-        Parameters
-        ----------
-        numbers
-            The numbers of the chunks, ascending.
-        use
-            Called with the number and the plain bytes of each chunk, in any thread and
-            in any order. It is called again for the same chunk if the file has changed
-            meanwhile. The bytes are valid during the call.
-        room
-            Called with the number of a chunk; returns writable memory of the size of
-            its span, into which it is decompressed, or None. Chunks that are
-            decompressed there are not kept in the cache.
-        joined
-            Whether ``use`` may be called for neighbouring chunks together, with the
-            number of the first one.
-        nthreads
-            Number of threads; None for the default.
-
-        Raises
-        ------
-        FormatError
-            If a chunk is damaged.
-        StorageError
-            If the file was replaced by other content.
+        `nthreads` is the number of threads; None for the default.
         """
         nthreads = self._nthreads if nthreads is None else nthreads
         with self._naming_errors():
@@ -306,37 +282,9 @@ class OpenedFile:
         last = old.nchunks - 1
         return last < 0 or new.span(last)[0] == old.span(last)[0]
 
-    def read_into(self, view: memoryview, start: int) -> int:
-        """Fill a writable view of bytes from a plain position; return how many.
-
-        Raises the errors of `load`.
-        """
-        stop = min(start + len(view), self.nbytes)
-        if start >= stop:
-            return 0
-
-        numbers = self.numbers(start, stop)
-        if len(numbers) == 1:
-            first, after = self.span(numbers[0])
-            plain = self._reader.cached(numbers[0], after - first)
-            if plain is not None:
-                view[: stop - start] = plain[start - first : stop - first]
-                return stop - start
-
-        def room(number: int) -> memoryview | None:
-            first, after = self.span(number)
-            inside = start <= first and after <= stop
-            return view[first - start : after - start] if inside else None
-
-        def use(number: int, plain: memoryview) -> None:
-            first, after = self.span(number)
-            if start <= first and after <= stop:
-                return  # it was decompressed there
-            begin, end = max(first, start), min(after, stop)
-            view[begin - start : end - start] = plain[begin - first : end - first]
-
-        self.load(numbers, use, room=room)
-        return stop - start
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._reader.cached(number, size)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""

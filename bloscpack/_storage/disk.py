@@ -24,7 +24,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # the longer name must not exceed the limit of the file system (255 bytes).
 NAME_PART = 50
 # Number of names of temporary files in which a writer looks for those of dead writers.
-# More names are used only if so many programs write the same file at once.
+# More names are used only if more programs than this write the same file at once.
 NAMES_BESIDE = 4
 # Numbers of Linux for a rename that exchanges two names in the current folder.
 AT_FDCWD = -100
@@ -53,7 +53,7 @@ class Disk:
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.
 
-        They contain a checksum of the name of `target`: no other program makes such
+        They contain a checksum of the name of `target`: no other program makes these
         names, and targets whose names begin with the same characters do not share any.
         """
         start = _start_beside(target)
@@ -66,7 +66,7 @@ class Disk:
         """
         names = self.names_beside(target)
         while True:
-            # After the usual names, names that nobody can have taken in advance.
+            # After the usual names, random names: no other user can foresee them.
             temporary = names.pop(0) if names else _random_beside(target)
             if os.path.lexists(temporary):
                 continue

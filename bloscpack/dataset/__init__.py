@@ -22,7 +22,8 @@ from .create import creating
 from .folder import Folder
 from .layouts import array_class, detect, table_class
 from .layouts.base import NewArray
-from .rows import blocks_of, check_same_length, converted, filled_rows, named_columns
+from .row_stream import counted, new_rows
+from .rows import blocks_of, check_same_length, converted, named_columns
 from .table import Table as Table
 from .writer import Writer
 
@@ -181,10 +182,11 @@ def create_array(
     path: Path,
     data: Any = None,
     *,
-    layout: str,
     shape: int | tuple[int, ...] | None = None,
     dtype: Any = None,
+    layout: str = "zarr",
     chunks: int | None = None,
+    shards: int | None = None,
     fill_value: Any = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
@@ -198,13 +200,18 @@ def create_array(
     path
         The folder, which appears when the array is complete.
     data
-        The items; None for an array of `shape` and `dtype` that holds `fill_value`.
-    layout
-        ``'bcolz'``, that of bcolz 1.x.
+        The items: an array, one that is read in slices, such as an array of Zarr or
+        HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
+        that holds `fill_value`.
     shape, dtype
         Those of the array; by default those of `data`.
+    layout
+        ``'zarr'``, which any Zarr software reads, or ``'bcolz'``, that of bcolz 1.x.
     chunks
         Number of rows in a chunk.
+    shards
+        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
     attrs
@@ -232,13 +239,21 @@ def create_array(
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
-    rows = _new_rows(data, shape, dtype, fill_value)
-    new = NewArray(rows.dtype, rows.shape, chunks, fill_value, _plain(attrs), settings)
+    rows = new_rows(data, shape, dtype, fill_value)
+    new = NewArray(
+        rows.dtype,
+        (rows.length or 0, *rows.inner),
+        chunks,
+        fill_value,
+        _plain(attrs),
+        settings,
+        shards=shards,
+    )
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, blocks_of(rows, step))
+        found.create(change, "", new, counted(rows.blocks(step), step, new))
     return open_array(path, "r+", sync=sync)
 
 
@@ -305,30 +320,6 @@ def create_table(
 
 def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if attrs is None else dict(attrs)
-
-
-def _new_rows(
-    data: Any, shape: int | tuple[int, ...] | None, dtype: Any, fill_value: Any
-) -> Items:
-    """Return the items of a new array."""
-    if data is None:
-        if shape is None or dtype is None:
-            raise UsageValueError("expected data, or shape and dtype")
-        length, *inner = (shape,) if isinstance(shape, int) else shape
-        wanted = numpy.dtype(dtype)
-        fill = numpy.zeros((), wanted) if fill_value is None else fill_value
-        return filled_rows(length, tuple(inner), fill, wanted)
-    rows: Items = numpy.asarray(data)
-    if dtype is not None:
-        rows = converted(rows, numpy.dtype(dtype))
-    if shape is not None and rows.shape != (
-        (shape,) if isinstance(shape, int) else shape
-    ):
-        raise UsageValueError(
-            "expected data of shape %s, found an array of shape %s"
-            % (shape, rows.shape)
-        )
-    return rows
 
 
 def _new_columns(

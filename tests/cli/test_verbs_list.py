@@ -13,7 +13,7 @@ from support import environment
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
 from bloscpack._cli.display import array_text, table
-from bloscpack.describe import array_of, describe
+from bloscpack._reading.description import array_of, describe
 from bloscpack.headers import BloscpackHeader
 from bloscpack.log import printable
 

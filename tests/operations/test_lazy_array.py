@@ -27,11 +27,10 @@ from bloscpack import (
     LazyArray,
     StorageError,
     UsageError,
-    lazy_array,
     open_ndarray,
 )
 from bloscpack._format.sections import read_beginning
-from bloscpack._reading import chunk_reader
+from bloscpack._reading import array_index, chunk_reader
 from bloscpack._reading.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
 from bloscpack._storage.cursor import Cursor
@@ -262,7 +261,7 @@ def test_read_array_and_iteration_give_all_items(pair):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
-    monkeypatch.setattr(lazy_array, "ITERATION_NBYTES", 50)
+    monkeypatch.setattr(array_index, "ITERATION_NBYTES", 50)
     array = filled((11, 5), "<i4", order)
     lazy = open_ndarray(file_of(array, 24))
     assert array.tolist() == [row.tolist() for row in lazy]
@@ -456,7 +455,7 @@ def test_an_array_larger_than_memory_is_opened_but_not_read():
     array = numpy.zeros(2**20, "u1")
     metadata = {"dtype": "|u1", "shape": [2**20], "order": "C", "container": "numpy"}
     lazy = open_ndarray(packed(array.tobytes(), 2**20, metadata))
-    lazy.shape = (2**62,)  # as if the file had that many chunks
+    lazy._reader.shape = (2**62,)  # as if the file had that many chunks
     with pytest.raises(FormatError, match="can't be made"):
         lazy.read()
 

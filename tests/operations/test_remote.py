@@ -15,8 +15,8 @@ from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
 from bloscpack._format import offsets
-from bloscpack._reading.chunk_reader import ChunkReader
 from bloscpack._reading.opened import open_parts
+from bloscpack._reading.runs import RunReader
 from bloscpack.headers import BloscpackHeader
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
@@ -86,7 +86,7 @@ def test_adjacent_chunks_are_requested_together(large):
 
 def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
     first, second = threading.Event(), threading.Event()
-    fetch = ChunkReader._fetched
+    fetch = RunReader._fetched
 
     def fetched(reader, group):
         numbers = [chunk[0] for run in group for chunk in run.chunks]
@@ -100,7 +100,7 @@ def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
             first.set()
             assert second.wait(30)
 
-    monkeypatch.setattr(ChunkReader, "_fetched", fetched)
+    monkeypatch.setattr(RunReader, "_fetched", fetched)
     with open_parts(large.url, nthreads=1) as opened:
         opened.load(range(30), use)
 

@@ -245,9 +245,9 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     """
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
+    from ..._reading.description import describe_shard
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
-    from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)

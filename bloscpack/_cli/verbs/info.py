@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ... import log
+from ..._reading.description import describe
 from ..._storage.urls import shown_name
-from ...describe import describe
 from ..display import say_json
 from ..exit_codes import EXIT_OK, for_each_file
 from ..options import add_packed_files

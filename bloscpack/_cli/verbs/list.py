@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...describe import describe, ratio_of
+from ..._reading.description import describe, ratio_of
 from ...log import printable
 from ..display import UNKNOWN, array_text, show_files, size_text
 from ..options import add_table_options

@@ -16,7 +16,7 @@ from ...exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Protocol
 
     from ..._format.dtypes import Array, DType
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     # Rows that a change writes: the number of a block, and all its rows.
     Blocks = Iterable[tuple[int, Array]]
+    # Returns a number of rows, when it is known.
+    Length = Callable[[], int]
     # A column to be made, and its rows.
     NewColumn = tuple["NewArray", Blocks]
 
@@ -45,8 +47,10 @@ class NewArray:
     ----------
     dtype, shape
         Those of the array.
-    chunks
-        Number of rows in a chunk; None lets the layout choose.
+    chunks, shards
+        Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
+    dims
+        A name for each axis, for layouts that store them; None for no names.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     attrs
@@ -63,7 +67,12 @@ class NewArray:
         fill_value: Any = None,
         attrs: JsonObject | None = None,
         settings: Mapping[str, Any] | None = None,
+        *,
+        shards: int | None = None,
+        dims: Sequence[str | None] | None = None,
     ) -> None:
+        self.shards = shards
+        self.dims = dims
         self.dtype = dtype
         self.shape = shape
         self.chunks = chunks
@@ -132,8 +141,9 @@ class ArrayLayout(ABC):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`.
 
-        `prefix` ends in a slash, or is empty for the dataset itself. Raises
-        `UsageError` if the layout can't hold such an array.
+        `prefix` ends in a slash, or is empty for the dataset itself. The number of rows
+        in `new` is right when all blocks are written. Raises `UsageError` if the layout
+        can't hold such an array.
         """
         raise UsageError("the layout '%s' can only be read" % cls.name)
 
@@ -147,10 +157,11 @@ class ArrayLayout(ABC):
         raise NotImplementedError
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows.
 
+        `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
         the old state remains readable with the new blocks.
         """

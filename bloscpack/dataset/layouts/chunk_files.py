@@ -20,6 +20,7 @@ from ..._format.array_metadata import new_array
 from ..._format.blosc_header import MAX_RATIOS, decode_header
 from ..._format.chunks import compress, decompress_into
 from ..._reading.chunk_cache import ChunkCache
+from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ...abstract_io import effective_nthreads
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..._format.dtypes import Array, DType
-    from ..._reading.chunk_reader import Room
+    from ..._reading.chunk_source import Room
     from ...args import BloscArgs
     from ..folder import Folder
     from .base import Blocks
@@ -63,8 +64,8 @@ def encode_file(chunk: bytes) -> bytes:
     return HEADER.pack(MAGIC, HEADER_VERSION, 1) + chunk
 
 
-class FileChunks:
-    """The chunks of one state of an array, a `ChunkSource`. Many threads may use it.
+class FileChunks(ChunkSource):
+    """The chunks of one state of an array.
 
     Parameters
     ----------
@@ -72,26 +73,26 @@ class FileChunks:
         The folder of the array.
     nbytes
         Number of plain bytes of the array.
-    chunk_nbytes
+    chunk_size
         Number of plain bytes of all chunks but the last one.
     """
 
-    def __init__(self, folder: Folder, nbytes: int, chunk_nbytes: int) -> None:
+    def __init__(self, folder: Folder, nbytes: int, chunk_size: int) -> None:
         self.nbytes = nbytes
-        self.nchunks = -(-nbytes // chunk_nbytes)
+        self.chunk_size = chunk_size
+        self.nchunks = -(-nbytes // chunk_size)
         self._folder = folder
-        self._chunk_nbytes = chunk_nbytes
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
 
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
-        start = number * self._chunk_nbytes
-        return start, min(start + self._chunk_nbytes, self.nbytes)
+        start = number * self.chunk_size
+        return start, min(start + self.chunk_size, self.nbytes)
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""
-        return range(start // self._chunk_nbytes, -(-stop // self._chunk_nbytes))
+        return range(start // self.chunk_size, -(-stop // self.chunk_size))
 
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return a new array; raise `FormatError` if the files can't hold so much."""
@@ -136,25 +137,9 @@ class FileChunks:
         use: Callable[[int, memoryview], object],
         *,
         room: Room | None = None,
+        joined: bool = False,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, on several threads.
-
-        Parameters
-        ----------
-        numbers
-            The numbers of the chunks, ascending.
-        use
-            Called with the number and the plain bytes of each chunk, in any thread and
-            in any order. The bytes are valid during the call.
-        room
-            Called with the number of a chunk; returns writable memory of the size of
-            its span, into which it is decompressed, or None.
-
-        Raises
-        ------
-        FormatError
-            If a chunk is damaged or missing.
-        """
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 
         def work(number: int) -> None:
             use(number, self._plain(number, room))
@@ -164,6 +149,10 @@ class FileChunks:
 
         with own_settings:
             for_each(numbers, work, deliver, effective_nthreads(None, len(numbers)))
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._cache.get(number)
 
     def _plain(self, number: int, room: Room | None) -> memoryview:
         """Return the plain bytes of a chunk, in `room` if there is some."""
@@ -193,7 +182,7 @@ class FileChunks:
         chunk = self.read_chunk(number)
         header = decode_header(chunk)
         is_last = number == self.nchunks - 1
-        most = self._chunk_nbytes if is_last else size
+        most = self.chunk_size if is_last else size
         if not size <= header.nbytes <= most:
             raise self._damage(
                 "expected a chunk of '%d' plain bytes, found '%d'"
@@ -219,7 +208,7 @@ class FileChunks:
         """
         if limit == 0:
             # Blosc makes a chunk longer by at most its header.
-            limit = HEADER.size + self._chunk_nbytes + BLOSC_HEADER_LENGTH
+            limit = HEADER.size + self.chunk_size + BLOSC_HEADER_LENGTH
         try:
             content = self._folder.read(chunk_name(number), limit)
         except FileNotFoundError as error:

@@ -1,0 +1,1 @@
+"""How `append` changes a file: its chunks, its metadata, and room for more."""

@@ -1,0 +1,305 @@
+"""Append chunks to a file, in place: read, plan, journal, write, commit.
+
+All checks come before the first write. Their time does not grow with the data: the
+entries of the offset table are compared with each other, and the headers of the last
+two chunks with the last two entries; the digest of the last chunk is verified. Only if
+these contradict each other are the headers of all chunks read, to find the reason. The
+plan is a pure function (`plan_append`); it lists the extents of the file that will
+change. The old bytes of these extents are saved in a journal, or in memory for a file
+object. Removing the journal commits the change; after a failure the old bytes are
+restored.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from operator import index
+
+from .. import log
+from .._crashsafe.locking import LockedFile
+from .._engine.blosc_settings import own_settings
+from .._engine.threads import for_each
+from .._format import offsets as offset_table
+from .._format.append_plan import check_appendable, plan_append
+from .._format.chunks import check_digest, compress, decompress, plain_size
+from .._format.sections import find_last_chunk, read_beginning, walk_chunks
+from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots
+from .._storage.base import read_up_to
+from .._storage.cursor import Cursor
+from ..abstract_io import effective_nthreads, log_digest
+from ..args import BloscArgs, refuse_unknown, settings_from
+from ..constants import MAGIC
+from ..defaults import DEFAULT_TYPESIZE
+from ..exceptions import (
+    AnotherFileFollows,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+)
+from .metadata import beginning_blocks, overwrite_section
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._crashsafe.in_place import Change
+    from .._format.append_plan import Plan
+    from .._format.sections import Beginning
+    from .._storage.protocols import BinaryFile, Readable
+    from ..abstract_io import Progress
+    from ..args import AnyBloscArgs, BloscKeywords
+    from ..headers import BloscpackHeader
+    from .metadata import Target
+
+# Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
+# which threads are started: starting one takes longer than compressing less.
+WORTH_THREADS = 64 * 2**10
+
+
+class AppendSettings:
+    """The settings of an append; `bloscpack.append.append_from` documents them."""
+
+    def __init__(
+        self,
+        blosc_args: AnyBloscArgs | None,
+        settings: BloscKeywords,
+        metadata: object,
+        nthreads: int | None,
+        progress: Progress | None,
+        expect: Callable[[int], object] | None = None,
+    ) -> None:
+        self.blosc_args = blosc_args
+        self.settings = settings
+        self.metadata = metadata
+        self.nthreads = nthreads
+        self.progress = progress
+        self.expect = expect
+
+
+def append_chunks(
+    target: Target,
+    new_content_fp: Readable,
+    new_size: int,
+    how: AppendSettings,
+) -> int:
+    """Append bytes of a file object; return by how many chunks the file has grown."""
+    new_size = checked_size(new_size)
+    # Read and check the old file.
+    fp = target.fp
+    beginning, boundaries = _read_appendable(fp)
+    header = beginning.header
+    args = _effective_args(how.blosc_args, how.settings, header)
+    # Plan, without reading or writing.
+    plan = plan_append(beginning, boundaries, new_size, how.metadata)
+    if new_size == 0 and plan.section is None:
+        fp.seek(0, os.SEEK_END)
+        return 0
+    trailing = _trailing_nbytes(fp, boundaries[-1], plan) if new_size else 0
+    last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
+    if how.expect is not None:
+        how.expect(len(last_chunk) + new_size if new_size else 0)
+    size = fp.seek(0, os.SEEK_END)
+    new_header = plan.header.encode()
+    # The new beginning and an unchanged extent tell to which file a journal belongs.
+    new_beginning = beginning_blocks(new_header, plan.section)
+    unchanged = boundaries[0], plan.chunks_offset if new_size else size
+    _log_dropped_bytes(target, trailing)
+    trailer = _begin_trailer(plan, beginning)
+    # Journal: entering the block saves the old bytes.
+    with target.change(plan.extents(size), new_beginning, unchanged) as change:
+        # Write.
+        if plan.section is not None:
+            overwrite_section(change, plan.section)
+        if new_size:
+            new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
+            new_offsets = _write_chunks(
+                change, plan, new_chunks, args, how, trailer, size
+            )
+            log.debug("raw_bloscpack_header: %r", new_header)
+            if log.enabled(log.DEBUG):
+                offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
+                log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
+            added = new_offsets[header.nchunks - plan.first_chunk :]
+            change.overwrite(plan.table_offset, offset_table.encode(added))
+            # The header is written last: with it the file is complete.
+            change.overwrite(0, new_header)
+    # Commit: leaving the block has removed the journal.
+    fp.seek(0, os.SEEK_END)
+    return plan.nchunks_added
+
+
+def _begin_trailer(plan: Plan, beginning: Beginning) -> Trailer | None:
+    """Return the trailer of a shard with the chunks that stay; None for others."""
+    if plan.inner_nbytes is None:
+        return None
+    header, kept = plan.header, (beginning.offsets or [])[: plan.first_chunk]
+    trailer = Trailer(plan.inner_nbytes, count_slots(header), header.checksum_impl)
+    for start, stop in pairwise([*kept, plan.chunks_offset]):
+        trailer.add(start, stop)
+    return trailer
+
+
+def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
+    """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
+
+    Raises an error unless the file can be appended to. A wrong entry of the offset
+    table, or a damaged chunk before the last two, may remain undetected.
+    """
+    fp.seek(0)
+    cursor = Cursor(fp)
+    beginning = read_beginning(cursor)
+    check_appendable(beginning.header)
+    first = cursor.position
+    left = cursor.left()
+    boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
+    if boundaries is None:
+        cursor.move(first)
+        boundaries = walk_chunks(cursor, beginning.header)
+        offset_table.check(beginning.offsets or [], boundaries)
+    return beginning, boundaries
+
+
+def checked_size(new_size: int) -> int:
+    """Return the number of bytes to append; raise `UsageError` if it is invalid."""
+    try:
+        size = index(new_size)
+    except TypeError as error:
+        raise UsageTypeError(
+            "expected a number of bytes to append, found %r" % (new_size,)
+        ) from error
+    if size < 0:
+        raise UsageError("the number of bytes to append can't be '%d'" % size)
+    return size
+
+
+def _trailing_nbytes(fp: BinaryFile, end: int, plan: Plan) -> int:
+    """Return the number of bytes behind the last chunk, which ends at `end`.
+
+    It is 0 for the trailer of a shard: another trailer replaces it.
+
+    Raises `AnotherFileFollows` if another bloscpack file starts there.
+    """
+    fp.seek(end)
+    head = read_up_to(fp, len(SEPARATOR))
+    if head == SEPARATOR and plan.inner_nbytes is not None:
+        return 0
+    if head.startswith(MAGIC):
+        raise AnotherFileFollows(
+            "not enough space: expected the end of the file at byte '%d', found "
+            "another bloscpack file, which appending would destroy" % end
+        )
+    return fp.seek(0, os.SEEK_END) - end
+
+
+def _log_dropped_bytes(target: Target, nbytes: int) -> None:
+    if nbytes:
+        name = (
+            "'%s': " % os.fsdecode(target.path)
+            if isinstance(target, LockedFile)
+            else ""
+        )
+        log.notice(
+            "%sdropping '%d' bytes behind the last chunk, which belong to none"
+            % (name, nbytes)
+        )
+
+
+def _effective_args(
+    given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
+) -> BloscArgs:
+    """Return a checked copy of the settings, with the type size of the file."""
+    refuse_unknown(keywords, BloscArgs)
+    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    args = found.copy()
+    if args.typesize is None:
+        args.typesize = header.typesize or DEFAULT_TYPESIZE
+    args.check()
+    return args
+
+
+def _read_last_chunk(
+    fp: BinaryFile, header: BloscpackHeader, boundaries: list[int]
+) -> bytes:
+    """Return the plain bytes of the last chunk; verify its digest."""
+    start, end = boundaries[-2:]
+    fp.seek(start)
+    frame = read_up_to(fp, end - start)
+    checksum = header.checksum_impl
+    split = len(frame) - checksum.size
+    compressed, digest = frame[:split], frame[split:]
+    try:
+        with own_settings:
+            check_digest(compressed, digest, checksum)
+            return decompress(compressed)
+    except FormatError as error:
+        error.locate(header.nchunks - 1, start)
+        raise
+
+
+def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[bytes]:
+    """Yield pieces of a file object in these sizes; prepend `front` to the first."""
+    for size in sizes:
+        data = read_up_to(fp, size)
+        if len(data) < size:
+            raise StorageError(
+                "the new content ends too early: expected '%d' bytes, found '%d'"
+                % (sum(sizes), sum(sizes) - size + len(data))
+            )
+        yield front + data
+        front = b""
+
+
+def _write_chunks(
+    change: Change,
+    plan: Plan,
+    plain_chunks: Iterator[bytes],
+    blosc_args: BloscArgs,
+    how: AppendSettings,
+    trailer: Trailer | None,
+    size: int,
+) -> list[int]:
+    """Write the chunks over the old end of the file; return their offsets.
+
+    The file has `size` bytes; a shard also gets its `trailer`.
+    """
+    checksum = plan.header.checksum_impl
+    offsets: list[int] = []
+    end = plan.chunks_offset
+
+    def work(plain: bytes) -> tuple[bytes, bytes]:
+        compressed = compress(plain, blosc_args)
+        return compressed, checksum(compressed)
+
+    def deliver(chunk: tuple[bytes, bytes]) -> None:
+        nonlocal end
+        compressed, digest = chunk
+        last = "(last)" if len(offsets) == len(plan.new_sizes) - 1 else ""
+        log.debug("Handle chunk '%d' %s", len(offsets), last)
+        log_digest(checksum, digest)
+        offsets.append(end)
+        if trailer is not None:
+            trailer.add_frame(end, compressed)
+        change.overwrite(end, compressed)
+        change.overwrite(end + len(compressed), digest)
+        end += len(compressed) + len(digest)
+        if how.progress is not None:
+            how.progress(plain_size(compressed))
+
+    with own_settings:
+        nthreads = effective_nthreads(how.nthreads, len(plan.new_sizes))
+        if sum(plan.new_sizes[1:]) < WORTH_THREADS:
+            nthreads = 1
+        for_each(plain_chunks, work, deliver, nthreads)
+    if trailer is not None:
+        for block in trailer.blocks(end):
+            change.overwrite(end, block)
+            end += len(block)
+        if end < size:
+            # If the file is not cut, no program must use the index at its old end.
+            wrong = b"\xff" * min(CRC_LENGTH, size - end)
+            change.overwrite(size - len(wrong), wrong)
+    # The new chunks may take fewer bytes than the old end of the file.
+    change.truncate(end)
+    return offsets
