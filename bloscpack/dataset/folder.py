@@ -21,6 +21,7 @@ from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueEr
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from .._storage.protocols import Path
     from ..serializers import Json, JsonObject
@@ -42,13 +43,28 @@ _FLAGS = (
 )
 
 
-def is_safe_part(part: object) -> bool:
+def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     return (
         isinstance(part, str)
         and part not in ("", ".", "..")
         and not any(c in part for c in "/\\\0")
         and not (os.name == "nt" and ":" in part)
+    )
+
+
+def is_member_name(part: object) -> bool:
+    """Return whether a member of a group, or a column of Zarr, can have this name.
+
+    Zarr has reserved ``zarr.json`` and names that begin with two underscores.
+    """
+    return (
+        is_safe_part(part)
+        and not part.startswith("__")
+        and part.strip(".") != ""
+        and part != "zarr.json"
+        and CHANGES not in part  # also in the names of folders that are not complete
+        and part.isprintable()
     )
 
 

@@ -10,11 +10,10 @@ import numpy
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, checked_length, checked_trim
-from .attributes import Attributes
 from .layouts.base import NewArray
+from .node import Node
 from .preview import shown_rows
 from .rows import as_columns, blocks_of, named_columns
-from .writer import Writer, checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
     from .layouts.base import TableLayout
+    from .writer import Writer
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
@@ -50,7 +50,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table:
+class Table(Node):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
@@ -68,23 +68,24 @@ class Table:
         The attributes of the table. Each column has attributes of its own.
     """
 
+    _layout: TableLayout
+    _writer: Writer | None
+
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
-        self._layout = layout
-        self._writer = writer
+        super().__init__(layout, writer)
         self._columns: dict[str, Array] = {}
-        self.path: str = layout.folder.path()
-        self.layout: str = layout.name
         self.columns = Columns(self._columns)
-        self.attrs = Attributes(layout, writer)
         self._set_columns()
 
     def _set_columns(self) -> None:
-        """Make the objects for new columns; those of the others stay."""
+        """Make and lock the objects for new columns; those of the others stay."""
         old = dict(self._columns)
         self._columns.clear()
         for name, layout in self._layout.columns.items():
             column = old.get(name)
             if column is None:
+                if self._writer is not None:
+                    self._writer.lock(layout.folder)
                 column = Array(layout, self._writer, is_column=True)
             self._columns[name] = column
 
@@ -151,14 +152,7 @@ class Table:
         """Close the table and its columns, and let other writers in."""
         for column in self._columns.values():
             column.close()
-        if self._writer is not None:
-            self._writer.close()
-
-    def __enter__(self) -> Table:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
+        super().close()
 
     # Reading
 
@@ -254,9 +248,6 @@ class Table:
         return pandas.DataFrame(data, columns=self.names)
 
     # Changing
-
-    def _check_writer(self) -> Writer:
-        return checked(self._writer, self.path)
 
     def append(self, rows: Any) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
@@ -386,7 +377,6 @@ class Table:
             layout.create_column(change, name, (new, blocks_of(rows, step)))
             layout.stage_columns(change, names)
         layout.columns_committed(names)
-        writer.lock(layout.columns[name].folder)
         self._set_columns()
 
     def remove_column(self, name: str) -> None:
@@ -401,7 +391,3 @@ class Table:
         column.close()
         self._layout.columns_committed(names)
         self._set_columns()
-
-    def flush(self) -> None:
-        """Do nothing: each change is in the files when it has been made."""
-        self._check_writer()

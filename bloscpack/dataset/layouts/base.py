@@ -1,7 +1,8 @@
-"""What a layout has to do: the two abstract classes between users and files.
+"""What a layout has to do: the abstract classes between users and files.
 
-`Array` and `Table` know shapes, indexes and values; a layout knows files. A layout is
-one module with a subclass of `ArrayLayout`, a subclass of `TableLayout`, and `detect`.
+`Array`, `Table` and `Group` know shapes, indexes and values; a layout knows files. A
+layout is a subclass of `ArrayLayout`, one of `TableLayout`, perhaps one of
+`GroupLayout`, and a function `detect`.
 
 A change goes through a `Change`: the layout hands it files whose new content does not
 disturb the old state, and files that must get their new content all at once. So what
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     NewColumn = tuple["NewArray", Blocks]
 
 
+# What users copy to another layout, by kind.
+CONTENTS = {"array": "items", "table": "rows", "group": "members"}
+
+
 class NewArray:
     """What a new array shall be.
 
@@ -72,15 +77,51 @@ class NewArray:
         self.settings: Mapping[str, Any] = {} if settings is None else settings
 
 
-class ArrayLayout(ABC):
-    """An array on disk.
+class NodeLayout(ABC):
+    """An array, a table or a group on disk.
 
     Attributes
     ----------
     name
         The name of the layout.
+    kind
+        ``'array'``, ``'table'`` or ``'group'``.
     folder
-        The folder of the array.
+        Its folder.
+    """
+
+    name: str
+    kind: str
+    writable = True
+    folder: Folder
+
+    @abstractmethod
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        """Read the description; `allow_pickle` lets Python objects be read."""
+
+    @abstractmethod
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError` if this layout can only be read."""
+        if not cls.writable:
+            raise UsageError(
+                "%ss of the layout '%s' can only be read; create one of another "
+                "layout and copy the %s" % (cls.kind, cls.name, CONTENTS[cls.kind])
+            )
+
+
+class ArrayLayout(NodeLayout):
+    """An array on disk.
+
+    Attributes
+    ----------
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
     block_rows
@@ -91,9 +132,7 @@ class ArrayLayout(ABC):
         Reads the present state.
     """
 
-    name: str
-    writable = True
-    folder: Folder
+    kind = "array"
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -102,31 +141,14 @@ class ArrayLayout(ABC):
     fill_value: Any
     reader: ItemReader
 
-    @abstractmethod
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        """Read the description; `allow_pickle` lets Python objects be read."""
-
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
         raise NotImplementedError
 
-    @abstractmethod
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
-
-    @classmethod
-    def check_layout(cls) -> None:
-        """Raise `UsageError` if this layout can only be read."""
-        if not cls.writable:
-            raise UsageError(
-                "arrays of the layout '%s' can only be read; create one of another "
-                "layout and copy the items" % cls.name
-            )
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
@@ -141,10 +163,6 @@ class ArrayLayout(ABC):
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows that are written together for a new array."""
         raise UsageError("the layout '%s' can only be read" % cls.name)
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        raise NotImplementedError
 
     def stage(
         self, change: Change, blocks: Blocks, length: int, *, extends: bool
@@ -165,44 +183,17 @@ class ArrayLayout(ABC):
         raise NotImplementedError
 
 
-class TableLayout(ABC):
+class TableLayout(NodeLayout):
     """A table on disk: arrays with names, its columns.
 
     Attributes
     ----------
-    name
-        The name of the layout.
-    folder
-        The folder of the table.
     columns
         The columns by name, in order.
     """
 
-    name: str
-    writable = True
-    folder: Folder
+    kind = "table"
     columns: dict[str, ArrayLayout]
-
-    @abstractmethod
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        """Read the description; `allow_pickle` lets Python objects be read."""
-
-    @abstractmethod
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-
-    @classmethod
-    def check_layout(cls) -> None:
-        """Raise `UsageError` if this layout can only be read."""
-        if not cls.writable:
-            raise UsageError(
-                "tables of the layout '%s' can only be read; create one of another "
-                "layout and copy the rows" % cls.name
-            )
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        raise NotImplementedError
 
     @classmethod
     def create(
@@ -232,3 +223,14 @@ class TableLayout(ABC):
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
         raise NotImplementedError
+
+
+class GroupLayout(NodeLayout):
+    """A group on disk. Its members are folders inside of it, of any layout."""
+
+    kind = "group"
+
+    @classmethod
+    def create(cls, change: Change, attrs: JsonObject) -> None:
+        """Write a new group without members to the folder of `change`."""
+        cls.check_layout()
