@@ -145,7 +145,7 @@ def create_table(
     for name, rows in columns.items():
         found.check_column_name(name)
         array = NewArray(rows.dtype, rows.shape, chunks, settings=settings)
-        step = found.column_class().block_rows_for(array)
+        step = found.array_class.block_rows_for(array)
         new[name] = array, blocks_of(rows, step)
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))

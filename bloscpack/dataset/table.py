@@ -372,7 +372,7 @@ class Table(Node):
         new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
         names = self.names
         names.insert(len(names) if position is None else position, name)
-        step = layout.column_class().block_rows_for(new)
+        step = layout.array_class.block_rows_for(new)
         with writer.change() as change:
             layout.create_column(change, name, (new, blocks_of(rows, step)))
             layout.stage_columns(change, names)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ...exceptions import UsageError
+from ...exceptions import DamageError, UsageError
+from ..change import remove_tree
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -195,6 +196,26 @@ class TableLayout(NodeLayout):
     kind = "table"
     columns: dict[str, ArrayLayout]
 
+    array_class: type[ArrayLayout]
+    _allow_pickle = False
+
+    def open_columns(self, places: Mapping[str, str]) -> dict[str, ArrayLayout]:
+        """Return the columns by name; `places` has the folder of each."""
+        return {name: self._open_column(name, place) for name, place in places.items()}
+
+    def _open_column(self, name: str, place: str) -> ArrayLayout:
+        if not self.folder.is_folder(place):
+            self.folder.check_inside(place)
+            raise DamageError(
+                "expected the folder of the column '%s', found none" % name,
+                section="metadata",
+                filename=self.folder.path(place),
+            )
+        folder = self.folder.child(place)
+        return self.array_class(folder, allow_pickle=self._allow_pickle)
+
+    # Writing
+
     @classmethod
     def create(
         cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
@@ -203,18 +224,16 @@ class TableLayout(NodeLayout):
         raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
-    def column_class(cls) -> type[ArrayLayout]:
-        """Return the class of the columns."""
-        raise NotImplementedError
-
-    @classmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        raise NotImplementedError
+        self.folder.check_inside(name)
+        if self.folder.exists(name):  # of a column that was removed
+            remove_tree(self.folder.path(name))
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
@@ -222,7 +241,13 @@ class TableLayout(NodeLayout):
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
-        raise NotImplementedError
+        old = self.columns
+        self.columns = {
+            name: old.get(name) or self._open_column(name, name) for name in names
+        }
+        for name in set(old) - set(names):
+            if self.folder.is_folder(name):
+                remove_tree(self.folder.path(name))
 
 
 class GroupLayout(NodeLayout):
