@@ -11,8 +11,15 @@ from .folder import Folder
 from .layouts import array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
-from .rows import blocks_of, check_same_length, converted, filled_rows, named_columns
-from .table import Table
+from .rows import (
+    blocks_of,
+    check_same_length,
+    converted,
+    filled_rows,
+    items_of,
+    named_columns,
+)
+from .table import Table, column_blocks
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -145,8 +152,7 @@ def create_table(
     for name, rows in columns.items():
         found.check_column_name(name)
         array = NewArray(rows.dtype, rows.shape, chunks, settings=settings)
-        step = found.array_class.block_rows_for(array)
-        new[name] = array, blocks_of(rows, step)
+        new[name] = array, column_blocks(found, name, array, rows)
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
@@ -170,7 +176,7 @@ def _new_rows(
         wanted = numpy.dtype(dtype)
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
         return filled_rows(length, tuple(inner), fill, wanted)
-    rows: Items = numpy.asarray(data)
+    rows = items_of(data)
     if dtype is not None:
         rows = converted(rows, numpy.dtype(dtype))
     if shape is not None and rows.shape != (
@@ -198,9 +204,7 @@ def _new_columns(
         names = [] if wanted is None else list(wanted.names or ())
     columns = {}
     for name, column in named_columns(data, list(names)).items():
-        rows = numpy.asarray(column)
-        if rows.dtype.kind == "O":  # text of a DataFrame
-            rows = numpy.asarray(rows.tolist())
+        rows = items_of(column)
         if wanted is not None and wanted.fields is not None:
             if name not in wanted.fields:
                 raise UsageValueError("the dtype has no field '%s'" % name)

@@ -13,7 +13,7 @@ from .array import Array, checked_length, checked_trim
 from .layouts.base import NewArray
 from .node import Node
 from .preview import shown_rows
-from .rows import as_columns, blocks_of, named_columns
+from .rows import as_columns, blocks_of, items_of, named_columns
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
-    from .layouts.base import TableLayout
+    from .layouts.base import Blocks, TableLayout
     from .writer import Writer
 
 # Number of rows that iterating over a table reads at a time.
@@ -363,7 +363,7 @@ class Table(Node):
         layout.check_column_name(name)
         if name in self._columns:
             raise UsageValueError("the table has a column '%s'" % name)
-        rows = numpy.asarray(values)
+        rows = items_of(values)
         if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
             raise DoesNotFit(
                 "expected '%d' rows, found an array of shape %s"
@@ -372,9 +372,9 @@ class Table(Node):
         new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
         names = self.names
         names.insert(len(names) if position is None else position, name)
-        step = layout.array_class.block_rows_for(new)
+        blocks = column_blocks(type(layout), name, new, rows)
         with writer.change() as change:
-            layout.create_column(change, name, (new, blocks_of(rows, step)))
+            layout.create_column(change, name, (new, blocks))
             layout.stage_columns(change, names)
         layout.columns_committed(names)
         self._set_columns()
@@ -391,3 +391,14 @@ class Table(Node):
         column.close()
         self._layout.columns_committed(names)
         self._set_columns()
+
+
+def column_blocks(
+    layout: type[TableLayout], name: str, new: NewArray, rows: Items
+) -> Blocks:
+    """Return the blocks of a new column; raise `UsageError` if it can't be written."""
+    try:
+        step = layout.array_class.block_rows_for(new)
+    except UsageError as error:
+        raise type(error)("the column '%s': %s" % (name, error)) from error
+    return blocks_of(rows, step)
