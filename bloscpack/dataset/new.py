@@ -38,6 +38,7 @@ def create_array(
     shape: int | tuple[int, ...] | None = None,
     dtype: Any = None,
     chunks: int | None = None,
+    shards: int | None = None,
     fill_value: Any = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
@@ -53,11 +54,14 @@ def create_array(
     data
         The items; None for an array of `shape` and `dtype` that holds `fill_value`.
     layout
-        ``'zarr'``, an array of Zarr format 3; or ``'bcolz'``, that of bcolz 1.x.
+        ``'zarr'``, which any Zarr software reads, or ``'bcolz'``, that of bcolz 1.x.
     shape, dtype
         Those of the array; by default those of `data`.
     chunks
         Number of rows in a chunk.
+    shards
+        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
     attrs
@@ -79,14 +83,17 @@ def create_array(
     Examples
     --------
     >>> from bloscpack import dataset
-    >>> with dataset.create_array('b', [1.5, 2.5], layout='bcolz') as array:
+    >>> with dataset.create_array('b', [1.5, 2.5]) as array:
     ...     array.resize(3)
     ...     array[:2] = 7
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
     rows = _new_rows(data, shape, dtype, fill_value)
-    new = NewArray(rows.dtype, rows.shape, chunks, fill_value, _plain(attrs), settings)
+    attributes = _plain(attrs)
+    new = NewArray(
+        rows.dtype, rows.shape, chunks, fill_value, attributes, settings, shards=shards
+    )
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
@@ -106,6 +113,7 @@ def create_table(
     dtype: Any = None,
     names: Sequence[str] | None = None,
     chunks: int | None = None,
+    shards: int | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -121,12 +129,12 @@ def create_table(
         The rows: a structured array, a dictionary of columns, a DataFrame, or a
         sequence of columns with `names`. None for no rows.
     layout
-        ``'zarr'``, a group of Zarr format 3; or ``'bcolz'``, that of bcolz 1.x.
+        As in `create_array`.
     dtype
         The type of a row, with a field for each column; by default that of `data`.
     names
         Names of the columns if `data` is a sequence of columns.
-    chunks, attrs, mode, sync, settings
+    chunks, shards, attrs, mode, sync, settings
         As in `create_array`.
 
     Raises
@@ -140,7 +148,7 @@ def create_table(
     --------
     >>> from bloscpack import dataset
     >>> columns = {'a': [1, 2], 'b': [0.5, 1]}
-    >>> with dataset.create_table('c', columns, layout='bcolz') as table:
+    >>> with dataset.create_table('c', columns) as table:
     ...     table.append({'a': [3], 'b': [1.5]})
     >>> dataset.open('c')[1:].tolist()
     [(2, 1.0), (3, 1.5)]
@@ -151,7 +159,9 @@ def create_table(
     new = {}
     for name, rows in columns.items():
         found.check_column_name(name)
-        array = NewArray(rows.dtype, rows.shape, chunks, settings=settings)
+        array = NewArray(
+            rows.dtype, rows.shape, chunks, settings=settings, shards=shards
+        )
         new[name] = array, column_blocks(found, name, array, rows)
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))

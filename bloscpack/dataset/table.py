@@ -341,6 +341,7 @@ class Table(Node):
         *,
         position: int | None = None,
         chunks: int | None = None,
+        shards: int | None = None,
         fill_value: Any = None,
         attrs: dict[str, Any] | None = None,
         **settings: Any,
@@ -355,7 +356,7 @@ class Table(Node):
             As many rows as the table has; a table without columns takes any number.
         position
             The number that the column gets; None for the last.
-        chunks, fill_value, attrs, settings
+        chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
         writer = self._check_writer()
@@ -369,7 +370,10 @@ class Table(Node):
                 "expected '%d' rows, found an array of shape %s"
                 % (len(self), rows.shape)
             )
-        new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
+        new = NewArray(
+            *(rows.dtype, rows.shape, chunks, fill_value, attrs, settings),
+            shards=shards,
+        )
         names = self.names
         names.insert(len(names) if position is None else position, name)
         blocks = column_blocks(type(layout), name, new, rows)

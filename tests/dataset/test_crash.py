@@ -15,6 +15,7 @@ import pytest
 import bloscpack.dataset.change
 import bloscpack.dataset.create
 import bloscpack.dataset.layouts.bcolz
+import bloscpack.dataset.layouts.zarr_array
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 
@@ -22,6 +23,7 @@ MODULES = (
     bloscpack.dataset.change,
     bloscpack.dataset.create,
     bloscpack.dataset.layouts.bcolz,
+    bloscpack.dataset.layouts.zarr_array,
 )
 
 

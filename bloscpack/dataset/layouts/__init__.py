@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .base import ArrayLayout, GroupLayout, TableLayout
+    from .base import ArrayLayout, GroupLayout, NewArray, TableLayout
 
 # Name → where its function `detect` and the classes for each kind are. The first layout
 # that detects a folder wins.
@@ -64,6 +64,16 @@ def _class(layout: str, kind: str) -> Any:
 def array_class(name: str) -> type[ArrayLayout]:
     """Return the class for the arrays of a layout."""
     found: type[ArrayLayout] = _class(name, "array")
+    return found
+
+
+def layouts_for(new: NewArray) -> list[str]:
+    """Return the names of the layouts that can hold an array."""
+    found = []
+    for name in LAYOUTS:
+        with suppress(UsageError):
+            array_class(name).block_rows_for(new)
+            found.append(name)
     return found
 
 
