@@ -67,10 +67,10 @@ def array_class(name: str) -> type[ArrayLayout]:
     return found
 
 
-def layouts_for(new: NewArray) -> list[str]:
-    """Return the names of the layouts that can hold an array."""
+def layouts_for(new: NewArray, *, without: str) -> list[str]:
+    """Return the names of the layouts that can hold an array, apart from one."""
     found = []
-    for name in LAYOUTS:
+    for name in (name for name in LAYOUTS if name != without):
         with suppress(UsageError):
             array_class(name).block_rows_for(new)
             found.append(name)
