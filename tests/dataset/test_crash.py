@@ -106,9 +106,25 @@ def array(path):
     ).close()
 
 
+def zarr_array(path):
+    data = np.arange(50, dtype="i4")
+    arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
+    dataset.create_array(path, data, **arguments).close()
+
+
 def table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
+
+
+def content_for_others(path):
+    """Return what readers see that do not know the journal."""
+    copy = path.parent / "copy"
+    shutil.copytree(path, copy, ignore=shutil.ignore_patterns(".bloscpack"))
+    try:
+        return content(copy)
+    finally:
+        shutil.rmtree(copy)
 
 
 def change(function):
@@ -139,17 +155,27 @@ def assign(key, value):
     return function
 
 
+ARRAY_CHANGES = {
+    "append": lambda a: a.append(np.arange(40)),
+    "append one": lambda a: a.append([7]),
+    "append blocks": lambda a: a.append(iter([[1], [2, 3]])),
+    "assign one chunk": assign(slice(3, 7), 7),
+    "assign all": assign(slice(None), 7),
+    "assign some": assign(slice(1, None, 20), 7),
+    "grow": lambda a: a.resize(90),
+    "shrink": lambda a: a.resize(20),
+    "empty": lambda a: a.resize(0),
+    "attributes": lambda a: a.attrs.update(b=2),
+}
+# Changes of several files: readers that do not know the journal may see a part of them.
+WITH_JOURNAL = ("assign all", "assign some")
 ROWS = {"x": np.arange(40), "y": np.zeros((40, 2))}
 OPERATIONS = {
-    "append": (array, change(lambda a: a.append(np.arange(40)))),
-    "append one": (array, change(lambda a: a.append([7]))),
-    "assign one chunk": (array, change(assign(slice(3, 9), 7))),
-    "assign all": (array, change(assign(slice(None), 7))),
-    "assign some": (array, change(assign(slice(1, None, 20), 7))),
-    "grow": (array, change(lambda a: a.resize(90))),
-    "shrink": (array, change(lambda a: a.resize(20))),
-    "empty": (array, change(lambda a: a.resize(0))),
-    "attributes": (array, change(lambda a: a.attrs.update(b=2))),
+    **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
+    **{
+        "zarr: " + name: (zarr_array, change(each))
+        for name, each in ARRAY_CHANGES.items()
+    },
     "table: append": (table, change(lambda t: t.append(ROWS))),
     "table: grow": (table, change(lambda t: t.resize(70))),
     "table: shrink": (table, change(lambda t: t.resize(10))),
@@ -161,6 +187,10 @@ OPERATIONS = {
         lambda path: dataset.create_array(
             path, [1, 2], layout="bcolz", mode="w"
         ).close(),
+    ),
+    "zarr: replace": (
+        zarr_array,
+        lambda path: dataset.create_array(path, [1, 2], mode="w").close(),
     ),
     "replace a table": (
         table,
@@ -201,8 +231,35 @@ def test_every_call(make, operation, tmp_path, monkeypatch):
     assert repr(old) in states
 
 
+@pytest.mark.parametrize("name", ARRAY_CHANGES)
+def test_readers_without_the_journal(name, tmp_path, monkeypatch):
+    """Other readers of Zarr see the old or the new content after a crash, too."""
+    zarr_array(tmp_path / "old")
+    old = content(tmp_path / "old")
+    states = []
+    for count in range(500):
+        path = tmp_path / "work" / "data"
+        path.parent.mkdir()
+        shutil.copytree(tmp_path / "old", path)
+        _, done = run(change(ARRAY_CHANGES[name]), path, count, monkeypatch)
+        states.append(content_for_others(path))
+        shutil.rmtree(path.parent)
+        if done:
+            break
+    assert done
+    new = states[-1]
+    mixed = [state for state in states if state not in (old, new)]
+    if name not in WITH_JOURNAL:
+        assert [] == mixed
+    for items, attributes in mixed:  # some shards are old, and some are new
+        assert old[1] == attributes
+        for start in range(0, 50, 16):
+            part = slice(start, start + 16)
+            assert items[part] in (old[0][part], new[0][part])
+
+
 def test_creating(tmp_path, monkeypatch):
-    for make in (array, table):
+    for make in (array, zarr_array, table):
         for count in range(500):
             path = tmp_path / "data"
             _, done = run(make, path, count, monkeypatch)

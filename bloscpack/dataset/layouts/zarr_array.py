@@ -47,13 +47,16 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, NewArray
+    from .base import Blocks, Length, NewArray
 
 # Folder of the shards.
 SHARDS = "c"
 # About the plain size of a chunk, and of a shard, in bytes.
 CHUNK_NBYTES = 2**20
 SHARD_NBYTES = 16 * 2**20
+# Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
+# the tables of a file, also if it is not there yet.
+SLOTS = 256
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -159,7 +162,7 @@ class ZarrArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         document = _document_of(new)
-        content = document.encode()
+        document.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         ndim = len(new.shape)
@@ -171,7 +174,8 @@ class ZarrArray(ArrayLayout):
             at_once=True,
         )
         shards.write(blocks)
-        change.stage(prefix + ZARR_JSON, content)
+        document.shape = new.shape
+        change.stage(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
@@ -185,7 +189,7 @@ class ZarrArray(ArrayLayout):
         change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
         document = self._read()
@@ -196,9 +200,10 @@ class ZarrArray(ArrayLayout):
             args_of(document),
             at_once=extends,
         )
-        shards.write(blocks, self._source, length)
-        if length != self.shape[0]:
-            document.shape = (length, *self.shape[1:])
+        shards.write(blocks, self._source)
+        nrows = length()
+        if nrows != self.shape[0]:
+            document.shape = (nrows, *self.shape[1:])
             change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def committed(self, length: int) -> None:
@@ -304,7 +309,7 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
         )
     rows = new.chunks or max(1, CHUNK_NBYTES // row)
     if new.shards is None:
-        return rows, max(1, SHARD_NBYTES // (rows * row))
+        return rows, min(max(1, SHARD_NBYTES // (rows * row)), SLOTS)
     if new.shards < 1:
         raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
     if new.chunks is None:
