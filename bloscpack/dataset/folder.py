@@ -84,7 +84,11 @@ class Folder:
         The path of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
+    far
+        Whether each read of a file is a round trip to another machine.
     """
+
+    far = False
 
     def __init__(
         self, root: str, prefix: str = "", pending: dict[str, str] | None = None

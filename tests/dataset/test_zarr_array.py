@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ from dataset import states
 import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, index_size
+from bloscpack._storage.base import Storage
+from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 DTYPES = (
@@ -289,6 +293,56 @@ def test_copying_without_the_system(tmp_path, monkeypatch):
     array.close()
     assert list(range(62)) == dataset.open(path)[:].tolist()
     check_files(path, np.arange(62))
+
+
+class FarFile(Storage):
+    """A file on another machine."""
+
+    far = True
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.size = storage.size
+        self.requests = []
+
+    def read_into(self, view, offset):
+        self.requests.append((offset, len(view)))
+        return self._storage.read_into(view, offset)
+
+
+class FarFolder(Folder):
+    far = True
+
+    def storage(self, name):
+        self.file = FarFile(super().storage(name))
+        return self.file
+
+
+def test_files_that_are_far(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(60), chunks=8, shards=80).close()
+    folder = FarFolder(str(path))
+    reader = ZarrArray(folder).reader
+    assert list(range(60)) == reader.get(...).tolist()
+    # The index; seven chunks that are neighbours, and the padded copy of the last one.
+    assert 3 == len(folder.file.requests)
+
+
+def test_bounded_memory(tmp_path):
+    block = np.random.default_rng(1).integers(0, 256, 2**20, "u1")
+    arguments = {"chunks": 2**16, "shards": 2**22, "sync": False}
+    array = dataset.create_array(tmp_path / "a", block[:0], **arguments)
+    array.append(block)  # imports what is imported lazily
+    tracemalloc.start()
+    array.append(block for _ in range(40))
+    array.append([1])
+    array.resize(60 * 2**20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    array.close()
+    assert peak < 8 * 2**20
+    found = dataset.open(tmp_path / "a")
+    assert block.tobytes() == found[40 * 2**20 : 41 * 2**20].tobytes()
 
 
 # Damage

@@ -32,7 +32,7 @@ from ...constants import (
 )
 from ...exceptions import DamageError
 from ...headers import BloscpackHeader
-from .superchunk_files import CHECKSUM
+from .superchunk_files import CHECKSUM, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -132,19 +132,6 @@ class ShardWriter:
         section = self._section(nbytes // cut.row_nbytes, self._meta_room)
         self._fp.seek(0)
         write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
-
-
-def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield extents, offset and size, with neighbours joined."""
-    offset = stop = -1
-    for start, nbytes in extents:
-        if start != stop:
-            if offset >= 0:
-                yield offset, stop - offset
-            offset = start
-        stop = start + nbytes
-    if offset >= 0:
-        yield offset, stop - offset
 
 
 def copy_extent(

@@ -96,7 +96,7 @@ class ZarrArray(ArrayLayout):
         self._take(self._read())
 
     def _read(self) -> ArrayDocument:
-        """Return the document of the array as it is now."""
+        """Return the document that is in the file now."""
         folder = self.folder
         try:
             return decode_array(read_document(folder))
@@ -231,7 +231,7 @@ def args_of(document: ArrayDocument) -> BloscArgs:
     """Return the settings of Blosc for new chunks."""
     settings = dict(document.blosc)
     if settings["cname"] not in CNAME_AVAIL:
-        del settings["cname"]  # any codec may stand in a chunk
+        del settings["cname"]  # a chunk names its codec: any will do
     return BloscArgs(**settings)
 
 
