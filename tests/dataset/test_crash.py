@@ -92,6 +92,9 @@ def run(operation, path, count, monkeypatch):
 def content(path):
     """Return all that a user sees of a dataset."""
     found = dataset.open(path)
+    if isinstance(found, dataset.Group):
+        members = {name: content(path / name) for name in found}
+        return members, members, dict(found.attrs)
     if isinstance(found, dataset.Table):
         assert 1 == len({len(column) for column in found.columns.values()})
         items = {name: column[:].tolist() for name, column in found.columns.items()}
@@ -117,6 +120,17 @@ def table(path):
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
 
 
+def zarr_table(path):
+    data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
+    dataset.create_table(path, data, chunks=8, shards=16, attrs={"a": 1}).close()
+
+
+def group(path):
+    with dataset.create_group(path, attrs={"a": 1}) as opened:
+        opened.create_array("a", np.arange(20), chunks=8)
+        opened.create_table("in/t", {"x": np.arange(5)}, layout="bcolz")
+
+
 def content_for_others(path):
     """Return what readers see that do not know the journal."""
     copy = path.parent / "copy"
@@ -136,11 +150,7 @@ def change(function):
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
-            for lock in (
-                opened.columns[0]._writer._locks
-                if isinstance(opened, dataset.Table)
-                else opened._writer._locks
-            ):
+            for lock in getattr(opened._writer, "_locks", ()):
                 lock.close()
             raise
         opened.close()
@@ -170,18 +180,37 @@ ARRAY_CHANGES = {
 # Changes of several files: readers that do not know the journal may see a part of them.
 WITH_JOURNAL = ("assign all", "assign some")
 ROWS = {"x": np.arange(40), "y": np.zeros((40, 2))}
+TABLE_CHANGES = {
+    "append": lambda t: t.append(ROWS),
+    "grow": lambda t: t.resize(70),
+    "shrink": lambda t: t.resize(10),
+    "assign": assign(slice(5, 45), ROWS),
+    "assign to a column": lambda t: t["x"].__setitem__(slice(9, 40), 5),
+    "add": lambda t: t.add_column("z", np.arange(50)),
+    "remove": lambda t: t.remove_column("x"),
+    "attributes": lambda t: t.attrs.update(b=2),
+}
+GROUP_CHANGES = {
+    "create": lambda g: g.create_array("new", np.arange(20), chunks=8),
+    "create a table": lambda g: g.create_table("in/new", ROWS),
+    "create a group": lambda g: g.create_group("new", attrs={"b": 2}),
+    "replace": lambda g: g.create_array("a", [5], mode="w"),
+    "remove": lambda g: g.__delitem__("a"),
+    "remove a group": lambda g: g.__delitem__("in"),
+    "attributes": lambda g: g.attrs.update(b=2),
+}
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
     **{
         "zarr: " + name: (zarr_array, change(each))
         for name, each in ARRAY_CHANGES.items()
     },
-    "table: append": (table, change(lambda t: t.append(ROWS))),
-    "table: grow": (table, change(lambda t: t.resize(70))),
-    "table: shrink": (table, change(lambda t: t.resize(10))),
-    "table: assign": (table, change(assign(slice(5, 45), ROWS))),
-    "table: add": (table, change(lambda t: t.add_column("z", np.arange(50)))),
-    "table: remove": (table, change(lambda t: t.remove_column("x"))),
+    **{
+        "%s: %s" % (make.__name__, name): (make, change(each))
+        for make in (table, zarr_table)
+        for name, each in TABLE_CHANGES.items()
+    },
+    **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
     "replace an array": (
         array,
         lambda path: dataset.create_array(
@@ -191,6 +220,10 @@ OPERATIONS = {
     "zarr: replace": (
         zarr_array,
         lambda path: dataset.create_array(path, [1, 2], mode="w").close(),
+    ),
+    "group: replace all": (
+        group,
+        lambda path: dataset.create_group(path, mode="w").close(),
     ),
     "replace a table": (
         table,
@@ -220,9 +253,12 @@ def test_every_call(make, operation, tmp_path, monkeypatch):
                 more = [(found[0] and found[0][0]) or 0] * 20
                 opened.append(more)
                 assert found[0] + more == opened[:].tolist()
-            else:
+            elif isinstance(opened, dataset.Table):
                 opened.append(opened[:20])
-        assert not (path / ".bloscpack").exists()
+            else:
+                opened.create_group("more")
+                opened.get("in")  # removes what is left in it
+        assert not list(path.glob("**/.*bloscpack*"))
         states.add(repr(found))
         shutil.rmtree(path.parent)
     assert done
@@ -259,7 +295,7 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 
 
 def test_creating(tmp_path, monkeypatch):
-    for make in (array, zarr_array, table):
+    for make in (array, zarr_array, table, zarr_table, group):
         for count in range(500):
             path = tmp_path / "data"
             _, done = run(make, path, count, monkeypatch)
@@ -288,7 +324,7 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
             synced.discard(arguments[0])
         elif name == "sync":
             synced.add(arguments[0])
-        elif name == "rename" and "bloscpack-" not in arguments[0].rpartition("/")[2]:
+        elif name == "rename" and "bloscpack-" not in "".join(arguments):
             assert arguments[0] in synced
     last = max(i for i, call in enumerate(calls) if call[0] in ("rename", "exchange"))
     assert any(call[0] == "sync_folder" for call in calls[last:])

@@ -11,16 +11,6 @@ import sys
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
-from dataset.array_machine import ArrayMachine
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
 from support import environment
 
 from bloscpack import dataset
@@ -218,6 +208,9 @@ JOURNALS = [
     {"files": {"0": "/etc/passwd"}},
     {"files": {"0": ""}},
     {"files": {"0": 5}},
+    {"files": {}, "removed": ["../other"]},
+    {"files": {}, "removed": "meta"},
+    {"files": {}, "removed": [5]},
     {"files": 5},
     {},
     [],
@@ -643,96 +636,3 @@ def test_columns_of_different_lengths_are_made_equal(tmp_path):
         table = dataset.open(tmp_path, "r+")
     with table:
         assert {400} == {len(column) for column in table.columns.values()}
-
-
-# Any sequence of changes
-
-
-class TableMachine(RuleBasedStateMachine):
-    """A table and arrays of NumPy do the same."""
-
-    folder = None
-
-    @initialize(rows=st.integers(0, 30), chunks=st.integers(1, 9))
-    def create(self, rows, chunks):
-        self.count = 0
-        self.path = self.folder / str(len(os.listdir(self.folder)))
-        self.expected = self.items(rows, "ab")
-        self.table = dataset.create_table(
-            self.path, self.expected, layout="bcolz", chunks=chunks, sync=False
-        )
-
-    def items(self, rows, names=None):
-        self.count += 1
-        start = 1000 * self.count
-        return {
-            name: np.arange(start, start + rows, dtype="i8")
-            for name in (names or self.expected)
-        }
-
-    @rule(rows=st.integers(0, 20))
-    def append(self, rows):
-        new = self.items(rows)
-        self.table.append(new)
-        for name, items in new.items():
-            self.expected[name] = np.concatenate([self.expected[name], items])
-
-    @rule(rows=st.integers(0, 40))
-    def resize(self, rows):
-        self.table.resize(rows)
-        for name, items in self.expected.items():
-            more = np.zeros(max(0, rows - len(items)), "i8")
-            self.expected[name] = np.concatenate([items[:rows], more])
-
-    @rule(start=st.integers(0, 40), count=st.integers(0, 40))
-    def assign(self, start, count):
-        key = slice(start, start + count)
-        new = self.items(len(self.expected["a"][key]))
-        self.table[key] = new
-        for name, items in new.items():
-            self.expected[name][key] = items
-
-    @rule(name=st.sampled_from("cdef"), first=st.booleans())
-    def add_or_remove(self, name, first):
-        if name in self.expected:
-            self.table.remove_column(name)
-            del self.expected[name]
-            return
-        new = self.items(len(self.expected["a"]), [name])
-        self.table.add_column(name, new[name], position=0 if first else None)
-        self.expected = {**new, **self.expected} if first else {**self.expected, **new}
-
-    @rule(name=st.sampled_from("xy"), value=st.integers())
-    def set_attribute(self, name, value):
-        self.table.attrs[name] = value
-        assert value == dataset.open(self.path).attrs[name]
-
-    @rule()
-    def reopen(self):
-        self.table.close()
-        self.table = dataset.open_table(self.path, "r+", sync=False)
-
-    @invariant()
-    def same(self):
-        if hasattr(self, "table"):
-            assert_table(self.expected, self.table)
-            assert_table(self.expected, dataset.open(self.path))
-
-    def teardown(self):
-        if hasattr(self, "table"):
-            self.table.close()
-
-
-@pytest.mark.parametrize("machine", [ArrayMachine, TableMachine])
-def test_any_sequence_of_changes(machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "folder", tmp_path)
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=40,
-            stateful_step_count=15,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-        ),
-    )

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset.array_machine import ArrayMachine
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from dataset import states
 
 import bloscpack
 from bloscpack import dataset
@@ -417,22 +415,5 @@ def test_links_are_refused(tmp_path):
 # Any sequence of changes
 
 
-class ZarrMachine(ArrayMachine):
-    layout = "zarr"
-
-    def check_step(self):
-        check_files(self.path, self.expected)
-
-
-def test_any_sequence_of_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(ZarrMachine, "folder", tmp_path)
-    run_state_machine_as_test(
-        ZarrMachine,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=15,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-        ),
-    )
+def test_any_sequence_of_changes(tmp_path):
+    states.run(states.ArrayMachine, tmp_path, "zarr", checks=[check_files], examples=20)

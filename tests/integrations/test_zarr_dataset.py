@@ -6,9 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from dataset.array_machine import ArrayMachine
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from dataset import states
 
 from bloscpack import dataset
 from bloscpack.exceptions import FormatError, UsageError
@@ -144,30 +142,23 @@ def test_missing_shards(tmp_path):
     assert -5 == json.loads((path / "zarr.json").read_text())["fill_value"]
 
 
-class ZarrMachine(ArrayMachine):
+def same_in_zarr(path, expected):
+    np.testing.assert_array_equal(expected, read_by_zarr(path))
+
+
+def same_in_tensorstore(path, expected):
+    if has_tensorstore and expected.dtype.kind in "iuf":
+        np.testing.assert_array_equal(expected, read_by_tensorstore(path))
+
+
+@pytest.mark.parametrize("machine", states.MACHINES)
+def test_any_sequence_of_changes(machine, tmp_path):
     """zarr-python agrees after each step, and TensorStore in the end."""
-
-    layout = "zarr"
-
-    def check_step(self):
-        np.testing.assert_array_equal(self.expected, read_by_zarr(self.path))
-
-    def teardown(self):
-        super().teardown()
-        if has_tensorstore and hasattr(self, "array"):
-            found = read_by_tensorstore(self.path)
-            np.testing.assert_array_equal(self.expected, found)
-
-
-def test_any_sequence_of_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(ZarrMachine, "folder", tmp_path)
-    run_state_machine_as_test(
-        ZarrMachine,
-        settings=settings(
-            max_examples=20,
-            stateful_step_count=12,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-        ),
+    states.run(
+        machine,
+        tmp_path,
+        "zarr",
+        checks=[same_in_zarr],
+        last_checks=[same_in_tensorstore],
+        examples=20,
     )

@@ -54,6 +54,9 @@ SHARDS = "c"
 # About the plain size of a chunk, and of a shard, in bytes.
 CHUNK_NBYTES = 2**20
 SHARD_NBYTES = 16 * 2**20
+# Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
+# the tables of a file, also if it is not there yet.
+SLOTS = 256
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -172,7 +175,7 @@ class ZarrArray(ArrayLayout):
         )
         shards.write(blocks)
         document.shape = new.shape
-        change.write(prefix + ZARR_JSON, document.encode())
+        change.stage(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
@@ -306,7 +309,7 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
         )
     rows = new.chunks or max(1, CHUNK_NBYTES // row)
     if new.shards is None:
-        return rows, max(1, SHARD_NBYTES // (rows * row))
+        return rows, min(max(1, SHARD_NBYTES // (rows * row)), SLOTS)
     if new.shards < 1:
         raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
     if new.chunks is None:
