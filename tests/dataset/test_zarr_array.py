@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, index_size
 from bloscpack._storage.base import Storage
+from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -261,6 +264,65 @@ def test_readers_keep_their_rows(tmp_path):
         late[:]
     assert [0, 1, 2] == late[:3].tolist()
     array.close()
+
+
+def test_reading_while_a_writer_appends(tmp_path):
+    path = tmp_path / "a"
+    array = dataset.create_array(
+        path, shape=0, dtype="i8", chunks=50, shards=200, sync=False
+    )
+    results = []
+
+    def read():
+        while len(array) < 5000:
+            reader = dataset.open(path)
+            first, again = reader[:], reader[:]
+            results.append(
+                np.array_equal(first, np.arange(len(first)))
+                and np.array_equal(first, again)
+            )
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while len(array) < 5000:
+        array.append(np.arange(len(array), len(array) + 123))
+    thread.join()
+    array.close()
+    assert results
+    assert all(results)
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    """An append that fails changes nothing, and the next one succeeds."""
+    path = tmp_path / "a"
+    array = dataset.create_array(path, np.arange(30), chunks=4, shards=8)
+
+    class FullDisk(Disk):
+        left = 0
+
+        def sync(self, fp):
+            if not self.left:
+                raise OSError(errno.ENOSPC, "the disk is full", fp.name)
+            self.left -= 1
+            super().sync(fp)
+
+    for count in range(4):
+        with monkeypatch.context() as context:
+            full = FullDisk()
+            full.left = count
+            context.setattr("bloscpack.dataset.change.disk", full)
+            for change in (
+                lambda: array.append(np.arange(40)),
+                lambda: array.__setitem__(slice(None), 5),
+            ):
+                with pytest.raises(OSError, match="disk is full"):
+                    change()
+        assert list(range(30)) == array[:].tolist()
+        assert list(range(30)) == dataset.open(path)[:].tolist()
+    array.append([30])
+    array.close()
+    assert list(range(31)) == dataset.open(path)[:].tolist()
+    assert {"c", "zarr.json"} == set(os.listdir(path))
 
 
 def test_frames_are_copied(tmp_path):
