@@ -28,6 +28,11 @@ LAYOUTS = {
         "table": "zarr_group.ZarrTable",
         "group": "zarr_group.ZarrGroup",
     },
+    "superchunk": {
+        "detect": "superchunk.detect",
+        "array": "superchunk.SuperchunkArray",
+        "table": "superchunk.SuperchunkTable",
+    },
     "blz": {
         "detect": "blz.detect",
         "array": "blz.BlzArray",
