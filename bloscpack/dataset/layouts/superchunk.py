@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
+from itertools import tee
 
 import numpy
 
@@ -30,6 +31,7 @@ from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
 from ..change import remove_tree
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, TableLayout
+from .chunk_files import LARGE
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_storage import (
     DATA,
@@ -49,11 +51,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..._format.dtypes import Array, DType
+    from ..._reading.array_reader import Allocate
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
     from .base import Blocks, NewArray, NewColumn
     from .superchunk_storage import Leaf
+    from .superchunk_writer import Part
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -147,6 +151,8 @@ class ItemParts:
         Those of the array.
     parts
         The leaves and their readers.
+    allocate
+        Returns the array for a result; it may refuse a size that comes from a file.
     """
 
     def __init__(
@@ -154,7 +160,9 @@ class ItemParts:
         dtype: DType,
         shape: tuple[int, ...],
         parts: list[tuple[Leaf, ArrayReader]],
+        allocate: Allocate,
     ) -> None:
+        self._allocate = allocate
         self.closed = False
         self._dtype = dtype
         self._shape = shape
@@ -174,7 +182,8 @@ class ItemParts:
         return self._read(ArrayIndex(key, self._shape), None)
 
     def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
-        items = new_array(tuple(axis.count for axis in index.axes), self._dtype)
+        counts = tuple(axis.count for axis in index.axes)
+        items = self._allocate(counts, self._dtype)
         for leaf, reader in self._parts:
             if names is None or leaf.fields[0] in names:
                 rest = [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]]
@@ -234,25 +243,37 @@ class SuperchunkArray(ArrayLayout):
             for leaf in storage.leaves
         ]
         readers = [
-            ArrayReader(source, leaf.dtype, (*self.shape, *leaf.shape))
+            ArrayReader(
+                source,
+                leaf.dtype,
+                (*self.shape, *leaf.shape),
+                allocate=self._allocate,
+            )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
         if self.dtype.names is None:
             self.reader = readers[0]
         else:
             parts = list(zip(storage.leaves, readers, strict=True))
-            self.reader = ItemParts(self.dtype, self.shape, parts)
+            self.reader = ItemParts(self.dtype, self.shape, parts, self._allocate)
 
     def _namer(self, leaf: Leaf) -> Any:
         return lambda number: self.data + leaf.file_name(number)
 
     def _missing(self) -> None:
         raise DamageError(
-            "expected a superchunk, found none; if a writer has removed rows meanwhile, "
-            "open the dataset again",
+            "expected a superchunk, found none; if a writer has removed rows "
+            "meanwhile, open the dataset again",
             section="chunks",
             filename=self.folder.path(),
         )
+
+    def _allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return a new array; raise `FormatError` if the files can't hold so much."""
+        if math.prod(shape) * dtype.itemsize >= LARGE:
+            for source in self._sources:
+                source.check_files()
+        return new_array(shape, dtype)
 
     def _files(self, length: int) -> Iterator[str]:
         """Yield the names of the files of an array with `length` rows."""
@@ -364,40 +385,31 @@ def write_leaves(
 
     `old` is the files of the leaves now, and the number of rows then.
     """
-    folders = [
-        ShardFolder(
-            change,
-            lambda number, leaf=leaf: prefix + leaf.file_name(number),
-            cut_of(storage, leaf),
-            storage.args_of(leaf),
-            at_once=at_once,
-            finish_chunk=lambda chunk: with_spare(chunk, storage.settings["spare"]),
+    sources = [None] * len(storage.leaves) if old is None else old[0]
+    nrows = 0 if old is None else old[1]
+
+    def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
+        def name_of(number: int) -> str:
+            return prefix + leaf.file_name(number)
+
+        def finish_chunk(chunk: bytes) -> bytes:
+            return with_spare(chunk, storage.settings["spare"])
+
+        cut, args = cut_of(storage, leaf), storage.args_of(leaf)
+        folder = ShardFolder(
+            change, name_of, cut, args, at_once=at_once, finish_chunk=finish_chunk
         )
-        for leaf in storage.leaves
-    ]
-    shared = _copies(blocks, len(folders))
+        rows = ((number, leaf.of(rows)) for number, rows in blocks)
+        return folder, folder.pieces(rows, source, nrows), source
+
+    copies = tee(blocks, len(storage.leaves))
     parts = [
-        _part(part, leaf) for part, leaf in zip(shared, storage.leaves, strict=True)
+        part_of(leaf, source, shared)
+        for leaf, source, shared in zip(storage.leaves, sources, copies, strict=True)
+        if cut_of(storage, leaf).row_nbytes
     ]
-    sources, nrows = ([None] * len(folders), 0) if old is None else old
-    write_folders(
-        [
-            (folder, folder.pieces(part, source, nrows), source)
-            for folder, part, source in zip(folders, parts, sources, strict=True)
-        ]
-    )
-    return {name: size for folder in folders for name, size in folder.sizes.items()}
-
-
-def _copies(blocks: Blocks, count: int) -> tuple[Blocks, ...]:
-    from itertools import tee
-
-    return tee(blocks, count)
-
-
-def _part(blocks: Blocks, leaf: Leaf) -> Blocks:
-    for number, rows in blocks:
-        yield number, leaf.of(rows)
+    write_folders(parts)
+    return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
 
 
 # Tables
@@ -529,10 +541,12 @@ class SuperchunkTable(TableLayout):
     ) -> None:
         """Let `change` set the number of rows; `cbytes` is the size of a column."""
         self._cbytes[column] = cbytes
-        nbytes = total = 0
+        nbytes = 0
         for name, layout in self.columns.items():
             nbytes += length * math.prod(layout.shape[1:]) * layout.dtype.itemsize
-            total += self._cbytes[name] if name in self._cbytes else layout.cbytes
+            if name not in self._cbytes:
+                self._cbytes[name] = layout.cbytes
+        total = sum(self._cbytes[name] for name in self.columns)
         sizes = encode_sizes((length,), nbytes, total)
         change.stage(self.folder.full(SIZES), sizes)
 

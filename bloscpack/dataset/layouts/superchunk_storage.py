@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 DATA = "data"
-# Settings that users can choose, and their defaults. `spare` is the number of bytes that
-# stay free at the end of each chunk.
-SETTINGS = {
+# Settings that users can choose, and their defaults. `spare` is the number of bytes
+# that stay free at the end of each chunk.
+SETTINGS: JsonObject = {
     "cname": DEFAULT_CNAME,
     "clevel": DEFAULT_CLEVEL,
     "shuffle": int(DEFAULT_SHUFFLE),
@@ -111,7 +111,7 @@ def encode_name(name: str) -> str:
     some file systems lack. No two names become the same.
     """
     if name in ("", ".", ".."):
-        return "%" + "".join("%2E" for _ in name)
+        return name.replace(".", "%2E") or "%"
     encoded = _UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
     if not is_safe_part(encoded):
         raise UsageValueError("no folder can have the name of the field %.200r" % name)

@@ -37,7 +37,7 @@ from .superchunk_files import CHECKSUM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, BinaryIO
 
     from ..._format.dtypes import Array
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     Piece = range | tuple[int, bytes, bytes]
     # The same, before compression.
     Pieces = Iterator[tuple[int, Array] | range]
+    # A folder, its pieces, and the files that it has now.
+    Part = tuple["ShardFolder", Pieces, SuperchunkFiles | None]
 
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
@@ -115,7 +117,7 @@ class ShardWriter:
         self._last_nbytes = self._cut.chunk_nbytes
 
     def finish(self) -> int:
-        """Write the trailer, and the sections in front of the chunks; return the size."""
+        """Write the trailer and the sections in front; return the size in bytes."""
         for block in self._trailer.blocks(self._position):
             write_all(self._fp, block)
         size = self._fp.tell()
@@ -235,9 +237,7 @@ class ShardFolder:
         """Write blocks of rows, on several threads; `pieces` has the parameters."""
         write_folders([(self, self.pieces(blocks, old, nrows), old)])
 
-    def pieces(
-        self, blocks: Blocks, old: SuperchunkFiles | None, nrows: int
-    ) -> Pieces:
+    def pieces(self, blocks: Blocks, old: SuperchunkFiles | None, nrows: int) -> Pieces:
         """Return what `write_folders` writes.
 
         Parameters
@@ -308,13 +308,8 @@ class ShardFolder:
         self._unfinished.discard(file)
 
 
-def write_folders(
-    parts: list[tuple[ShardFolder, Pieces, SuperchunkFiles | None]],
-) -> None:
-    """Write the pieces of several folders side by side, on several threads.
-
-    Each part is a folder, its pieces, and the files that it has now.
-    """
+def write_folders(parts: Sequence[Part]) -> None:
+    """Write the pieces of several folders side by side, on several threads."""
 
     def work(item: tuple[int, tuple[int, Array] | range]) -> tuple[int, Piece]:
         return item[0], parts[item[0]][0].compress(item[1])
