@@ -87,7 +87,7 @@ class ArrayReader:
         if position is not None:
             return self._read_item(position)
         index = ArrayIndex(key, self.shape)
-        return index.finish(self._read_items(index.axes))
+        return index.finish(self.read_axes(index.axes))
 
     def get_outer(self, key: Sequence[Any]) -> Array:
         """Return the items that each axis selects by itself, as `numpy.ix_` does.
@@ -102,7 +102,7 @@ class ArrayReader:
         indexes = [
             ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
         ]
-        items = self._read_items([index.axes[0] for index in indexes])
+        items = self.read_axes([index.axes[0] for index in indexes])
         return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
 
     def _check_open(self) -> None:
@@ -144,9 +144,9 @@ class ArrayReader:
         if self.dtype.fields is None or name not in self.dtype.fields:
             raise ValueError("no field of name %s" % name)
         dtype, offset = self.dtype.fields[name][:2]
-        return self._read_items(self._full(), dtype, offset)
+        return self.read_axes(self._full(), dtype, offset)
 
-    def _read_items(
+    def read_axes(
         self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
     ) -> Array:
         """Return items as a new array, or the field of `dtype` at `offset` in them."""
@@ -198,7 +198,7 @@ class ArrayReader:
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""
         if out is None:
-            return self._read_items(self._full())
+            return self.read_axes(self._full())
         self._check_out(out)
         ordered = numpy.asarray(out)
         if self.order == "F":

@@ -29,6 +29,11 @@ LAYOUTS = {
         "group": "zarr_group.ZarrGroup",
         "prepare": "zarr_group.drop_consolidated",
     },
+    "superchunk": {
+        "detect": "superchunk.detect",
+        "array": "superchunk.SuperchunkArray",
+        "table": "superchunk.SuperchunkTable",
+    },
     "blz": {
         "detect": "blz.detect",
         "array": "blz.BlzArray",

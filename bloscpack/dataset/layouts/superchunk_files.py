@@ -43,6 +43,7 @@ from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
 from ...exceptions import DamageError, FormatError
+from .chunk_files import MAX_RATIO
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -222,6 +223,26 @@ class SuperchunkFiles(ChunkSource):
                 return None
         with naming_errors(self._folder.path(name)):
             return ShardIndex(storage, self.cut.slots)
+
+    def check_files(self) -> None:
+        """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
+        cut = self.cut
+        for number in range(cut.count_files(self.nrows)):
+            name = self._name_of(number)
+            try:
+                size = self._folder.size(name)
+            except FileNotFoundError:
+                self._check_missing()
+                continue
+            start = number * cut.slots * cut.chunk_rows
+            rows = min(self.nrows - start, cut.slots * cut.chunk_rows)
+            if rows * cut.row_nbytes > size * MAX_RATIO:
+                raise DamageError(
+                    "expected chunks of '%d' plain bytes, found a file of '%d' bytes"
+                    % (rows * cut.row_nbytes, size),
+                    section="chunks",
+                    filename=self._folder.path(name),
+                )
 
     def load(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from functools import partial
+from itertools import zip_longest
 
 import numpy
 
@@ -36,7 +37,7 @@ from .superchunk_files import CHECKSUM, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, BinaryIO
 
     from ..._format.dtypes import Array
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     # What a writer puts into a file: the frames of chunks that stay, by number, or a
     # number and a new frame.
     Piece = range | tuple[int, bytes, bytes]
+    # The same, before compression.
+    Pieces = Iterator[tuple[int, Array] | range]
+    # A folder, its pieces, and the files that it has now.
+    Part = tuple["ShardFolder", Pieces, SuperchunkFiles | None]
 
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
@@ -111,10 +116,11 @@ class ShardWriter:
             position += nbytes
         self._last_nbytes = self._cut.chunk_nbytes
 
-    def finish(self) -> None:
-        """Write the trailer, and the sections in front of the chunks."""
+    def finish(self) -> int:
+        """Write the trailer and the sections in front; return the size in bytes."""
         for block in self._trailer.blocks(self._position):
             write_all(self._fp, block)
+        size = self._fp.tell()
         cut, nchunks = self._cut, len(self._offsets)
         nbytes = (nchunks - 1) * cut.chunk_nbytes + self._last_nbytes
         header = BloscpackHeader(
@@ -132,6 +138,7 @@ class ShardWriter:
         section = self._section(nbytes // cut.row_nbytes, self._meta_room)
         self._fp.seek(0)
         write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
+        return size
 
 
 def copy_extent(
@@ -181,6 +188,13 @@ class ShardFolder:
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.
+    finish_chunk
+        Returns a new chunk as it is stored.
+
+    Attributes
+    ----------
+    sizes
+        The sizes of the written files in bytes, by name.
     """
 
     def __init__(
@@ -191,7 +205,10 @@ class ShardFolder:
         args: BloscArgs,
         *,
         at_once: bool,
+        finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
+        self.sizes: dict[str, int] = {}
+        self._finish_chunk = finish_chunk
         self._change = change
         self._name_of = name_of
         self._cut = cut
@@ -202,7 +219,11 @@ class ShardFolder:
         self._unfinished: set[UnfinishedFile] = set()
 
     def write(self, blocks: Blocks, old: SuperchunkFiles | None = None) -> None:
-        """Write blocks of rows, on several threads.
+        """Write blocks of rows, on several threads; `pieces` has the parameters."""
+        write_folders([(self, self.pieces(blocks, old), old)])
+
+    def pieces(self, blocks: Blocks, old: SuperchunkFiles | None) -> Pieces:
+        """Return what `write_folders` writes.
 
         Parameters
         ----------
@@ -214,32 +235,19 @@ class ShardFolder:
         if not self._cut.row_nbytes:  # there is nothing to store
             for _ in blocks:
                 pass
-            return
-        pieces = blocks if old is None else kept_and_new(blocks, old)
-        try:
-            with own_settings:
-                for_each(
-                    pieces,
-                    self._compress,
-                    partial(self._deliver, old),
-                    effective_nthreads(None, None),
-                    quick=True,
-                )
-                if self._current is not None:
-                    self._finish(*self._current)
-        except BaseException:
-            self._change.abandon(*self._unfinished)
-            raise
+            return iter(())
+        return iter(blocks) if old is None else kept_and_new(blocks, old)
 
-    def _compress(self, piece: tuple[int, Array] | range) -> Piece:
+    def compress(self, piece: tuple[int, Array] | range) -> Piece:
+        """Return what is written for a piece; any thread may call this."""
         if isinstance(piece, range):
             return piece
         number, rows = piece
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
-        chunk = compress(plain, self._args)
+        chunk = self._finish_chunk(compress(plain, self._args))
         return number, chunk, CHECKSUM(chunk)
 
-    def _deliver(
+    def deliver(
         self, old: SuperchunkFiles | None, piece: Piece
     ) -> Callable[[], object] | None:
         """Write a piece; return a function that finishes the file in front of it."""
@@ -271,10 +279,50 @@ class ShardFolder:
         self._number = number
         self._current = file, ShardWriter(file.fp, self._cut, self._args.typesize or 0)
 
+    def close(self) -> None:
+        """Finish the last file."""
+        if self._current is not None:
+            self._finish(*self._current)
+
+    def abandon(self) -> None:
+        """Remove the files that are not complete."""
+        self._change.abandon(*self._unfinished)
+
     def _finish(self, file: UnfinishedFile, writer: ShardWriter) -> None:
-        writer.finish()
+        self.sizes[file.name] = writer.finish()
         self._change.finish(file, at_once=self._at_once)
         self._unfinished.discard(file)
+
+
+def write_folders(parts: Sequence[Part]) -> None:
+    """Write the pieces of several folders side by side, on several threads."""
+
+    def work(item: tuple[int, tuple[int, Array] | range]) -> tuple[int, Piece]:
+        return item[0], parts[item[0]][0].compress(item[1])
+
+    def deliver(done: tuple[int, Piece]) -> Callable[[], object] | None:
+        folder, _, old = parts[done[0]]
+        return folder.deliver(old, done[1])
+
+    try:
+        with own_settings:
+            nthreads = effective_nthreads(None, None)
+            items = _in_turn([pieces for _, pieces, _ in parts])
+            for_each(items, work, deliver, nthreads, quick=True)
+            for folder, _, _ in parts:
+                folder.close()
+    except BaseException:
+        for folder, _, _ in parts:
+            folder.abandon()
+        raise
+
+
+def _in_turn(parts: list[Pieces]) -> Iterator[tuple[int, tuple[int, Array] | range]]:
+    """Yield the next piece of each part, with the number of the part, until all end."""
+    for pieces in zip_longest(*parts):
+        for number, piece in enumerate(pieces):
+            if piece is not None:
+                yield number, piece
 
 
 def kept_and_new(

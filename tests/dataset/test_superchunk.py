@@ -1,0 +1,253 @@
+"""The layout 'superchunk': the rules D1 to D10 of docs/format.rst."""
+
+import json
+import os
+
+import blosc
+import numpy as np
+import pytest
+
+import bloscpack as bp
+from bloscpack import dataset
+from bloscpack.dataset.layouts.superchunk_storage import encode_name, leaves_of
+from bloscpack.exceptions import FormatError, UsageError
+
+NESTED = np.dtype(
+    [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "g")]
+)
+DTYPES = [
+    *("?", "i1", "<u2", ">i8", "f2", ">f4", "g", "c8", "G", "S5", "U3", "V7"),
+    *("M8[ns]", "m8[s]", "M8", NESTED, [("a", "i4"), ("b", "V0")]),
+]
+
+
+def items_of(dtype, shape):
+    """Return items with different bytes."""
+    dtype = np.dtype(dtype)
+    items = np.zeros(shape, dtype)
+    numbers = np.arange(items.size * 7).reshape(-1, 7)[:, 0].reshape(shape)
+    for leaf in leaves_of(dtype):
+        part = leaf.of(items)
+        kind = leaf.dtype.kind
+        wanted = numbers.reshape(*shape, *(1 for _ in leaf.shape)) % 100
+        if kind == "b":
+            wanted = wanted % 2
+        elif kind in "SU":
+            wanted = wanted.astype("U")
+        elif kind == "V":
+            wanted = np.zeros((), leaf.dtype)
+        elif kind in "mM":
+            wanted = wanted.astype("i8").astype(leaf.dtype)
+        part[...] = wanted
+    return items
+
+
+def files(path):
+    """Return the names of the files in a folder."""
+    return sorted(
+        os.path.relpath(os.path.join(place, name), path).replace(os.sep, "/")
+        for place, _, names in os.walk(path)
+        for name in names
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype(path, dtype):
+    items = items_of(dtype, (23, 2))
+    options = {"layout": "superchunk", "chunks": 4, "shards": 8}
+    with dataset.create_array(path, items, **options) as array:
+        array.append(items[:5])
+        array[3:9] = items[10:16]
+        expected = np.concatenate([items, items[:5]]).astype(items.dtype)
+        expected[3:9] = items[10:16]
+        assert expected.tobytes() == array[:].tobytes()
+        array.resize(40)
+        array.resize(11)
+    with dataset.open(path) as array:
+        assert (items.dtype, (11, 2)) == (array.dtype, array.shape)
+        for key in (slice(None), slice(9, 2, -3), [1, 5, 5], (slice(3), 1), ..., None):
+            assert expected[:11][key].tobytes() == array[key].tobytes()
+        assert expected[4, 1].tobytes() == array[4, 1].tobytes()
+
+
+def test_fields_are_read_alone(path):
+    items = items_of(NESTED, (9,))
+    with dataset.create_array(path, items, layout="superchunk") as array:
+        assert items["p"].tobytes() == array["p"].tobytes()
+        assert items[["x", "l"]].tolist() == array[["x", "l"]].tolist()
+        with pytest.raises(KeyError):
+            array[["x", "nope"]]
+    (path / "data/x/__1__.bin").unlink()
+    with dataset.open(path) as array:
+        assert items["l"].tobytes() == array["l"].tobytes()
+        with pytest.raises(FormatError, match="expected a superchunk"):
+            array[0]
+
+
+def test_folder_of_the_rules(path):
+    items = items_of(NESTED, (10,))
+    options = {"layout": "superchunk", "chunks": 2, "shards": 6}
+    dataset.create_array(path, items, attrs={"unit": "m"}, **options).close()
+    leaves = ["l", "p/s", "p/u", "x"]
+    superchunks = ["data/%s/__%d__.bin" % (p, k) for p in leaves for k in (1, 2)]
+    meta = ["meta/attributes", "meta/sizes", "meta/storage"]
+    assert [*superchunks, *meta] == files(path)
+    assert {"unit": "m"} == json.loads((path / "meta/attributes").read_text())
+    sizes = json.loads((path / "meta/sizes").read_text())
+    cbytes = sum((path / name).stat().st_size for name in superchunks)
+    expected = {"shape": [10], "nbytes": items.nbytes, "cbytes": cbytes}
+    assert expected == sizes
+    storage = json.loads((path / "meta/storage").read_text())
+    assert (1, "array", 2, 6) == tuple(
+        storage[key] for key in ("superchunk", "kind", "chunklen", "superchunklen")
+    )
+    # A superchunk is a file of its own.
+    last = bp.unpack_ndarray_from_file(path / "data/p/u/__2__.bin")
+    assert items["p"]["u"][6:].tolist() == last.tolist()
+    for name in superchunks:
+        assert bp.verify(path / name).ok
+
+
+@pytest.mark.parametrize(
+    ("expected", "name"),
+    [
+        ("a b", "a b"),
+        ("a%2Fb", "a/b"),
+        ("%25", "%"),
+        ("%2E%2E", ".."),
+        ("%", ""),
+        ("µ", "µ"),
+        ("c%3A%5C", "c:\\"),
+    ],
+)
+def test_names_of_folders(expected, name):
+    assert expected == encode_name(name)
+
+
+def test_table_with_nested_columns_and_strange_names(path):
+    columns = {
+        "a/b": np.arange(50),
+        "..": items_of(NESTED, (50,)),
+        "wide": np.arange(150.0).reshape(50, 3),
+    }
+    with dataset.create_table(path, columns, layout="superchunk") as table:
+        table.append({name: rows[:7] for name, rows in columns.items()})
+        table.add_column("new", np.arange(57), position=0, attrs={"k": [1]})
+        table.remove_column("a/b")
+        table["wide"].attrs["unit"] = "m"
+        table.attrs["note"] = 5
+        table[3:5] = table[10:12]
+    assert not (path / "data/a%2Fb").exists()
+    with dataset.open(path) as table:
+        assert ["new", "..", "wide"] == table.names
+        attrs = table["new"].attrs, table["wide"].attrs, table.attrs
+        assert ({"k": [1]}, {"unit": "m"}, {"note": 5}) == tuple(map(dict, attrs))
+        for name in ("..", "wide"):
+            rows = columns[name]
+            expected = np.concatenate([rows, rows[:7]]).astype(rows.dtype)
+            expected[3:5] = expected[10:12]
+            assert expected.tobytes() == table[name][:].tobytes()
+    sizes = json.loads((path / "meta/sizes").read_text())
+    assert {"shape": [57], "nbytes": table.nbytes, "cbytes": table.cbytes} == sizes
+
+
+def test_rows_behind_the_end_and_other_files_are_ignored(path):
+    options = {"layout": "superchunk", "chunks": 2, "shards": 4}
+    with dataset.create_array(path, np.arange(20), **options) as array:
+        array.append(np.arange(20, 23))
+    sizes = json.loads((path / "meta/sizes").read_text())
+    (path / "meta/sizes").write_text(json.dumps({**sizes, "shape": [5], "later": 1}))
+    (path / "data/readme").write_text("no superchunk")
+    with dataset.open(path, "r+") as array:
+        assert [0, 1, 2, 3, 4] == array[:].tolist()
+        array.append([7])
+        assert [0, 1, 2, 3, 4, 7] == array[:].tolist()
+
+
+def test_fill_value(path):
+    fill = np.array((1, [([2, 3], b"x"), ([4, 5], b"y")], 6), NESTED)[()]
+    options = {"layout": "superchunk", "chunks": 3}
+    rows = np.zeros(2, NESTED)
+    with dataset.create_array(path, rows, fill_value=fill, **options) as array:
+        array.resize(7)
+    with dataset.open(path) as array:
+        assert fill == array.fill_value
+        assert 5 * fill.tobytes() == array[2:].tobytes()
+
+
+@pytest.mark.parametrize("spare", [1, 100, 10**6])
+def test_spare_room(path, spare):
+    items = np.arange(10000)
+    options = {"layout": "superchunk", "chunks": 2000, "spare": spare}
+    dataset.create_array(path, items, **options).close()
+    sizes = []
+    source = bp.file_io.CompressedBytesSource((path / "data/__1__.bin").read_bytes())
+    for number, (chunk, _) in enumerate(source):
+        sizes.append(int.from_bytes(chunk[12:16], "little"))
+        plain = items[2000 * number :][:2000].tobytes()
+        assert plain == blosc.decompress(bytes(chunk))
+    assert all(size <= 16016 for size in sizes)
+    if spare == 10**6:
+        assert [16016] * 5 == sizes
+    with dataset.open(path, "r+") as array:
+        array[5] = -1
+        assert -1 == array[:][5]
+
+
+WRONG = [
+    ("meta/storage", {"superchunk": 2}, UsageError, "superchunks of version"),
+    ("meta/storage", {"kind": "thing"}, FormatError, "'kind' to be"),
+    ("meta/storage", {"dtype": "'O'"}, FormatError, "Python objects"),
+    ("meta/storage", {"inner": [-1]}, FormatError, "'inner' to be"),
+    ("meta/storage", {"chunklen": 0}, FormatError, "'chunklen' to be"),
+    ("meta/storage", {"superchunklen": 3}, FormatError, "'superchunklen' to be"),
+    ("meta/storage", {"dflt": "?"}, FormatError, "'dflt' to be"),
+    ("meta/storage", {"chunklen": 2**30, "superchunklen": 2**30}, FormatError, "most"),
+    ("meta/sizes", {"shape": [-1]}, FormatError, "'shape' to be"),
+    ("meta/sizes", {"shape": [4, 1]}, FormatError, "'shape' to be"),
+    ("meta/sizes", {"shape": [2**62]}, FormatError, "most"),
+    ("meta/sizes", {"shape": [2**70]}, FormatError, "'shape' to be"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "error", "message"), WRONG)
+def test_wrong_descriptions(path, name, change, error, message):
+    options = {"layout": "superchunk", "chunks": 2}
+    dataset.create_array(path, np.arange(4), **options).close()
+    stored = json.loads((path / name).read_text())
+    (path / name).write_text(json.dumps({**stored, **change}))
+    with pytest.raises(error, match=message):
+        dataset.open(path)
+
+
+def test_rows_that_no_file_has(path):
+    options = {"layout": "superchunk", "chunks": 2, "shards": 4}
+    dataset.create_array(path, np.arange(4), **options).close()
+    sizes = json.loads((path / "meta/sizes").read_text())
+    (path / "meta/sizes").write_text(json.dumps({**sizes, "shape": [10**12]}))
+    with dataset.open(path) as array:
+        assert 3 == array[3]
+        with pytest.raises(FormatError, match="expected a superchunk"):
+            array[:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (np.array([{}]), {}, "Python objects"),
+        (np.zeros(()), {}, "holds rows"),
+        (np.arange(3), {"typesize": 1}, "unknown settings"),
+        (np.arange(3), {"spare": -1}, "spare must be"),
+        (np.arange(3), {"chunks": 0}, "a chunk must have"),
+        (np.arange(3), {"chunks": 2, "shards": 3}, "a multiple of"),
+    ],
+)
+def test_refused(path, rows, options, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.create_array(path, rows, layout="superchunk", **options)
+    assert not path.exists()
