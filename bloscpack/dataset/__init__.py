@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
+    from .layouts.base import Blocks
 
 MODES = ("r", "r+")
 
@@ -252,8 +253,11 @@ def create_array(
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
+    blocks: Blocks = ()
+    if data is not None or not found.sparse:
+        blocks = counted(rows.blocks(step), step, new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, counted(rows.blocks(step), step, new))
+        found.create(change, "", new, blocks)
     return open_array(path, "r+", sync=sync)
 
 

@@ -195,6 +195,10 @@ def test_blocks_that_do_not_fit(tmp_path):
         dataset.create_array(path, blocks((2, 2), (2, 3)), chunks=1)
     with pytest.raises(UsageError, match="expected '5' rows, found '4'"):
         dataset.create_array(path, blocks((2, 2), (2, 2)), shape=(5, 2))
+    masked = np.ma.masked_equal(np.arange(3), 1)
+    for data in (masked, iter([masked])):
+        with pytest.raises(UsageError, match="mask would be lost"):
+            dataset.create_array(path, data)
     with pytest.raises(UsageError, match="needs shape and dtype"):
         dataset.create_array(path, iter(()))
     assert [] == list(tmp_path.iterdir())
@@ -227,6 +231,23 @@ def test_attributes(tmp_path):
     assert {"a": 1, "b": [1, None]} == changed["attributes"]
     assert {"must_understand": False, "x": 1} == changed["extra"]
     assert [3] == changed["shape"]
+
+
+def test_only_written_shards_take_room(tmp_path):
+    path = tmp_path / "a"
+    shape = (10**12, 3)
+    with dataset.create_array(
+        path, shape=shape, dtype="i2", fill_value=-1, chunks=1000, shards=4000
+    ) as array:
+        assert (shape, 0) == (array.shape, array.cbytes)
+        array[5 * 10**11] = [1, 2, 3]
+        array[-1] = 4
+    assert 2 == len(shards_of(path))
+    found = dataset.open(path)
+    assert [[-1] * 3, [1, 2, 3], [-1] * 3] == found[
+        5 * 10**11 - 1 : 5 * 10**11 + 2
+    ].tolist()
+    assert [[-1] * 3, [4, 4, 4]] == found[-2:].tolist()
 
 
 def test_missing_shards_have_the_fill_value(tmp_path):

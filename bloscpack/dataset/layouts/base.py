@@ -88,6 +88,8 @@ class ArrayLayout(ABC):
     ----------
     name
         The name of the layout.
+    sparse
+        Whether items that were never written have the fill value.
     folder
         The folder of the array.
     dtype, shape, chunks, shards
@@ -102,6 +104,7 @@ class ArrayLayout(ABC):
 
     name: str
     writable = True
+    sparse = False
     folder: Folder
     dtype: DType
     shape: tuple[int, ...]
