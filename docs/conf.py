@@ -43,11 +43,8 @@ nitpick_ignore_regex = [
     # Aliases and protocols for type checkers, and classes that have no page.
     (
         "py:class",
-        (
-            r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions"
-            r"|RowStream)"
-        ),
+        r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
-    ("py:class", r"Any\w+|\w+Keywords"),
+    ("py:class", r"Any\w+|\w+Keywords|RowStream"),
     ("py:class", r"bloscpack\.(headers|_damage)\..*"),
 ]

@@ -24,7 +24,7 @@ from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 DTYPES = (
-    "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8"
+    "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8[D]"
 )
 
 
@@ -66,8 +66,7 @@ def test_every_dtype(tmp_path, dtype, inner):
         array[3] = first[7]
         array.resize(60)
         assert ((8, *inner), (24, *inner)) == (array.chunks, array.shards)
-    fill = np.zeros((), dtype) if dtype != "m8" else np.timedelta64("NaT")
-    parts = [first, first[:5], np.full((5, *inner), fill, first.dtype)]
+    parts = [first, first[:5], np.zeros((5, *inner), first.dtype)]
     expected = np.concatenate(parts, dtype=first.dtype)
     expected[3] = expected[7]
     found = dataset.open_array(path)
@@ -193,6 +192,10 @@ def test_blocks_that_do_not_fit(tmp_path):
         dataset.create_array(path, blocks((2, 2), (2, 3)), chunks=1)
     with pytest.raises(UsageError, match="expected '5' rows, found '4'"):
         dataset.create_array(path, blocks((2, 2), (2, 2)), shape=(5, 2))
+    masked = np.ma.masked_equal(np.arange(3), 1)
+    for data in (masked, iter([masked])):
+        with pytest.raises(UsageError, match="mask would be lost"):
+            dataset.create_array(path, data)
     with pytest.raises(UsageError, match="needs shape and dtype"):
         dataset.create_array(path, iter(()))
     assert [] == list(tmp_path.iterdir())
@@ -225,6 +228,23 @@ def test_attributes(tmp_path):
     assert {"a": 1, "b": [1, None]} == changed["attributes"]
     assert {"must_understand": False, "x": 1} == changed["extra"]
     assert [3] == changed["shape"]
+
+
+def test_only_written_shards_take_room(tmp_path):
+    path = tmp_path / "a"
+    shape = (10**12, 3)
+    with dataset.create_array(
+        path, shape=shape, dtype="i2", fill_value=-1, chunks=1000, shards=4000
+    ) as array:
+        assert (shape, 0) == (array.shape, array.cbytes)
+        array[5 * 10**11] = [1, 2, 3]
+        array[-1] = 4
+    assert 2 == len(shards_of(path))
+    found = dataset.open(path)
+    assert [[-1] * 3, [1, 2, 3], [-1] * 3] == found[
+        5 * 10**11 - 1 : 5 * 10**11 + 2
+    ].tolist()
+    assert [[-1] * 3, [4, 4, 4]] == found[-2:].tolist()
 
 
 def test_missing_shards_have_the_fill_value(tmp_path):
