@@ -1,7 +1,7 @@
 """Datasets: arrays, tables and groups of them in folders of compressed files.
 
 >>> from bloscpack import dataset
->>> with dataset.create_array('a', numpy.arange(5)) as array:
+>>> with dataset.create_array('a', range(5)) as array:
 ...     array.append([5, 6])
 >>> dataset.open('a')[2:].tolist()
 [2, 3, 4, 5, 6]

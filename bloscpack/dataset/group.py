@@ -336,7 +336,7 @@ class Group(Node, Mapping[str, Node]):
         parts = name.split("/") if isinstance(name, str) else []
         if not parts or not all(map(is_member_name, parts)):
             raise UsageValueError(
-                "the name of a member must be that of a folder, and neither "
+                "the name of a member must be valid for a folder, and neither be "
                 "'zarr.json' nor begin with '__', not %.200r" % (name,)
             )
         return parts

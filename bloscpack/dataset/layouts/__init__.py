@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from .base import ArrayLayout, GroupLayout, NewArray, TableLayout
 
-# Name → where its function `detect` and the classes for each kind are, and what is
-# called before a dataset is changed. The first layout that detects a folder wins.
+# Name → the places of the function `detect`, of the class for each kind, and of the
+# function `prepare`, which is called before a dataset is changed. The first layout that
+# detects a folder wins.
 LAYOUTS = {
     "zarr": {
         "detect": "zarr_group.detect",
@@ -135,7 +136,7 @@ def folders_in(path: str) -> Iterator[str]:
 
 
 def prepare_changes(layout: str, folder: Folder, sync: bool) -> None:
-    """Do what a layout wants to be done before a dataset is changed."""
+    """Call the function `prepare` of a layout, if any, before a dataset is changed."""
     if "prepare" in LAYOUTS[layout]:
         prepare: Callable[[Folder, bool], None] = _load(LAYOUTS[layout]["prepare"])
         prepare(folder, sync)
