@@ -8,7 +8,7 @@ from ..exceptions import UsageValueError
 from .array import Array
 from .create import creating
 from .folder import Folder
-from .layouts import array_class, table_class
+from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
@@ -101,7 +101,7 @@ def create_array(
     with creating(path, mode, sync) as change:
         found.create(change, "", new, counted(rows.blocks(step), step, new))
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "array", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "array"), options)
     assert isinstance(opened, Array)
     return opened
 
@@ -167,7 +167,7 @@ def create_table(
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "table", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "table"), options)
     assert isinstance(opened, Table)
     return opened
 
