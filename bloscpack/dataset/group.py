@@ -149,7 +149,7 @@ class Group(Node, Mapping[str, Node]):
         self._options = options
         self._closed = False
         # The members that are open, by path: a second writer could not open them.
-        self._opened: WeakValueDictionary[str, Node] = WeakValueDictionary()
+        self._opened: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     @property
     def closed(self) -> bool:
@@ -213,7 +213,7 @@ class Group(Node, Mapping[str, Node]):
         found = find_member(self._layout.folder, name)
         if found is None:
             return None
-        opened: Any = self._opened.get(found.folder.root)
+        opened: Array | Table | Group | None = self._opened.get(found.folder.root)
         if opened is not None and not opened.closed:
             return opened
         options = self._options
@@ -239,7 +239,7 @@ class Group(Node, Mapping[str, Node]):
             return found is not None
         if found.kind == "table":
             return rest in table_class(found.layout)(found.folder).columns
-        return found.kind == "group" and rest in open_node(found, Options())  # type: ignore[operator]
+        return found.kind == "group" and rest in open_node(found, Options())
 
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")
