@@ -240,6 +240,13 @@ class Folder:
                     names.append(entry.name)
         return sorted(names)
 
+    def names(self, name: str) -> list[str]:
+        """Return the names in a folder; none if there is no such folder."""
+        try:
+            return os.listdir(self.path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""
         with os.scandir(self.path(name)) as entries:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
+    from .layouts.base import Blocks
 
 
 def create_array(
@@ -98,8 +99,11 @@ def create_array(
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
+    blocks: Blocks = ()
+    if data is not None or not found.sparse:
+        blocks = counted(rows.blocks(step), step, new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, counted(rows.blocks(step), step, new))
+        found.create(change, "", new, blocks)
     options = Options(writable=True, sync=sync)
     opened = open_leaf(Found(Folder.open(path), layout, "array"), options)
     assert isinstance(opened, Array)

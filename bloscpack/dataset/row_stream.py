@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy
 
-from ..exceptions import DoesNotFit, UsageValueError
+from ..exceptions import DoesNotFit, UsageError, UsageValueError
 from .rows import as_rows, filled_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -65,6 +65,7 @@ class RowStream:
                 if piece is None:
                     self._end()
                     break
+                _check_mask(piece)
                 self._rest = as_rows(piece, self.dtype, self.inner)
             part = self._rest[:missing]
             if not len(part):
@@ -139,6 +140,7 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
         return values
     if isinstance(values, Iterator):
         return RowStream(values, dtype, inner)
+    _check_mask(values)
     if is_array(values) and tuple(values.shape[1:]) == inner and len(values.shape):
         length = int(values.shape[0])
         in_memory = isinstance(values, numpy.ndarray)
@@ -193,6 +195,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
         return _new_from_blocks(data, expected, wanted)
     if not is_array(data):
         data = numpy.asarray(data)
+    _check_mask(data)
     found = tuple(map(int, data.shape))
     if expected is not None and found != tuple(expected):
         raise UsageValueError(
@@ -213,6 +216,7 @@ def _new_from_blocks(
     first = next(blocks, None)
     if first is None:
         raise UsageValueError("an iterator without rows needs shape and dtype")
+    _check_mask(first)
     rows = numpy.asarray(first)
     inner = rows.shape[1:] if shape is None else tuple(shape[1:])
 
@@ -221,6 +225,14 @@ def _new_from_blocks(
         yield from blocks
 
     return RowStream(pieces(), rows.dtype if dtype is None else dtype, inner, length)
+
+
+def _check_mask(values: Any) -> None:
+    if numpy.ma.is_masked(values):
+        raise UsageError(
+            "masked arrays can't be stored, the mask would be lost; store .filled() or "
+            ".data and .mask"
+        )
 
 
 def _check_axis(shape: tuple[int, ...]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -16,12 +18,13 @@ import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, index_size
 from bloscpack._storage.base import Storage
+from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 DTYPES = (
-    "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8"
+    "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8[D]"
 )
 
 
@@ -63,8 +66,7 @@ def test_every_dtype(tmp_path, dtype, inner):
         array[3] = first[7]
         array.resize(60)
         assert ((8, *inner), (24, *inner)) == (array.chunks, array.shards)
-    fill = np.zeros((), dtype) if dtype != "m8" else np.timedelta64("NaT")
-    parts = [first, first[:5], np.full((5, *inner), fill, first.dtype)]
+    parts = [first, first[:5], np.zeros((5, *inner), first.dtype)]
     expected = np.concatenate(parts, dtype=first.dtype)
     expected[3] = expected[7]
     found = dataset.open_array(path)
@@ -190,6 +192,10 @@ def test_blocks_that_do_not_fit(tmp_path):
         dataset.create_array(path, blocks((2, 2), (2, 3)), chunks=1)
     with pytest.raises(UsageError, match="expected '5' rows, found '4'"):
         dataset.create_array(path, blocks((2, 2), (2, 2)), shape=(5, 2))
+    masked = np.ma.masked_equal(np.arange(3), 1)
+    for data in (masked, iter([masked])):
+        with pytest.raises(UsageError, match="mask would be lost"):
+            dataset.create_array(path, data)
     with pytest.raises(UsageError, match="needs shape and dtype"):
         dataset.create_array(path, iter(()))
     assert [] == list(tmp_path.iterdir())
@@ -222,6 +228,23 @@ def test_attributes(tmp_path):
     assert {"a": 1, "b": [1, None]} == changed["attributes"]
     assert {"must_understand": False, "x": 1} == changed["extra"]
     assert [3] == changed["shape"]
+
+
+def test_only_written_shards_take_room(tmp_path):
+    path = tmp_path / "a"
+    shape = (10**12, 3)
+    with dataset.create_array(
+        path, shape=shape, dtype="i2", fill_value=-1, chunks=1000, shards=4000
+    ) as array:
+        assert (shape, 0) == (array.shape, array.cbytes)
+        array[5 * 10**11] = [1, 2, 3]
+        array[-1] = 4
+    assert 2 == len(shards_of(path))
+    found = dataset.open(path)
+    assert [[-1] * 3, [1, 2, 3], [-1] * 3] == found[
+        5 * 10**11 - 1 : 5 * 10**11 + 2
+    ].tolist()
+    assert [[-1] * 3, [4, 4, 4]] == found[-2:].tolist()
 
 
 def test_missing_shards_have_the_fill_value(tmp_path):
@@ -261,6 +284,65 @@ def test_readers_keep_their_rows(tmp_path):
         late[:]
     assert [0, 1, 2] == late[:3].tolist()
     array.close()
+
+
+def test_reading_while_a_writer_appends(tmp_path):
+    path = tmp_path / "a"
+    array = dataset.create_array(
+        path, shape=0, dtype="i8", chunks=50, shards=200, sync=False
+    )
+    results = []
+
+    def read():
+        while len(array) < 5000:
+            reader = dataset.open(path)
+            first, again = reader[:], reader[:]
+            results.append(
+                np.array_equal(first, np.arange(len(first)))
+                and np.array_equal(first, again)
+            )
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while len(array) < 5000:
+        array.append(np.arange(len(array), len(array) + 123))
+    thread.join()
+    array.close()
+    assert results
+    assert all(results)
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    """An append that fails changes nothing, and the next one succeeds."""
+    path = tmp_path / "a"
+    array = dataset.create_array(path, np.arange(30), chunks=4, shards=8)
+
+    class FullDisk(Disk):
+        left = 0
+
+        def sync(self, fp):
+            if not self.left:
+                raise OSError(errno.ENOSPC, "the disk is full", fp.name)
+            self.left -= 1
+            super().sync(fp)
+
+    for count in range(4):
+        with monkeypatch.context() as context:
+            full = FullDisk()
+            full.left = count
+            context.setattr("bloscpack.dataset.change.disk", full)
+            for change in (
+                lambda: array.append(np.arange(40)),
+                lambda: array.__setitem__(slice(None), 5),
+            ):
+                with pytest.raises(OSError, match="disk is full"):
+                    change()
+        assert list(range(30)) == array[:].tolist()
+        assert list(range(30)) == dataset.open(path)[:].tolist()
+    array.append([30])
+    array.close()
+    assert list(range(31)) == dataset.open(path)[:].tolist()
+    assert {"c", "zarr.json"} == set(os.listdir(path))
 
 
 def test_frames_are_copied(tmp_path):

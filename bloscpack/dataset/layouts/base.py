@@ -132,6 +132,8 @@ class ArrayLayout(NodeLayout):
 
     Attributes
     ----------
+    sparse
+        Whether items that were never written have the fill value.
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
     block_rows
@@ -143,6 +145,7 @@ class ArrayLayout(NodeLayout):
     """
 
     kind = "array"
+    sparse = False
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]

@@ -89,6 +89,7 @@ class ZarrArray(ArrayLayout):
     """An array of Zarr format 3."""
 
     name = "zarr"
+    sparse = True
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -141,10 +142,11 @@ class ZarrArray(ArrayLayout):
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files of shards."""
-        total = 0
-        for number in range(self._cut.count_files(self.shape[0])):
-            with suppress(FileNotFoundError):
-                total += self.folder.size(self._shard_name(number))
+        total, count = 0, self._cut.count_files(self.shape[0])
+        for name in self.folder.names(SHARDS):
+            if name.isdecimal() and str(int(name)) == name and int(name) < count:
+                with suppress(OSError):
+                    total += self.folder.size(self._shard_name(int(name)))
         return total
 
     def read_attributes(self) -> JsonObject:
