@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 
@@ -49,6 +50,19 @@ class Array(Node):
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
+        # The table of a column that was opened without it, and whether to close it.
+        self._table: Node | None = None
+        self._closes_table = False
+
+    def alone(self, table: Node, *, closes_table: bool) -> Array:
+        """Return a column as an array that keeps its table in memory, and its locks.
+
+        `closes_table` says that the table is closed with the column. The table itself
+        has another object for the column: a cycle would keep the locks.
+        """
+        column = copy.copy(self)
+        column._table, column._closes_table = table, closes_table
+        return column
 
     # Description
 
@@ -120,6 +134,8 @@ class Array(Node):
         A column of a table stays open for writing until the table is closed.
         """
         self._layout.reader.closed = True
+        if self._table is not None and self._closes_table:
+            self._table.close()
         if not self._is_column:
             super().close()
 

@@ -8,7 +8,7 @@ from ..exceptions import UsageValueError
 from .array import Array
 from .create import creating
 from .folder import Folder
-from .layouts import array_class, table_class
+from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
+    from .layouts.base import Blocks
 
 
 def create_array(
@@ -98,10 +99,13 @@ def create_array(
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
+    blocks: Blocks = ()
+    if data is not None or not found.sparse:
+        blocks = counted(rows.blocks(step), step, new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, counted(rows.blocks(step), step, new))
+        found.create(change, "", new, blocks)
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "array", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "array"), options)
     assert isinstance(opened, Array)
     return opened
 
@@ -167,7 +171,7 @@ def create_table(
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "table", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "table"), options)
     assert isinstance(opened, Table)
     return opened
 
