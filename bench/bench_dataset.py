@@ -1,6 +1,6 @@
 """Grow and read arrays and tables in folders, beside other libraries.
 
-All peers have the same chunks, codec, level and filter. Only ``dataset, sync`` waits for
+All peers have the same chunks, codec, level and filter. Only "dataset, sync" waits for
 the disk. The files stay in the page cache of the system.
 """
 
