@@ -13,6 +13,8 @@ HERE = Path(__file__).absolute().parent
 # contestant → the column with its time in multiples of the time of this version
 SIDES = {"limit": "against_limit", "this": "", "0.16.0": "against_old"}
 MARKERS = "xsv^<>P*Dd"
+# How the names of the peers of this library begin.
+OURS = ("bloscpack", "no digests", "dataset", "superchunk", "one .blp file")
 
 
 def parse() -> argparse.Namespace:
@@ -185,7 +187,7 @@ def summary(result: dict) -> Any:
 
 
 def access(result: dict) -> Any:
-    """Draw the time of reading a part: a row for each place, a column for each action.
+    """Draw the times of actions: a row for each place, a column for each action.
 
     The grey line marks the fastest compressed format. np.memmap is not compressed.
     """
@@ -201,7 +203,7 @@ def access(result: dict) -> Any:
             found = where(rows, place=place, chunk=chunk, action=action)
             for row in found:
                 y, value = peers.index(row["peer"]), 1000 * row["best"]
-                ours = row["peer"].startswith(("bloscpack", "no digests"))
+                ours = row["peer"].startswith(OURS)
                 colour = "tab:blue" if ours else "0.4"
                 face = colour if row["compressed"] else "white"
                 axis.plot(value, y, "o", color=colour, markerfacecolor=face)
@@ -231,6 +233,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
     "peers": ("peers", peers),
     "summary": ("peers", summary),
     "access": ("access", access),
+    "dataset": ("dataset", access),
 }
 
 

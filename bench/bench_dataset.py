@@ -1,0 +1,184 @@
+"""Grow and read arrays and tables in folders, beside other libraries.
+
+All peers have the same chunks, codec, level and filter. Only "dataset, sync" waits for
+the disk. The files stay in the page cache of the system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import contest
+import data
+import dataset_peers
+import numpy as np
+
+CHUNK_NBYTES = 2**20
+# Plain bytes of the rows of a large append.
+BULK_NBYTES = 16 * 2**20
+# Number of small appends, and of rows in each.
+SMALL_APPENDS = 200
+SMALL_ROWS = 100
+# Number of single rows that are read.
+RANDOM_ROWS = 200
+COLUMNS = ["c%d" % i for i in range(10)]
+
+
+def parse() -> argparse.Namespace:
+    parser = contest.options(__doc__, "dataset")
+    parser.add_argument("--mib", type=int, default=256, help="MiB of the array")
+    parser.add_argument("--data", default="stamps")
+    parser.add_argument("--actions", nargs="*", default=list(ACTIONS))
+    return parser.parse_args()
+
+
+class Side:
+    """A peer in a folder of its own, and the seconds of its actions."""
+
+    def __init__(self, name: str, peer: Any, folder: Path) -> None:
+        self.name = name
+        self.peer = peer
+        self.folder = folder / "".join(c if c.isalnum() else "-" for c in name)
+        self.folder.mkdir()
+
+    def path(self, action: str) -> Path:
+        return self.folder / action
+
+    def new_path(self, action: str) -> Path:
+        path = self.path(action)
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+        return path
+
+
+def time_bulk_append(side: Side, array: np.ndarray, seed: int) -> float:
+    peer, path = side.peer, side.new_path("array")
+    rows = BULK_NBYTES // array.itemsize
+    start = time.perf_counter()
+    new = peer.create(path, array.dtype, CHUNK_NBYTES // array.itemsize)
+    if side.name == "one .blp file":
+        peer.append(new, array)
+    else:
+        for first in range(0, len(array), rows):
+            peer.append(new, array[first : first + rows])
+    peer.close(new)
+    return time.perf_counter() - start
+
+
+def time_full_scan(side: Side, array: np.ndarray, seed: int) -> float:
+    start = time.perf_counter()
+    opened = side.peer.open(side.path("array"))
+    found = side.peer.read(opened, ...)
+    seconds = time.perf_counter() - start
+    check(side, found, array)
+    side.peer.shut(opened)
+    return seconds
+
+
+def time_random_rows(side: Side, array: np.ndarray, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(0, len(array), RANDOM_ROWS).tolist()
+    start = time.perf_counter()
+    opened = side.peer.open(side.path("array"))
+    found = [side.peer.read(opened, number) for number in numbers]
+    seconds = time.perf_counter() - start
+    check(side, np.array(found).reshape(-1), array[numbers])
+    side.peer.shut(opened)
+    return seconds / RANDOM_ROWS
+
+
+def time_small_appends(side: Side, array: np.ndarray, seed: int) -> float:
+    peer, path = side.peer, side.new_path("small")
+    new = peer.create(path, array.dtype, CHUNK_NBYTES // array.itemsize)
+    start = time.perf_counter()
+    for first in range(0, SMALL_APPENDS * SMALL_ROWS, SMALL_ROWS):
+        peer.append(new, array[first : first + SMALL_ROWS])
+    peer.close(new)
+    seconds = time.perf_counter() - start
+    opened = peer.open(path)
+    check(side, peer.read(opened, ...), array[: SMALL_APPENDS * SMALL_ROWS])
+    peer.shut(opened)
+    return seconds / SMALL_APPENDS
+
+
+def time_one_column_of_ten(side: Side, array: np.ndarray, seed: int) -> float:
+    peer, path = side.peer, side.path("table")
+    if peer.create_table is None:
+        return float("nan")
+    count = len(array) // len(COLUMNS)
+    if not path.exists():
+        dtype = np.dtype([(name, array.dtype) for name in COLUMNS])
+        table = peer.create_table(path, dtype, CHUNK_NBYTES // array.itemsize)
+        rows = np.empty(count, dtype)
+        for i, name in enumerate(COLUMNS):
+            rows[name] = array[i * count : (i + 1) * count]
+        peer.append(table, rows)
+        peer.close(table)
+    number = seed % len(COLUMNS)
+    start = time.perf_counter()
+    table = peer.open(path)
+    found = peer.column(table, COLUMNS[number])
+    seconds = time.perf_counter() - start
+    check(side, found, array[number * count : (number + 1) * count])
+    peer.shut(table)
+    return seconds
+
+
+ACTIONS = {
+    "bulk append": time_bulk_append,
+    "full scan": time_full_scan,
+    "random rows": time_random_rows,
+    "small appends": time_small_appends,
+    "one column of ten": time_one_column_of_ten,
+}
+
+
+def check(side: Side, found: np.ndarray, expected: np.ndarray) -> None:
+    if not np.array_equal(found, expected):
+        raise SystemExit("%s: wrong items" % side.name)
+
+
+def run(args: argparse.Namespace) -> dict:
+    """Measure every action of every peer in alternating rounds; return the figures."""
+    there, missing = dataset_peers.available()
+    for name, reason in missing.items():
+        print("skipped: %s (%s)" % (name, reason))
+    array = data.make(args.data, args.mib * data.MIB)
+    rows = []
+    with contest.scratch(args.folder) as scratch:
+        sides = [Side(name, peer, Path(scratch)) for name, peer in there.items()]
+        print(
+            "milliseconds\n%-18s" % "" + "".join("%15s" % side.name for side in sides)
+        )
+        for action in args.actions:
+            seconds: dict[str, list[float]] = {side.name: [] for side in sides}
+            for seed in range(args.rounds + 1):
+                for side in sides:
+                    taken = ACTIONS[action](side, array, seed)
+                    if seed:  # the first round imports modules
+                        seconds[side.name].append(taken)
+            for name, times in seconds.items():
+                row = {"place": "local", "chunk": CHUNK_NBYTES, "action": action}
+                row |= {"peer": name, "compressed": True, "best": min(times)}
+                rows.append(row | {"median": statistics.median(times)})
+            line = "".join("%15.3f" % (1000 * min(times)) for times in seconds.values())
+            print("%-18s" % action + line, flush=True)
+    return {"mib": args.mib, "data": args.data, "rows": rows}
+
+
+def main() -> None:
+    """Run the benchmark, print the table and write the results."""
+    args = parse()
+    contest.touch_memory()
+    contest.write(args.json, **run(args))
+
+
+if __name__ == "__main__":
+    main()
