@@ -13,6 +13,7 @@ Arrays
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
     open_ndarray                                        part of an array, as a LazyArray
+    savez, loadz                                        several arrays and file
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -97,6 +98,9 @@ if TYPE_CHECKING:
     from .references import write_references as write_references
     from .repacking import repack as repack
     from .verify import verify as verify
+    from .zip_io import ArrayArchive as ArrayArchive
+    from .zip_io import loadz as loadz
+    from .zip_io import savez as savez
 
 # Public module → the names that the package offers from it.
 _HOMES = {
@@ -117,6 +121,7 @@ _HOMES = {
     "reader": "Reader",
     "references": "write_references",
     "repacking": "repack",
+    "zip_io": "ArrayArchive loadz savez",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
@@ -154,6 +159,7 @@ _MODULES = (
     "serializers",
     "sysutil",
     "version",
+    "zip_io",
 )
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 

@@ -103,7 +103,9 @@ class Member:
     def check(self) -> None:
         """Raise `Unsupported` unless the bytes of the member are stored as they are."""
         if self.flags & ENCRYPTED:
-            raise Unsupported("the member '%s' of the ZIP file is encrypted" % self.name)
+            raise Unsupported(
+                "the member '%s' of the ZIP file is encrypted" % self.name
+            )
         if self.method != STORED:
             raise Unsupported(
                 "the member '%s' of the ZIP file is compressed: expected method 0, "
@@ -188,8 +190,8 @@ def encode_directory(members: Iterable[Member], start: int) -> bytes:
     size = sum(map(len, entries))
     if size > MAX_DIRECTORY:
         raise UsageValueError(
-            "the directory of the ZIP file would have '%d' bytes, more than '%d': store "
-            "fewer arrays in it" % (size, MAX_DIRECTORY)
+            "the directory of the ZIP file would have '%d' bytes, more than '%d': "
+            "store fewer arrays in it" % (size, MAX_DIRECTORY)
         )
     count = len(entries)
     records = []
