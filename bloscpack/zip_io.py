@@ -18,8 +18,6 @@ import os
 from collections.abc import MutableMapping
 from weakref import WeakSet
 
-import numpy
-
 from ._archives.names import BLP, check_names, document_name, parents_of
 from ._archives.reading import ArchiveFile
 from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
@@ -32,7 +30,6 @@ from ._storage.urls import shown_name, without_url
 from .args import effective_limits
 from .exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .lazy_array import LazyArray
-from .numpy_io import storable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -105,7 +102,7 @@ def savez(
         for group in parents_of(found):
             writer.add_bytes(document_name(group), encode_json(group_document()))
         for name, array in found.items():
-            writer.add_array(name, storable(numpy.asanyarray(array)), checked.packing)
+            writer.add_array(name, array, checked.packing)
 
     if hasattr(file, "write"):
         write_archive(file, write, new=False)
@@ -193,7 +190,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         self._check_open()
         file = self._file
         member = file.members[file.arrays[name]]
-        label = "/".join((*([] if file.name is None else [file.name]), name))
+        label = file.label(name)
         limits = effective_limits(self._options["limits"])
         cache = ChunkCache(self._options["cache_nbytes"])
         nthreads = self._options["nthreads"]
@@ -203,7 +200,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             parts = OpenedFile(content, None, cache, limits, label, nthreads)
             array = LazyArray(parts, None)
             if document is not None:
-                _check_document(document, array)
+                _check_document(document, array, member.name)
         self._lent.add(array)
         return array
 
@@ -267,18 +264,19 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             if document_name(group) not in old.members:
                 writer.add_bytes(document_name(group), encode_json(group_document()))
         for name, array in new.items():
-            packing = self._settings.packing
-            writer.add_array(name, storable(numpy.asanyarray(array)), packing)
+            writer.add_array(name, array, self._settings.packing)
         writer.finish()
 
 
-def _check_document(document: ArrayDocument, array: LazyArray) -> None:
-    """Raise `FormatError` unless ``zarr.json`` describes the array in the shard."""
-    if (document.shape, document.dtype) != (array.shape, array.dtype):
+def _check_document(document: ArrayDocument, array: LazyArray, member: str) -> None:
+    """Raise `FormatError` unless ``zarr.json`` describes an array in a single shard."""
+    found = array.shape, array.dtype
+    in_place = member.endswith("/c" + "/0" * array.ndim)
+    if (document.shape, document.dtype) != found or not in_place:
         raise DamageError(
-            "'%s' describes an array of shape %s and dtype '%s', but the shard has one "
-            "of shape %s and dtype '%s': another program has changed it"
-            % (ZARR_JSON, document.shape, document.dtype, array.shape, array.dtype)
+            "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
+            "shape %s and dtype '%s': another program has changed it"
+            % (ZARR_JSON, document.shape, document.dtype, member, *found)
         )
 
 

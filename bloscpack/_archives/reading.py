@@ -18,8 +18,8 @@ from .._reading.opened import storage_from
 from .._storage.base import PartStorage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
-from .._storage.urls import is_url, local_path
-from ..exceptions import DamageError, NotReadable
+from .._storage.urls import is_url, local_path, shown_name
+from ..exceptions import DamageError, NotReadable, UsageError
 from .names import BLP, document_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -80,6 +80,10 @@ class ArchiveFile:
         if hasattr(self, "_close"):
             self.close()
 
+    def label(self, name: str) -> str:
+        """Return the name of an array for messages, behind that of the file."""
+        return name if self.name is None else "%s/%s" % (self.name, name)
+
     def content(self, member: Member) -> PartStorage:
         """Return the bytes of a member."""
         length = local_length(member)
@@ -92,19 +96,23 @@ class ArchiveFile:
         content = self.content(member)
         if content.size > MAX_DOCUMENT:
             raise DamageError(
-                "expected at most '%d' bytes in '%s', found '%d'"
+                "expected at most '%d' bytes in %.200r, found '%d'"
                 % (MAX_DOCUMENT, member.name, content.size)
             )
         text = content.read_at(0, content.size)
         if crc32(text) != member.crc:
-            raise DamageError("the crc32 of '%s' does not match" % member.name)
+            raise DamageError("the crc32 of %.200r does not match" % member.name)
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DamageError(
-                "expected JSON in '%s': %.200s" % (member.name, error)
+                "expected JSON in %.200r: %.200s" % (member.name, error)
             ) from error
-        return decode_array(document if isinstance(document, dict) else {})
+        try:
+            return decode_array(document if isinstance(document, dict) else {})
+        except UsageError as error:
+            error.filename = shown_name(self.label(name))
+            raise
 
 
 def _read_directory(storage: Storage) -> dict[str, Member]:
@@ -131,16 +139,21 @@ def _find_arrays(members: Mapping[str, Member]) -> dict[str, str]:
                 "arrays of NumPy: numpy.load reads it" if npy else "none",
             )
         )
-    arrays = {}
+    arrays: dict[str, str] = {}
     others = set()
     for name in members:
-        if name.endswith(BLP):
-            arrays[name.removesuffix(BLP)] = name
-            continue
         array, mark, chunk = name.rpartition("/c/")
-        if mark and document_name(array) in members:
-            if set(chunk) <= {"0", "/"}:
-                arrays[array] = name
-            else:
-                others.add(array)
+        if name.endswith(BLP):
+            array = name.removesuffix(BLP)
+        elif not mark or document_name(array) not in members:
+            continue
+        elif set(chunk.split("/")) != {"0"}:
+            others.add(array)
+            continue
+        if array in arrays:
+            raise DamageError(
+                "the members %.200r and %.200r are the same array"
+                % (arrays[array], name)
+            )
+        arrays[array] = name
     return {name: member for name, member in arrays.items() if name not in others}

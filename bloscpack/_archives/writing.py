@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from zlib import crc32
 
+import numpy
+
 from .._format.shard import count_slots, row_nbytes, rows_for
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import encode_directory, encode_local, join_crc, new_member
@@ -15,7 +17,7 @@ from ..args import parse_chunk_size
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from ..file_io import CompressedFPSink, is_seekable
-from ..numpy_io import pack_ndarray
+from ..numpy_io import pack_ndarray, storable
 from .names import BLP, document_name, shard_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -113,11 +115,18 @@ class ArchiveWriter:
         member.size, member.crc = len(content), crc32(content)
         write_all(self._fp, encode_local(member) + content)
 
-    def add_array(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
+    def add_array(self, name: str, array: object, settings: Mapping[str, Any]) -> None:
         """Compress an array into members: a shard and its document, or a `.blp` file.
 
-        `settings` are keywords of `pack_ndarray`.
+        `settings` are keywords of `pack_ndarray`. Raises its errors, with the name.
         """
+        try:
+            self._add(name, storable(numpy.asanyarray(array)), settings)
+        except UsageError as error:
+            error.args = ("array '%s': %s" % (name, error.args[0]),)
+            raise
+
+    def _add(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         rows = _chunk_rows(array, settings.get("chunk_size", DEFAULT_CHUNK_SIZE))
         if rows is None:
             self._pack(name + BLP, array, settings)

@@ -104,11 +104,11 @@ class Member:
         """Raise `Unsupported` unless the bytes of the member are stored as they are."""
         if self.flags & ENCRYPTED:
             raise Unsupported(
-                "the member '%s' of the ZIP file is encrypted" % self.name
+                "the member %.200r of the ZIP file is encrypted" % self.name
             )
         if self.method != STORED:
             raise Unsupported(
-                "the member '%s' of the ZIP file is compressed: expected method 0, "
+                "the member %.200r of the ZIP file is compressed: expected method 0, "
                 "stored, found '%d'" % (self.name, self.method)
             )
 
@@ -174,7 +174,7 @@ def decode_local(data: Buffer, member: Member) -> int:
             start = member.offset + local_length(member) + extra_length
     if not start or start + member.size > member.limit:
         raise DamageError(
-            "expected the local header of the member '%s' and its '%d' bytes, found "
+            "expected the local header of the member %.200r and its '%d' bytes, found "
             "something else" % (member.name, member.size),
             offset=member.offset,
         )
@@ -307,7 +307,7 @@ def decode_directory(data: bytes, directory: Directory) -> list[Member]:
         size = member.size if member.method == STORED else 0
         if member.offset + local_length(member) + size > limit:
             raise _damaged(
-                "the member '%s' at '%d' of '%d' bytes overlaps what follows at '%d'"
+                "the member %.200r at '%d' of '%d' bytes overlaps what follows at '%d'"
                 % (member.name, member.offset, member.size, limit)
             )
         limit = member.offset
