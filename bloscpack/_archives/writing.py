@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # The only checksum of a shard in an archive: every Zarr reader verifies it.
 CHECKSUM = "crc32c"
+# Number of bytes of a member that are kept in memory for its checksum.
+KEPT_NBYTES = 2**16
 # Number of bytes that are copied from one archive to another at a time.
 COPY_NBYTES = 4 * 2**20
 # Keywords of the functions that pack a single array which are no settings here.
@@ -64,7 +67,8 @@ class MemberSink(CompressedFPSink):
     """Writes a `.blp` file as the member of an archive, and computes its crc32.
 
     The bytes in front of the first chunk are kept in memory: some of them, the entries
-    of the offset table, are written again at the end.
+    of the offset table, are written again at the end. So are those of a short file,
+    whose checksum then takes one call.
     """
 
     def __init__(self, output_fp: Writable, *, new: bool) -> None:
@@ -73,7 +77,8 @@ class MemberSink(CompressedFPSink):
         self._rest_crc = 0
 
     def _write(self, data: Buffer) -> None:
-        if not self._nput:
+        has_rest = self._position > len(self._front)
+        if not self._nput or (not has_rest and self._position < KEPT_NBYTES):
             self._front += data
         else:
             self._rest_crc = crc32(data, self._rest_crc)
@@ -152,7 +157,9 @@ class ArchiveWriter:
                 "shuffle": int(used.shuffle),
             },
         )
-        self.add_bytes(document_name(name), document.encode())
+        # Shorter than `encode` makes it, and ten times as fast.
+        text = json.dumps(document.document(), separators=(",", ":"), allow_nan=False)
+        self.add_bytes(document_name(name), text.encode())
 
     def _pack(self, name: str, array: Array, settings: Mapping[str, Any]) -> MemberSink:
         member = self._begin(name)

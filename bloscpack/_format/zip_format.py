@@ -358,4 +358,6 @@ def _read_extra64(extra: bytes, numbers: list[int]) -> None:
 
 def join_crc(one: int, other: int, nbytes: int) -> int:
     """Return the crc32 of two parts from those of each; the other has `nbytes`."""
-    return multiply(one, power(8 * nbytes, POLYNOMIAL), POLYNOMIAL) ^ other
+    if nbytes:
+        one = multiply(one, power(8 * nbytes, POLYNOMIAL), POLYNOMIAL)
+    return one ^ other
