@@ -13,7 +13,7 @@ Arrays
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
     open_ndarray                                        part of an array, as a LazyArray
-    savez, loadz                                        several arrays and file
+    savez, loadz                                        many arrays, as an ArrayArchive
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -23,8 +23,7 @@ Files that exist
     open(file, mode="rb", ...)             file object, a BloscpackFile, like gzip's
     Reader(file_object)                    part of the plain bytes or rows
     append(path, new_path)                 append the bytes of a file
-    append_bytes_to_file(bytes, path)      append bytes
-    append_ndarray_to_file(array, path)    append rows to an array
+    append_bytes_to_file, append_ndarray_to_file    append bytes, or rows
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
@@ -32,11 +31,9 @@ Files that exist
 Folders of many files
     dataset.open(path), bigfile.File(path) arrays and tables of bcolz, BLZ and BigFile
 Other libraries
-    register_fsspec(), register_joblib()   the compression "blp" of fsspec and joblib
-    register_shutil()                      the archive format "blptar" of shutil
+    register_fsspec, register_joblib, register_shutil   formats for these libraries
 Settings, which the functions that pack also take as keywords
-    BloscArgs, BloscpackArgs, MetadataArgs
-    Limits                                 maximum sizes of a file to be read
+    BloscArgs, BloscpackArgs, MetadataArgs; Limits for reading
 Errors
     BloscpackError, the base of FormatError, StorageError and UsageError
 Deprecated names

@@ -82,6 +82,7 @@ def savez(
 
     Examples
     --------
+    >>> import numpy
     >>> savez('two.zip', numpy.arange(3), ones=numpy.ones((1000, 1000)))
     >>> with loadz('two.zip') as archive:
     ...     archive.files, archive['ones'][999, 998:].tolist()
@@ -312,6 +313,7 @@ def loadz(
 
     Examples
     --------
+    >>> import numpy
     >>> savez('grown.zip', a=numpy.arange(3))
     >>> with loadz('grown.zip', 'r+') as archive:
     ...     archive['b'] = numpy.eye(2)
