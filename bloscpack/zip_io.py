@@ -29,7 +29,7 @@ from ._storage.base import naming_errors
 from ._storage.urls import shown_name, without_url
 from .args import effective_limits
 from .exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from .lazy_array import LazyArray
+from .lazy_array import LazyArray, full_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._storage.base import Storage
     from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
     from .args import AnyLimits
+    from .lazy_array import Origin
 
 # Number of names that ``repr`` shows.
 SHOWN_NAMES = 5
@@ -199,11 +200,18 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             content = file.content(member)
             document = None if member.name.endswith(BLP) else file.document(name)
             parts = OpenedFile(content, None, cache, limits, label, nthreads)
-            array = LazyArray(parts, None)
+            array = LazyArray(parts, self._origin(name))
             if document is not None:
                 _check_document(document, array, member.name)
         self._lent.add(array)
         return array
+
+    def _origin(self, name: str) -> Origin | None:
+        """Return how an array is opened again, if the file was opened by name."""
+        if self._file.name is None:
+            return None
+        options = {**self._options, "storage_options": self._settings.storage_options}
+        return _open_again, (full_name(self._file.name), name, options)
 
     # Changes
 
@@ -334,3 +342,8 @@ def loadz(
             )
     options = {"cache_nbytes": cache_nbytes, "nthreads": nthreads, "limits": limits}
     return ArrayArchive(file, mode, checked, options)
+
+
+def _open_again(file: str, name: str, options: dict[str, Any]) -> LazyArray:
+    """Return an array of an archive, which stays open as long as the array."""
+    return loadz(file, **options)[name]

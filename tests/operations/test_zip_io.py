@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -320,6 +321,20 @@ def test_many_threads(path):
             thread.join()
     assert 8 == len(found)
     assert all((array == ROWS).all() for array in found)
+
+
+def test_pickle(path):
+    with bp.loadz(path) as archive:
+        data = pickle.dumps(archive["rows"])
+    with pickle.loads(data) as rows:
+        check_equal(ROWS, rows.read())
+        assert pickle.dumps(rows) == data
+    with bp.loadz(path, "r+") as archive:
+        archive["rows"] = ROWS + 1
+    with pytest.raises(bp.StorageError, match="has changed since"):
+        pickle.loads(data)
+    with pytest.raises(UsageError, match="can be pickled only if"):
+        pickle.dumps(bp.loadz(path.read_bytes())["rows"])
 
 
 # Changes
