@@ -16,7 +16,7 @@ from .._format.zip_format import encode_directory, encode_local, join_crc, new_m
 from .._storage.base import write_all
 from ..args import parse_chunk_size
 from ..defaults import DEFAULT_CHUNK_SIZE
-from ..exceptions import UsageError, UsageTypeError, UsageValueError
+from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..file_io import CompressedFPSink, is_seekable
 from ..numpy_io import pack_ndarray, storable
 from .names import BLP, document_name, shard_name
@@ -36,7 +36,7 @@ CHECKSUM = "crc32c"
 # Number of bytes of a member that are kept in memory for its checksum.
 KEPT_NBYTES = 2**16
 # Number of bytes that are copied from one archive to another at a time.
-COPY_NBYTES = 4 * 2**20
+COPY_NBYTES = 2**20
 # Keywords of the functions that pack a single array which are no settings here.
 NO_SETTINGS = ("metadata", "shard")
 
@@ -185,8 +185,12 @@ class ArchiveWriter:
         copied = self._begin(member.name)
         copied.size, copied.crc = member.size, member.crc
         write_all(self._fp, encode_local(copied))
+        buffer = memoryview(bytearray(min(COPY_NBYTES, storage.size)))
         for start in range(0, storage.size, COPY_NBYTES):
-            write_all(self._fp, storage.read_at(start, COPY_NBYTES))
+            part = buffer[: storage.size - start]
+            if storage.read_into(part, start) < len(part):
+                raise DamageError("the file became shorter while it was copied")
+            write_all(self._fp, part)
 
     def finish(self) -> None:
         """Write the directory."""
