@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from ._format.dtypes import DType
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
+    from .dataset.in_place import ArrayInPlace
     from .serializers import Json, JsonObject
+
+    # A file, or an array in a folder.
+    Source = Path | ArrayInPlace
 
 # The checksums that a codec of Zarr verifies: its configuration in format 2, and its
 # name in format 3.
@@ -48,6 +52,8 @@ CHECKSUM_CODECS = {
     "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
     "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
 }
+# The codec of the chunks in format 2: its settings have no effect on readers.
+BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 7, "shuffle": 1, "blocksize": 0}
 # How a chunk begins that is stored in the references.
 INLINE = "base64:"
 
@@ -74,6 +80,8 @@ def references(
     files
         One file, several, or a mapping of array names to files; each is a path or a
         URL. By default an array has the name of its file without folder and extension.
+        A folder with an array of bcolz or BLZ is like a file. A folder with a table is
+        a group of its columns: the root of the store if there is nothing else.
     zarr_format
         2 or 3.
     concat
@@ -106,10 +114,19 @@ def references(
     if zarr_format not in (2, 3):
         raise UsageValueError("zarr_format must be 2 or 3, not %r" % (zarr_format,))
     describe = _Format2 if zarr_format == 2 else _Format3
-    options = flat, unverified, dims, storage_options
-    refs: JsonObject = dict(describe.group(""))
-    for array_name, paths in _named(files, name, concat):
-        parts = [_read(path, location, *options) for path in paths]
+    named = _named(files, name, concat)
+    groups: dict[str, JsonObject] = {"": {}}
+    arrays = _with_datasets(named, groups, alone=name is None and _is_one(files))
+    refs: JsonObject = {}
+    for group, attributes in groups.items():
+        refs.update(describe.group(group, attributes))
+    for array_name, sources in arrays:
+        parts = [
+            _read(source, location, flat, unverified, dims, storage_options)
+            if isinstance(source, (str, bytes, os.PathLike))
+            else _read_in_place(source, location, flat, dims)
+            for source in sources
+        ]
         refs.update(describe.array(array_name, _joined(parts)))
     return {"version": 1, "refs": refs}
 
@@ -206,13 +223,63 @@ def _named(
         if len(named) > 1:
             raise UsageError("one name was given for %d arrays" % len(named))
         named = [(name, named[0][1])]
+    _check_different(named)
+    return named
+
+
+def _check_different(named: Sequence[tuple[str, object]]) -> None:
     names = [key for key, _ in named]
     for key in names:
         if names.count(key) > 1:
             raise UsageError(
                 "two arrays have the name '%s': give a mapping of names to files" % key
             )
-    return named
+
+
+def _is_one(files: object) -> bool:
+    """Return whether a single file was given, without a name."""
+    return isinstance(files, (str, bytes, os.PathLike)) or (
+        isinstance(files, (list, tuple)) and len(files) == 1
+    )
+
+
+def _with_datasets(
+    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], *, alone: bool
+) -> list[tuple[str, list[Source]]]:
+    """Return the names and sources of all arrays, those in folders among them.
+
+    `groups` gets the name and the attributes of the group of each table; a table that
+    is `alone` is the root.
+    """
+    found: list[tuple[str, list[Source]]] = []
+    for key, paths in named:
+        sources: list[Source] = []
+        for path in paths:
+            if not _is_folder(path):
+                sources.append(path)
+                continue
+            from .dataset.in_place import DatasetInPlace
+
+            dataset = DatasetInPlace(local_path(path))
+            if dataset.attributes is None:
+                sources.append(dataset.arrays[""])
+                continue
+            if len(paths) > 1:
+                raise UsageError(
+                    "'%s' is a table, and only arrays can be joined"
+                    % shown_name(os.fsdecode(path))
+                )
+            group = "" if alone or not key else key + "/"
+            groups[group] = dataset.attributes
+            found += [(group + name, [array]) for name, array in dataset.arrays.items()]
+        if sources:
+            found.append((key, sources))
+    _check_different(found)
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    return not is_url(local_path(path)) and os.path.isdir(local_path(path))
 
 
 def _listed(files: Path | Iterable[Path]) -> list[Path]:
@@ -223,7 +290,9 @@ def _listed(files: Path | Iterable[Path]) -> list[Path]:
 
 def _stem(path: Path) -> str:
     base = _base(os.fsdecode(path))
-    for ending in (".blp", ".npy"):
+    if _is_folder(path):
+        base = os.path.basename(os.path.abspath(os.fsdecode(local_path(path))))
+    for ending in (".blp", ".npy", ".bcolz", ".blz"):
         base = base.removesuffix(ending)
     return base or "data"
 
@@ -281,6 +350,33 @@ def _read(
         part.attributes = labels.attrs
         _refer_to_chunks(part, opened, _place(part.path, location))
         return part
+
+
+def _read_in_place(
+    array: ArrayInPlace, location: str | None, flat: bool, dims: Sequence[str] | None
+) -> _Part:
+    part = _Part()
+    part.path, part.dtype, part.order = array.path, array.dtype, "C"
+    part.shape, part.chunk_shape = array.shape, array.chunk_shape
+    _check_dtype(part)
+    if flat:
+        part.shape = (math.prod(part.shape),)
+        part.chunk_shape = (math.prod(part.chunk_shape),)
+    own_dims = array.dims if array.dims is None or not flat else array.dims[:1]
+    part.dims = _dims(part, own_dims if dims is None else dims)
+    part.checksum, part.blosc = "None", dict(BLOSC)
+    part.attributes = array.attributes
+    folder = array.path
+    if location is not None:
+        folder = "%s/%s" % (location.rstrip("/"), array.name)
+    part.chunks = [
+        ["%s/%s" % (folder, name), start, size] for name, start, size in array.chunks
+    ]
+    part.full = not array.rest
+    if array.rest:
+        full = math.prod(part.chunk_shape) * part.dtype.itemsize
+        part.chunks.append(_inline(array.rest.ljust(full, b"\0"), part))
+    return part
 
 
 def _unfit(part: _Part, why: str) -> UsageError:
@@ -372,8 +468,7 @@ def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:
     part.chunks = [
         [place, start, stop - start - digest_size + kept] for start, stop in extents
     ]
-    part.blosc = {"id": "blosc", "cname": "lz4", "clevel": 7, "shuffle": 1}
-    part.blosc["blocksize"] = 0
+    part.blosc = dict(BLOSC)
     full = math.prod(part.chunk_shape) * part.dtype.itemsize
     start, stop = opened.span(opened.nchunks - 1) if opened.nchunks else (0, 0)
     part.full = not extents or stop - start == full
@@ -445,9 +540,12 @@ class _Format2:
     """Keys and documents of Zarr format 2."""
 
     @staticmethod
-    def group(path: str) -> JsonObject:
-        """Return the document of a group."""
-        return {path + ".zgroup": json.dumps({"zarr_format": 2})}
+    def group(path: str, attributes: JsonObject) -> JsonObject:
+        """Return the documents of a group."""
+        refs: JsonObject = {path + ".zgroup": json.dumps({"zarr_format": 2})}
+        if attributes:
+            refs[path + ".zattrs"] = json.dumps(attributes)
+        return refs
 
     @staticmethod
     def array(path: str, part: _Part) -> JsonObject:
@@ -479,9 +577,11 @@ class _Format3:
     """Keys and documents of Zarr format 3."""
 
     @staticmethod
-    def group(path: str) -> JsonObject:
+    def group(path: str, attributes: JsonObject) -> JsonObject:
         """Return the document of a group."""
-        document = {"zarr_format": 3, "node_type": "group"}
+        document: JsonObject = {"zarr_format": 3, "node_type": "group"}
+        if attributes:
+            document["attributes"] = attributes
         return {path + "zarr.json": json.dumps(document)}
 
     @staticmethod
