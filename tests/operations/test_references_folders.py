@@ -248,3 +248,12 @@ def test_golden_directories(name, tmp_path):
         found = read(refs, key)
         assert array.shape == found.shape
         assert array.tobytes() == found.tobytes()
+
+
+def test_a_last_chunk_that_would_be_padded_too_much(tmp_path, monkeypatch):
+    new = {"layout": "bcolz", "chunks": 1000}
+    dataset.create_array(tmp_path / "a", ROWS, **new).close()
+    bp.references(tmp_path / "a")
+    monkeypatch.setattr("bloscpack.references.MAX_PADDED", 19_999)
+    with pytest.raises(UsageError, match="would be padded to '20000' bytes"):
+        bp.references(tmp_path / "a")

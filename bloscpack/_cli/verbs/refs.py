@@ -71,7 +71,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="folder or URL where readers find the files",
     )
     parser.add_argument(
-        "files", metavar="<file>", nargs="+", help="file, folder or URL to be referenced"
+        "files",
+        metavar="<file>",
+        nargs="+",
+        help="file, folder or URL to be referenced",
     )
 
 
