@@ -1,15 +1,15 @@
 """Several arrays in one file, ``savez(file, a=array)`` and ``loadz(file)``.
 
-The file is a ZIP file whose members are stored as they are, and a store of Zarr format
-3 with a group (docs/format.rst, Several arrays in one file)::
+The file is a ZIP file without compression of its own, and a store of Zarr format 3 with
+a group (docs/format.rst, Several arrays in one file)::
 
     zarr.json                      the group
     NAME/zarr.json, NAME/c/0/...   an array; all of it is one shard, a .blp file
     NAME.blp                       an array that Zarr has no shards of, a .blp file
 
-Strategy: an array is compressed straight into its member. The size and the checksum of
-the member are written in front of it at its end. A change makes a new file, into which
-the stored members are copied as bytes, and which replaces the old one.
+Strategy: an array is compressed straight into its member. When the member is complete,
+its size and checksum are written into the header in front of it. A change makes a new
+file, into which the stored members are copied as bytes, and which replaces the old one.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
     closes all its arrays. With the mode ``"r+"``, arrays are added and replaced by
     ``archive[name] = array``, several at once by ``archive.update(...)``, and removed
     by ``del archive[name]``. Each such change writes a new file, into which the other
-    arrays are copied as they are, and which replaces the old one when it is complete.
+    arrays are copied, and which replaces the old one when it is complete.
     Lazy arrays that were there before keep the old content.
 
     Attributes

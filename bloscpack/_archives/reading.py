@@ -36,9 +36,9 @@ MAX_DOCUMENT = 16 * 2**20
 
 
 class ArchiveFile:
-    """An open archive: its storage, its members by name, and what the arrays are.
+    """An open archive: its storage, its members by name, and its arrays.
 
-    ``arrays`` has for each array the name of its member with the chunks.
+    ``arrays`` has, by the name of each array, the name of the member with its chunks.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ArchiveFile:
             self.close()
 
     def label(self, name: str) -> str:
-        """Return the name of an array for messages, behind that of the file."""
+        """Return the name of an array with the name of the file, for messages."""
         return name if self.name is None else "%s/%s" % (self.name, name)
 
     def content(self, member: Member) -> PartStorage:

@@ -67,8 +67,8 @@ class MemberSink(CompressedFPSink):
     """Writes a `.blp` file as the member of an archive, and computes its crc32.
 
     The bytes in front of the first chunk are kept in memory: some of them, the entries
-    of the offset table, are written again at the end. So are those of a short file,
-    whose checksum then takes one call.
+    of the offset table, are written again at the end. All bytes of a short file are
+    kept: its checksum then takes one call.
     """
 
     def __init__(self, output_fp: Writable, *, new: bool) -> None:

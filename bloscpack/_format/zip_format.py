@@ -101,7 +101,7 @@ class Member:
         self.crc = self.size = self.offset = self.limit = 0
 
     def check(self) -> None:
-        """Raise `Unsupported` unless the bytes of the member are stored as they are."""
+        """Raise `Unsupported` unless the member is neither compressed nor encrypted."""
         if self.flags & ENCRYPTED:
             raise Unsupported(
                 "the member %.200r of the ZIP file is encrypted" % self.name
@@ -350,7 +350,7 @@ def _read_extra64(extra: bytes, numbers: list[int]) -> None:
                     at, length = at + 8, length - 8
             return
         at += length
-    # Without the field, the number is what it is.
+    # Without the field, the number itself is meant.
 
 
 # Checksums

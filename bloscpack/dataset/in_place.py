@@ -45,8 +45,8 @@ class ArrayInPlace:
     chunks
         For each chunk the name of its file in the folder, its offset and its size.
     dims
-        Names of the axes, if the array is a column of a table: that of the rows is the
-        same for all columns.
+        Names of the axes, if the array is a column of a table. All columns have the
+        same name for the axis of the rows.
     rest
         The plain bytes of a last chunk that is short, which is none of `chunks`.
 
@@ -132,7 +132,7 @@ def _unfit(path: str, why: str) -> UsageError:
 class DatasetInPlace:
     """The arrays of a dataset by name; an array that is no column has an empty name.
 
-    ``attributes`` are those of a table, and None for an array.
+    ``attributes`` are the attributes of a table; None for an array.
     """
 
     def __init__(self, path: Path) -> None:

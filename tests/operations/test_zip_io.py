@@ -229,6 +229,7 @@ def test_outputs_that_cannot_seek(tmp_path):
         check_equal(ROWS, bp.loadz(source)["rows"].read())
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_fifo(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     received = []

@@ -21,8 +21,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write references, in the format of kerchunk, through which Zarr and xarray\n"
-        "read the chunks of files in place and verify their digests; a folder of bcolz\n"
-        "or BLZ is an array, or a table whose columns are arrays, without digests"
+        "read the chunks of files in place and verify their digests; a folder of\n"
+        "bcolz or BLZ, without digests, is an array or a table of them"
     )
     parser.epilog = (
         "examples:\n"
@@ -74,7 +74,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "files",
         metavar="<file>",
         nargs="+",
-        help="file, folder or URL to be referenced",
+        help="file, URL or dataset to be referenced",
     )
 
 
