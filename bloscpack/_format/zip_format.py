@@ -344,7 +344,7 @@ def _read_extra64(extra: bytes, numbers: list[int]) -> None:
         if kind == EXTRA64:
             for i, number in enumerate(numbers):
                 if number == MAX32:
-                    if length < 8:
+                    if min(length, len(extra) - at) < 8:
                         raise StructError("a number of Zip64 is missing")
                     numbers[i] = int.from_bytes(extra[at : at + 8], "little")
                     at, length = at + 8, length - 8

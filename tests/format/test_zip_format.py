@@ -247,3 +247,28 @@ def test_names_of_other_writers():
         file.writestr("abc", b"")
     data = fp.getvalue().replace(b"abc", b"a\x81c")
     assert ["aüc"] == [member.name for member in decoded(data)]
+
+
+def with_extra(extra):
+    """Return an archive of a member whose size is in an extra field."""
+    data = bytearray(archive({"one": b"1" * 50}))
+    entry, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    data[entry + 20 : entry + 28] = U32(2**32 - 1) * 2
+    data[entry + 30 : entry + 32] = U16(len(extra))
+    data[end + 12 : end + 16] = U32(end - entry + len(extra))
+    return bytes(data[:end] + extra + data[end:])
+
+
+def test_sizes_in_extra_fields():
+    sizes = U16(1) + U16(16) + struct.pack("<QQ", 50, 50)
+    for extra in (sizes, U16(0x5455) + U16(5) + b"times" + sizes):
+        assert [50] == [member.size for member in decoded(with_extra(extra))]
+    for extra in (U16(1) + U16(8) + bytes(8), U16(7) + U16(0), b"\1", U16(1) + U16(16)):
+        with pytest.raises(FormatError):
+            decoded(with_extra(extra))
+
+
+def test_locator_without_its_record():
+    data = archive({"%d" % i: b"" for i in range(2**16)})
+    with pytest.raises(FormatError, match="Zip64 is not in front of its locator"):
+        decoded(data.replace(b"PK\x06\x06", b"PK\x06\x05"))

@@ -197,6 +197,14 @@ def test_files_that_do_not_qualify(folder, change, kind, message):
     assert str(path) in str(caught.value)
 
 
+def test_an_interrupted_change(folder):
+    (folder / ".bloscpack").mkdir()
+    change = {"files": {"1": "meta/sizes"}}
+    (folder / ".bloscpack" / "journal").write_text(json.dumps(change))
+    with pytest.raises(UsageError, match="a change of it was interrupted"):
+        bp.references(folder)
+
+
 def test_a_short_chunk_in_the_middle(folder):
     chunk_file(folder, 0).write_bytes(chunk_file(folder, 2).read_bytes())
     with pytest.raises(DamageError, match="in front of the last one is short"):
