@@ -24,7 +24,7 @@ from .._format.shard import (
     index_size,
     inner_size,
 )
-from .._storage.base import READ_SIZE, Storage, StorageFile
+from .._storage.base import READ_SIZE, PartStorage, StorageFile
 from .._storage.cursor import Cursor
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -35,6 +35,7 @@ from .findings import ANOTHER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from .._storage.base import Storage
     from .findings import Findings
     from .inspection import Inspection
     from .lenient_sections import Sections
@@ -54,19 +55,6 @@ OTHER_CHUNKS = (
 )
 
 
-class FrontOfStorage(Storage):
-    """The first `size` bytes of a storage."""
-
-    def __init__(self, storage: Storage, size: int) -> None:
-        self._storage = storage
-        self.size = size
-        self.identity = storage.identity
-        self.concurrent = storage.concurrent
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        return self._storage.read_into(view[: max(0, self.size - offset)], offset)
-
-
 # Finding
 
 
@@ -81,7 +69,7 @@ def without_trailer(storage: Storage, sections: Sections) -> Storage:
         start = None
     if start is None or start == storage.size:
         return storage
-    return FrontOfStorage(storage, start)
+    return PartStorage(storage, 0, start)
 
 
 def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:

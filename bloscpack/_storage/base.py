@@ -148,6 +148,36 @@ class FileObjectStorage(Storage):
         return len(data)
 
 
+class PartStorage(Storage):
+    """The bytes [start, stop) of another storage; closing it closes nothing.
+
+    `owner` is an object that must live as long as the part is used.
+    """
+
+    def __init__(
+        self, storage: Storage, start: int, stop: int, owner: object = None
+    ) -> None:
+        self._storage = storage
+        self._start = start
+        self._owner = owner
+        self.size = max(0, stop - start)
+        self.concurrent, self.far = storage.concurrent, storage.far
+        if storage.identity is not None:
+            self.identity = (storage.identity, start, stop)
+        if storage.version is not None:
+            self.version = (storage.version, start, stop)
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        return self._storage.read_into(view, self._start + offset)
+
+    def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
+        start, size = self._start, self.size
+        return self._storage.read_many(
+            [(start + min(a, size), start + min(b, size)) for a, b in extents]
+        )
+
+
 class StorageFile(io.RawIOBase):
     """A raw file object that reads a storage; wrap it in `io.BufferedReader`."""
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import struct
 import warnings
+import zipfile
 
 import blosc
 import numpy as np
@@ -295,6 +296,55 @@ class Repack(Operation):
             metadata=["new"],
             **self.settings,
         )
+
+
+class SaveArrays(Operation):
+    """Store several arrays in one file, over an old one or as a new file."""
+
+    def __init__(self, replace=True, sync=None):
+        self.arrays = {"new": np.arange(3000, dtype="<i4"), "scalar": np.array(1.5)}
+        self.settings = {"chunk_size": 4000, "nthreads": 1}
+        self.replace, self.sync = replace, sync
+        self.synced = sync is True or (replace and sync is None)
+
+    def prepare(self, folder):
+        if self.replace:
+            bloscpack.savez(
+                folder / TARGET,
+                old=np.arange(2500, dtype="<i4"),
+                kept=np.arange(100.0).reshape(10, 10),
+                settings={**self.settings, "sync": False},
+            )
+
+    def run(self, folder, inputs):
+        settings = {**self.settings, "sync": self.sync}
+        bloscpack.savez(folder / TARGET, **self.arrays, settings=settings)
+
+    def see(self, folder):
+        path = folder / TARGET
+        if not path.exists():
+            return None
+        with zipfile.ZipFile(path) as file:
+            assert file.testzip() is None
+        with bloscpack.loadz(path, nthreads=1) as archive:
+            return {name: array.read().tolist() for name, array in archive.items()}
+
+    def follow(self, folder, inputs):
+        path = folder / TARGET
+        settings = {**self.settings, "sync": False}
+        if not path.exists():
+            bloscpack.savez(path, settings=settings)
+        with bloscpack.loadz(path, "r+", settings=settings) as archive:
+            archive["follows"] = [1]
+
+
+class ChangeArrays(SaveArrays):
+    """Replace an array in a file, add one, and keep one."""
+
+    def run(self, folder, inputs):
+        settings = {**self.settings, "sync": self.sync}
+        with bloscpack.loadz(folder / TARGET, "r+", settings=settings) as archive:
+            archive.update(old=[1, 2], **self.arrays)
 
 
 class TakenBack(Operation):

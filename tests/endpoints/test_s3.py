@@ -173,6 +173,16 @@ def test_shard(fs, options, stored):
         assert (array[-3:] == lazy[-3:]).all()
 
 
+def test_archive(fs, options, stored):
+    """Its members can't be sent as they are made: their headers are written last."""
+    arrays = {"a": np.random.default_rng(1).random((2000, 800)), "b": np.arange(9)}
+    bp.savez("s3://bucket/a.zip", **arrays, settings={"storage_options": options})
+    with bp.loadz("s3://bucket/a.zip", storage_options=options) as archive:
+        assert [*arrays] == archive.files
+        for name, array in arrays.items():
+            assert np.array_equal(array, archive[name].read())
+
+
 def test_no_bucket(stored):
     with pytest.raises(bp.StorageError) as caught:
         bp.pack_bytes_to_file(b"abc", "s3://nobucket/x.blp")
