@@ -212,8 +212,11 @@ def test_a_short_chunk_in_the_middle(folder):
 
 
 def test_other_folders(tmp_path, table):
-    with pytest.raises(bp.FormatError, match="expected a dataset"):
+    with pytest.raises(UsageError, match="name the datasets in it"):
         bp.references(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(bp.FormatError, match="expected a dataset"):
+        bp.references(tmp_path / "empty")
     sizes = table / "a" / "meta" / "sizes"
     sizes.write_text(sizes.read_text().replace("[50]", "[49]"))
     with pytest.raises(UsageError, match="columns have different lengths"):
