@@ -412,6 +412,22 @@ def test_files_that_are_far(tmp_path):
     assert 3 == len(folder.file.requests)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_few_files_are_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(90), chunks=1, shards=1).close()
+    before = len(os.listdir("/proc/self/fd"))
+    arrays = [dataset.open(path) for _ in range(4)]
+    for _ in range(2):
+        for array in arrays:
+            assert list(range(90)) == array[:].tolist()
+            assert len(os.listdir("/proc/self/fd")) <= before + 10
+    assert [5] * 4 == [array[5] for array in arrays]
+    del array, arrays
+    assert before >= len(os.listdir("/proc/self/fd"))
+
+
 def test_bounded_memory(tmp_path):
     block = np.random.default_rng(1).integers(0, 256, 2**20, "u1")
     arguments = {"chunks": 2**16, "shards": 2**22, "sync": False}
