@@ -24,20 +24,23 @@ _recent: dict[tuple[int, int], weakref.ref[OpenFiles]] = {}
 
 
 class OpenFiles:
-    """The open files of an array, by number. Many threads may use it."""
+    """The open files of an array, by number. Many threads may use it.
+
+    A file is a tuple of one item, which is None for a file that does not exist.
+    """
 
     def __init__(self) -> None:
-        self._files: dict[int, Any] = {}
+        self._files: dict[int, tuple[Any]] = {}
 
-    def get(self, number: int, default: Any) -> Any:
-        """Return a file; `default` if it is not here."""
+    def get(self, number: int) -> tuple[Any] | None:
+        """Return a file; None if it is not open."""
         with _lock:
-            if number not in self._files:
-                return default
-            self._use(number)
-            return self._files[number]
+            file = self._files.get(number)
+            if file is not None:
+                self._use(number)
+            return file
 
-    def put(self, number: int, file: Any) -> None:
+    def put(self, number: int, file: tuple[Any]) -> None:
         """Keep a file."""
         with _lock:
             self._files[number] = file

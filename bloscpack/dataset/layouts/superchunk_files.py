@@ -188,11 +188,11 @@ class SuperchunkFiles:
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
-        kept: Any = self._open.get(number, self)
-        if kept is not self:
-            return kept  # type: ignore[no-any-return]
-        found = self._open_file(number)
-        self._open.put(number, found)
+        kept = self._open.get(number)
+        if kept is None:
+            kept = (self._open_file(number),)
+            self._open.put(number, kept)
+        found: ShardIndex | None = kept[0]
         return found
 
     def _open_file(self, number: int) -> ShardIndex | None:
