@@ -34,6 +34,35 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     """
+    with _unfinished(path, mode) as (target, temporary):
+        change = Change(Folder(temporary), sync)
+        yield change
+        change.commit()
+        remove_changes(Folder(temporary))
+        _put(temporary, target, sync)
+
+
+@contextmanager
+def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
+    """Yield a free path, for a dataset that gets its name when the block ends.
+
+    The block may write the dataset in many steps, and need not sync any. `mode` and
+    `sync` are those of `creating`.
+    """
+    with _unfinished(path, mode) as (target, temporary):
+        built = os.path.join(temporary, os.path.basename(target))
+        yield built
+        if sync:
+            _sync_tree(built)
+        _put(built, target, sync)
+
+
+@contextmanager
+def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
+    """Yield the full name for a path, and a folder beside it for unfinished files.
+
+    Locks that folder, and the dataset that is to be replaced; removes the folder.
+    """
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
     target = os.path.abspath(os.fsdecode(path))
@@ -44,11 +73,7 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
         temporary = _make_beside(target)
         own_lock = FolderLock(temporary)
         try:
-            change = Change(Folder(temporary), sync)
-            yield change
-            change.commit()
-            remove_changes(Folder(temporary))
-            _put(temporary, target, sync)
+            yield target, temporary
         finally:
             own_lock.close()
             with suppress(OSError):  # the next writer of the name removes it
@@ -57,6 +82,14 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
     finally:
         if lock is not None:
             lock.close()
+
+
+def _sync_tree(path: str) -> None:
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with disk.open(os.path.join(folder, name), "r+b") as fp:
+                disk.sync(fp)
+        disk.sync_folder(os.path.join(folder, os.curdir))
 
 
 def _check_target(target: str, mode: str) -> FolderLock | None:
