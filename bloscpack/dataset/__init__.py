@@ -183,10 +183,11 @@ def create_array(
     path: Path,
     data: Any = None,
     *,
-    layout: str,
     shape: int | tuple[int, ...] | None = None,
     dtype: Any = None,
+    layout: str = "zarr",
     chunks: int | None = None,
+    shards: int | None = None,
     fill_value: Any = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
@@ -201,12 +202,15 @@ def create_array(
         The folder, which appears when the array is complete.
     data
         The items; None for an array of `shape` and `dtype` that holds `fill_value`.
-    layout
-        ``'bcolz'``, that of bcolz 1.x.
     shape, dtype
         Those of the array; by default those of `data`.
+    layout
+        ``'zarr'``, which any Zarr software reads, or ``'bcolz'``, that of bcolz 1.x.
     chunks
         Number of rows in a chunk.
+    shards
+        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
     attrs
@@ -235,7 +239,10 @@ def create_array(
     [7.0, 7.0, 0.0]
     """
     rows = _new_rows(data, shape, dtype, fill_value)
-    new = NewArray(rows.dtype, rows.shape, chunks, fill_value, _plain(attrs), settings)
+    attributes = _plain(attrs)
+    new = NewArray(
+        rows.dtype, rows.shape, chunks, fill_value, attributes, settings, shards=shards
+    )
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)

@@ -28,7 +28,18 @@ from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from .folder import Folder
+
+
+class UnfinishedFile:
+    """A new file for the name `name`, which is open, and still has the name `place`."""
+
+    def __init__(self, name: str, place: str, fp: BinaryIO) -> None:
+        self.name = name
+        self.place = place
+        self.fp = fp
 
 
 class Change:
@@ -51,12 +62,11 @@ class Change:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
-        temporary = self._write(content)
-        self._rename(temporary, name)
+        self.finish(self._begin_with(name, content), at_once=True)
 
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
-        self._staged[name] = self._write(content)
+        self.finish(self._begin_with(name, content), at_once=False)
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one."""
@@ -65,18 +75,45 @@ class Change:
             disk.make_folder(path)
             self._folders.add(os.path.dirname(path))
 
-    def _write(self, content: bytes) -> str:
-        """Write a content to a new file in the folder of changes; return its name."""
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces.
+
+        `finish` or `abandon` must follow.
+        """
         with self._lock:
             if not self._root.is_folder(CHANGES):
                 disk.make_folder(self._root.path(CHANGES))
-        name = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
-        path = self._root.path(name)
-        with disk.create(path, 0o666) as fp:
-            fp.write(content)
+        place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+        return UnfinishedFile(name, place, disk.create(self._root.path(place), 0o666))
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Give a file its name, `at_once` like `write`, or else like `stage`."""
+        self._close(file)
+        if at_once:
+            self._rename(file.place, file.name)
+        else:
+            self._staged[file.name] = file.place
+
+    def _close(self, file: UnfinishedFile) -> None:
+        with file.fp:
             if self._sync:
-                disk.sync(fp)
-        return name
+                disk.sync(file.fp)
+
+    def abandon(self, file: UnfinishedFile) -> None:
+        """Close and remove a file."""
+        with suppress(OSError):  # closing writes the buffer: the disk may be full
+            file.fp.close()
+        disk.remove(self._root.path(file.place))
+
+    def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
+        file = self.begin(name)
+        try:
+            file.fp.write(content)
+            file.fp.flush()
+        except BaseException:
+            self.abandon(file)
+            raise
+        return file
 
     def _rename(self, temporary: str, name: str) -> None:
         path = self._root.path(name)
@@ -90,10 +127,13 @@ class Change:
         self._sync_folders()
         if len(self._staged) > 1:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
-            journal = self._write(encode_json({"files": files}))
+            journal = self._begin_with(JOURNAL, encode_json({"files": files}))
+            self._close(journal)
             self._folders.add(self._root.path(CHANGES))
             self._sync_folders()
-            disk.rename(self._root.path(journal), self._root.path(JOURNAL))  # commit
+            disk.rename(
+                self._root.path(journal.place), self._root.path(JOURNAL)
+            )  # commit point
             self._folders.add(self._root.path(CHANGES))
             self._sync_folders()
             complete(self._root, self._sync)

@@ -14,8 +14,10 @@ import errno
 import json
 import os
 import stat
+from _thread import allocate_lock
 from contextlib import suppress
 
+from .._storage.base import Storage
 from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -153,6 +155,21 @@ class Folder:
                 return _read(os.path.join(self.root, *pending.split("/")), limit)
         return _read(self.path(name), limit)
 
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        return os.lstat(self.path(name)).st_size
+
+    def storage(self, name: str) -> Storage:
+        """Open a file for reading at any position.
+
+        It keeps its content also if the name gets another one, or is removed.
+        """
+        pending = self.pending.get(self.full(name)) if self.pending else None
+        if pending is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return OpenFile(os.path.join(self.root, *pending.split("/")))
+        return OpenFile(self.path(name))
+
     def read_json(self, name: str) -> Json:
         """Return the value in a file of JSON, in the dialect of Python's module.
 
@@ -179,29 +196,62 @@ class Folder:
                         yield entry.name, entry.stat(follow_symlinks=False).st_size
 
 
-def _read(path: str, limit: int | None) -> bytes:
-    try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
-            raise StorageError(
-                errno.ELOOP, "it is a symbolic link, which a dataset can't have", path
-            ) from error
-        raise
-    try:
-        status = os.fstat(descriptor)
+class OpenFile(Storage):
+    """A file of a dataset, which is closed when it is not used any more."""
+
+    descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
+                raise StorageError(
+                    errno.ELOOP,
+                    "it is a symbolic link, which a dataset can't have",
+                    path,
+                ) from error
+            raise
+        status = os.fstat(self.descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
-        left = status.st_size if limit is None else min(status.st_size, limit)
-        content = os.read(descriptor, left)
-        while len(content) < left:  # a system may read less at a time
-            more = os.read(descriptor, left - len(content))
-            if not more:
+        self.size = status.st_size
+        self._lock = allocate_lock()
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(view):
+            count = self._read_some(view[done:], offset + done)
+            if count == 0:
                 break
-            content += more
-        return content
+            done += count
+        return done
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self.descriptor, [view], offset)
+        with self._lock:
+            os.lseek(self.descriptor, offset, os.SEEK_SET)
+            data = os.read(self.descriptor, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. No thread may read it any more."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _read(path: str, limit: int | None) -> bytes:
+    file = OpenFile(path)
+    try:
+        return file.read_at(0, file.size if limit is None else limit)
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def encode_json(value: Json) -> bytes:

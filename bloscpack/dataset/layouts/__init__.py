@@ -5,20 +5,22 @@ To add a layout, add a module and one entry of `LAYOUTS`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 
-from ...exceptions import NotReadable, UsageValueError
+from ...exceptions import NotReadable, UsageError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from types import ModuleType
 
     from ..folder import Folder
-    from .base import ArrayLayout, TableLayout
+    from .base import ArrayLayout, NewArray, TableLayout
 
 # Name → module, class of arrays, class of tables. The first layout that detects a
 # folder wins.
 LAYOUTS = {
+    "zarr": ("zarr_array", "ZarrArray", "ZarrTable"),
     "blz": ("blz", "BlzArray", "BlzTable"),
     "bcolz": ("bcolz", "BcolzArray", "BcolzTable"),
 }
@@ -37,6 +39,16 @@ def module_of(name: str) -> ModuleType:
 def array_class(name: str) -> type[ArrayLayout]:
     """Return the class for the arrays of a layout."""
     found: type[ArrayLayout] = getattr(module_of(name), LAYOUTS[name][1])
+    return found
+
+
+def layouts_for(new: NewArray) -> list[str]:
+    """Return the names of the layouts that can hold an array."""
+    found = []
+    for name in LAYOUTS:
+        with suppress(UsageError):
+            array_class(name).block_rows_for(new)
+            found.append(name)
     return found
 
 

@@ -16,7 +16,7 @@ from ...exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Protocol
 
     from ..._format.dtypes import Array, DType
@@ -45,8 +45,10 @@ class NewArray:
     ----------
     dtype, shape
         Those of the array.
-    chunks
-        Number of rows in a chunk; None lets the layout choose.
+    chunks, shards
+        Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
+    dims
+        A name for each axis, for layouts that store them; None for no names.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     attrs
@@ -63,7 +65,12 @@ class NewArray:
         fill_value: Any = None,
         attrs: JsonObject | None = None,
         settings: Mapping[str, Any] | None = None,
+        *,
+        shards: int | None = None,
+        dims: Sequence[str | None] | None = None,
     ) -> None:
+        self.shards = shards
+        self.dims = dims
         self.dtype = dtype
         self.shape = shape
         self.chunks = chunks
