@@ -5,9 +5,9 @@ A content that does not disturb the old state (`Change.write`) gets its name at 
 The others (`Change.stage`) get their names in `Change.commit`. The commit point is
 
 * for one staged file, the rename that gives it its name;
-* for several, the rename of a journal, ``.bloscpack/journal``, which lists them.
-  Readers that see the journal read the new contents. Then the files get their names,
-  and the journal is removed. If the process dies meanwhile, the next writer does the
+* for several, or if files are removed, the rename of a journal,
+  ``.bloscpack/journal``, which lists them. Readers that see the journal read the new
+  contents. Then the files get their names, and the journal is removed. If the process dies meanwhile, the next writer does the
   rest.
 
 With `sync`, all contents are on the disk before the commit point. Only one writer at a
@@ -53,6 +53,7 @@ class Change:
         self._root = folder if not folder.prefix else type(folder)(folder.root)
         self._sync = sync
         self._staged: dict[str, str] = {}  # name → name of its new content
+        self._removed: list[str] = []
         self._folders: set[str] = set()  # with names that are not on the disk yet
         self._numbers = count()
         # A reader that has seen the journal of another change must not take a file of
@@ -67,6 +68,10 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         self.finish(self._begin_with(name, content), at_once=False)
+
+    def remove(self, name: str) -> None:
+        """Remove a file when the change is committed."""
+        self._removed.append(name)
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one."""
@@ -125,9 +130,10 @@ class Change:
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none."""
         self._sync_folders()
-        if len(self._staged) > 1:
+        if len(self._staged) > 1 or self._removed:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
-            journal = self._begin_with(JOURNAL, encode_json({"files": files}))
+            content = encode_json({"files": files, "removed": self._removed})
+            journal = self._begin_with(JOURNAL, content)
             self._close(journal)
             self._folders.add(self._root.path(CHANGES))
             self._sync_folders()
@@ -152,13 +158,18 @@ class Change:
 
 def complete(folder: Folder, sync: bool = True) -> None:
     """Give the files of a committed change their names, and remove its journal."""
-    folder.read_journal()
+    removed = folder.read_journal()
     folders = {folder.path(CHANGES)}
     for name, new in folder.pending.items():
         folder.check_inside(name.rpartition("/")[0] or name)
         with suppress(FileNotFoundError):  # it has its name already
             disk.rename(folder.path(new), folder.path(name))
         folders.add(os.path.dirname(folder.path(name)))
+    for name in removed:
+        folder.check_inside(name.rpartition("/")[0] or name)
+        with suppress(FileNotFoundError):  # it was removed already
+            disk.remove(folder.path(name))
+            folders.add(os.path.dirname(folder.path(name)))
     if sync:
         for path in sorted(folders):
             disk.sync_folder(os.path.join(path, "name"))

@@ -23,6 +23,7 @@ from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueEr
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from .._storage.protocols import Path
     from ..serializers import Json, JsonObject
@@ -44,13 +45,28 @@ _FLAGS = (
 )
 
 
-def is_safe_part(part: object) -> bool:
+def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     return (
         isinstance(part, str)
         and part not in ("", ".", "..")
         and not any(c in part for c in "/\\\0")
         and not (os.name == "nt" and ":" in part)
+    )
+
+
+def is_member_name(part: object) -> bool:
+    """Return whether a member of a group, or a column of Zarr, can have this name.
+
+    Zarr has reserved ``zarr.json`` and names that begin with two underscores.
+    """
+    return (
+        is_safe_part(part)
+        and not part.startswith("__")
+        and part.strip(".") != ""
+        and part != "zarr.json"
+        and CHANGES not in part  # also in the names of folders that are not complete
+        and part.isprintable()
     )
 
 
@@ -90,17 +106,28 @@ class Folder:
         folder.read_journal()
         return folder
 
-    def read_journal(self) -> None:
-        """Find out whether a committed change is to be completed."""
+    def read_journal(self) -> list[str]:
+        """Find out whether a committed change is to be completed.
+
+        Return the names of the files that it removes.
+        """
         self.pending.clear()
+        removed: list[str] = []
         if self.is_folder(CHANGES) and self.exists(JOURNAL):
             with suppress(FileNotFoundError):  # the writer has just completed it
-                self.pending.update(self._decode_journal(self.read_json(JOURNAL)))
+                pending, removed = self._decode_journal(self.read_json(JOURNAL))
+                self.pending.update(pending)
+        return removed
 
-    def _decode_journal(self, journal: Json) -> dict[str, str]:
-        files = journal.get("files") if isinstance(journal, dict) else None
-        if not isinstance(files, dict) or not all(
-            is_safe_part(new) and is_safe_name(name) for new, name in files.items()
+    def _decode_journal(self, journal: Json) -> tuple[dict[str, str], list[str]]:
+        """Return where the new content of each file is, and the files to remove."""
+        stored = journal if isinstance(journal, dict) else {}
+        files, removed = stored.get("files"), stored.get("removed", [])
+        if (
+            not isinstance(files, dict)
+            or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
+            or not isinstance(removed, list)
+            or not all(map(is_safe_name, removed))
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
@@ -108,7 +135,7 @@ class Folder:
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
-        return {name: "%s/%s" % (CHANGES, new) for new, name in files.items()}
+        return {f: "%s/%s" % (CHANGES, n) for n, f in files.items()}, removed
 
     def child(self, name: str) -> Folder:
         """Return a folder inside; raise `StorageError` if it is elsewhere."""

@@ -14,8 +14,8 @@ from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...constants import MAGIC
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ..folder import Folder
-from ..layouts import LAYOUTS, find
-from .contents import has_attributes, is_table, without_group
+from ..layouts import LAYOUTS, find_group
+from .contents import has_attributes, has_dims, is_table, without_group
 from .request import Request
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -120,16 +120,18 @@ FORMATS = {
                 name,
                 "datasets",
                 ("." + name,),
-                ALL if name == "zarr" else ROWS,
+                tuple(kind for kind in ALL if kind in kinds),
                 attributes=True,
                 layout=name,
             )
-            for name in LAYOUTS
+            for name, kinds in LAYOUTS.items()
+            if "array" in kinds
         ),
     )
 }
-# A store of Zarr that is no dataset of this package.
-STORE = Format("store", "zarr_stores", (), (), writer="")
+# A store of Zarr that is no dataset of this package, and a plain folder of datasets.
+STORE = Format("store", "zarr_stores", (), ())
+FOLDER = Format("folder", "datasets", (), ())
 
 
 def source_format(path: str) -> Format:
@@ -162,9 +164,9 @@ def source_format(path: str) -> Format:
 def _folder_format(path: str) -> Format:
     from .zarr_stores import is_store
 
-    found = find(Folder.open(path))
+    found = find_group(Folder.open(path))
     if found is not None:
-        return FORMATS[found[0]]
+        return FORMATS.get(found[0], FOLDER)
     if is_store(path):
         return STORE
     raise NotReadable(
@@ -270,6 +272,8 @@ def convert(
         _check_kind(content, wanted, out_name)
         if has_attributes(content) and not _holds_attributes(content, wanted):
             request.lose("the attributes")
+        if has_dims(content) and wanted.layout != "zarr":
+            request.lose("the names of the axes")
         if expect is not None:
             expect(content.nbytes)
         content.watch(progress)

@@ -16,7 +16,7 @@ from ...exceptions import UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, TypeAlias
 
     from ..._format.dtypes import Array, DType
@@ -50,6 +50,8 @@ class ArrayContent:
         The attributes.
     fill_value
         The value of new items if the array is enlarged; None for zero.
+    dims
+        The names of the axes; None for no names.
     stored
         For an array in Fortran order, yields blocks of rows of its transpose: the order
         of the items in the source. None for an array in C order.
@@ -65,12 +67,14 @@ class ArrayContent:
         *,
         attrs: JsonObject | None = None,
         fill_value: Any = None,
+        dims: Sequence[str | None] | None = None,
         stored: Callable[[], Iterable[Array]] | None = None,
     ) -> None:
         self.dtype = dtype
         self.shape = shape
         self.attrs: JsonObject = {} if attrs is None else attrs
         self.fill_value = fill_value
+        self.dims = dims if any(dims or ()) else None
         self.fortran = stored is not None and len(shape) > 1
         self.progress: Progress | None = None
         self._rows = rows
@@ -247,6 +251,13 @@ def has_attributes(content: Content) -> bool:
     if isinstance(content, TableContent):
         return any(column.attrs for column in content.columns.values())
     return False
+
+
+def has_dims(content: Content) -> bool:
+    """Return whether the axes of an array have names, which are no attributes."""
+    if isinstance(content, GroupContent):
+        return any(map(has_dims, content.members.values()))
+    return isinstance(content, ArrayContent) and content.dims is not None
 
 
 # From kind to kind

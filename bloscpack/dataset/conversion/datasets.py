@@ -7,15 +7,18 @@ written twice.
 
 from __future__ import annotations
 
-import os
 from functools import partial
+from os.path import join, lexists
 
 from ... import dataset
+from ...exceptions import UsageError
 from ..array import Array
 from ..create import building, creating
+from ..group import Group
 from ..layouts import array_class, table_class
 from ..layouts.base import NewArray
 from ..table import Table
+from . import zarr_stores
 from .contents import (
     ArrayContent,
     Column,
@@ -29,7 +32,7 @@ from .contents import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..._format.dtypes import Array as Items
     from .contents import Columns, Content
@@ -43,25 +46,40 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    found = dataset.open(path)
+    return _content(partial(dataset.open, path), path, request)
+
+
+def _content(
+    open_: Callable[[], Array | Table | Group], path: str, request: Request
+) -> Content:
+    """Return the contents of a dataset, or of a Zarr node that is none of ours."""
+    try:
+        found = open_()
+    except UsageError:
+        if zarr_stores.is_store(path):
+            return zarr_stores.read(path, request)
+        raise
     request.resources.enter_context(found)
-    return _content(found)
-
-
-def _content(found: Array | Table) -> Content:
     if isinstance(found, Array):
-        return array_content(found)
-    return _table_content(found)
+        return _array_content(found)
+    if isinstance(found, Table):
+        return _table_content(found)
+    group = found
+    members = {
+        name: _content(partial(group.__getitem__, name), join(path, name), request)
+        for name in group
+    }
+    return GroupContent(members, group.attrs.asdict())
 
 
-def array_content(array: Array) -> ArrayContent:
-    """Return an array of a dataset as contents."""
+def _array_content(array: Array) -> ArrayContent:
     return ArrayContent(
         array.dtype,
         array.shape,
         partial(_rows, array, array.shape[0]),
         attrs=array.attrs.asdict(),
         fill_value=array.fill_value,
+        dims=getattr(array._layout, "dims", None),
     )
 
 
@@ -106,7 +124,7 @@ def write(content: Content, request: Request, layout: str) -> None:
     mode = "w" if request.force else "x"
     sync = request.sync
     if sync is None:
-        sync = os.path.lexists(request.target)
+        sync = lexists(request.target)
     if isinstance(content, ArrayContent) and not is_table(content):
         _write_array(content, request, layout, request.target, mode, sync)
         return
@@ -120,7 +138,7 @@ def _write(content: Content, request: Request, layout: str, path: str) -> None:
         with dataset.create_group(path, layout=layout, attrs=content.attrs):
             pass
         for name, member in content.members.items():
-            _write(member, request, layout, os.path.join(path, name))
+            _write(member, request, layout, join(path, name))
     elif is_table(content):
         _write_table(as_table(content), request, layout, path)
     else:
@@ -137,6 +155,7 @@ def _write_array(
         fill_value=array.fill_value,
         attrs=array.attrs,
         settings=request.settings,
+        dims=array.dims,
     )
     found = array_class(layout)
     found.check_layout()
@@ -151,22 +170,22 @@ def _write_table(
 ) -> None:
     found = table_class(layout)
     found.check_layout()
-    rows = max(1, TABLE_NBYTES // max(1, content.row_nbytes))
+    # A power of two, which has many divisors: a shard has whole chunks.
+    rows = 2 ** (max(1, TABLE_NBYTES // max(1, content.row_nbytes)).bit_length() - 1)
     new = {}
     for name, column in content.columns.items():
         found.check_column_name(name)
-        shape = content.length, *column.inner
-        sized = NewArray(column.dtype, shape, settings=request.settings)
-        chunks = found.column_class().block_rows_for(sized)
-        shape = 0, *column.inner
         array = NewArray(
             column.dtype,
-            shape,
-            chunks,
+            (content.length, *column.inner),
+            None,
             column.fill_value,
             column.attrs,
             request.settings,
+            shards=rows,
         )
+        array.chunks = found.array_class.block_rows_for(array)
+        array.shape = 0, *column.inner
         new[name] = array, iter(())
     with creating(path, "x", False) as change:
         found.create(change, new, content.attrs)

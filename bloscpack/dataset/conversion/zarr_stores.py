@@ -51,26 +51,29 @@ def read(path: str, request: Request) -> Content:
     zarr = import_package("zarr", "zarr", "reading a Zarr store")
     with _named(path):
         found = zarr.open(path, mode="r")
-        return _content(found, path, request)
+        return _content(found, path)
 
 
-def _content(found: Any, path: str, request: Request) -> Content:
+def _content(found: Any, path: str) -> Content:
     attrs = dict(found.attrs)
     if not hasattr(found, "shape"):
         members = {
-            name: _content(found[name], "%s/%s" % (path, name), request)
+            name: _content(found[name], "%s/%s" % (path, name))
             for name in sorted(found)
         }
         return GroupContent(members, attrs)
-    if any(getattr(found.metadata, "dimension_names", None) or ()):
-        request.lose("the names of the axes")
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
     if dtype.kind in "OT":
         dtype = _measured(rows(), path)
         rows = partial(_text_rows, found, path, dtype)
     return ArrayContent(
-        dtype, tuple(found.shape), rows, attrs=attrs, fill_value=_fill_value(found)
+        dtype,
+        tuple(found.shape),
+        rows,
+        attrs=attrs,
+        fill_value=_fill_value(found),
+        dims=getattr(getattr(found, "metadata", None), "dimension_names", None),
     )
 
 

@@ -171,7 +171,7 @@ class ZarrArray(ArrayLayout):
             at_once=True,
         )
         shards.write(blocks)
-        change.write(prefix + ZARR_JSON, content)
+        change.stage(prefix + ZARR_JSON, content)
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
