@@ -11,7 +11,14 @@ from ...file_io import CompressedFPSink
 from ...lazy_array import open_ndarray
 from ...npy_io import without_items
 from ...numpy_io import pack_items
-from .contents import ArrayContent, GroupContent, as_array, rows_in_block
+from .contents import (
+    BLOCK_NBYTES,
+    FORTRAN_NBYTES,
+    ArrayContent,
+    GroupContent,
+    as_array,
+    rows_in_block,
+)
 from .npy import plain_bytes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -48,7 +55,9 @@ def _rows(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
         yield lazy[...]
         return
     length = lazy.shape[-1 if transposed else 0]
-    step = rows_in_block(lazy.nbytes // max(1, length))
+    reads_all = lazy.order == "F" and not transposed
+    nbytes = FORTRAN_NBYTES if reads_all else BLOCK_NBYTES
+    step = rows_in_block(lazy.nbytes // max(1, length), nbytes=nbytes)
     for start in range(0, length, step):
         part = slice(start, start + step)
         yield lazy[..., part].T if transposed else lazy[part]

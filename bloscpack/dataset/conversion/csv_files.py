@@ -7,6 +7,7 @@ the next wider one: integers become floats, and anything becomes text.
 
 from __future__ import annotations
 
+import csv
 import io
 from contextlib import contextmanager
 from functools import partial
@@ -20,10 +21,11 @@ from .contents import (
     GroupContent,
     TableContent,
     as_table,
+    regrouped,
     rows_in_block,
 )
 from .request import import_package
-from .text_columns import decoded, fixed, longest, native, text_dtype
+from .text_columns import decoded, fixed, longest, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,16 +38,14 @@ if TYPE_CHECKING:
 
 # Number of rows that are read at a time to find the types.
 SCAN_ROWS = 65536
+# Number of rows that are written at a time.
+WRITTEN_ROWS = 16384
 # Integers up to this are exact as floats.
 EXACT = 2**53
 BOOL, INT, UINT, FLOAT, TEXT = "boolean", "Int64", "UInt64", "Float64", "string"
 TYPES = {BOOL: "?", INT: "i8", UINT: "u8", FLOAT: "f8"}
 # Texts that pandas takes for a missing number.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
-
-
-def _pandas(purpose: str) -> Any:
-    return import_package("pandas", "tables", purpose)
 
 
 # Reading
@@ -94,7 +94,7 @@ class _Scan:
 
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
-    pandas = _pandas("reading CSV")
+    pandas = import_package("pandas", "tables", "reading CSV")
     with _named(path, pandas):
         names, length, found = _scan(path, pandas, request)
         unknown = [name for name in request.dtypes if name not in names]
@@ -189,9 +189,7 @@ def _set_lengths(path: str, pandas: Any, dtypes: dict[str, DType | None]) -> Non
     with _parts(path, pandas, SCAN_ROWS, usecols=list(kinds), dtype=str) as parts:
         for part in parts:
             for name, kind in kinds.items():
-                values = part[name].tolist()
-                if kind == "S":
-                    values = [value.encode("utf-8") for value in values]
+                values = _texts(part[name], kind)
                 most[name] = longest(values, most[name])
     for name, kind in kinds.items():
         dtypes[name] = text_dtype(most[name], kind)
@@ -215,15 +213,24 @@ def _blocks(path: str, pandas: Any, columns: dict[str, Column]) -> Iterator[Colu
             }
 
 
+def _texts(series: Any, kind: str = "U") -> list[Any]:
+    """Return the texts of a column, as bytes for the kind ``"S"``."""
+    if series.isna().any():
+        raise ValueError(
+            "a line has fewer values than there are columns: the column '%s' is missing"
+            % series.name
+        )
+    values: list[Any] = series.tolist()
+    return [value.encode("utf-8") for value in values] if kind == "S" else values
+
+
 def _column(series: Any, dtype: DType, name: str) -> Array:
     if dtype.kind in "biuf":
         array: Array = series.to_numpy(dtype)
         return array
-    values: list[Any] = series.tolist()
-    if dtype.kind == "U":
+    values = _texts(series, dtype.kind)
+    if dtype.kind in "US":
         return fixed(values, dtype, name)
-    if dtype.kind == "S":
-        return fixed([value.encode("utf-8") for value in values], dtype, name)
     if dtype.kind in "mM":
         values = ["NaT" if value in MISSING else value for value in values]
         if dtype.kind == "m":
@@ -243,7 +250,6 @@ def _column(series: Any, dtype: DType, name: str) -> Array:
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
     assert not isinstance(content, GroupContent)
-    pandas = _pandas("writing CSV")
     table = as_table(content)
     for name, column in table.columns.items():
         if column.inner or column.dtype.kind not in "biufcmMUS":
@@ -253,25 +259,31 @@ def write(content: Content, request: Request) -> None:
             )
     with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
-        pandas.DataFrame(columns=list(table.columns)).to_csv(
-            text, index=False, lineterminator="\n"
-        )
-        for block in table.blocks():
-            data = {name: _plain(rows, name) for name, rows in block.items()}
-            pandas.DataFrame(data).to_csv(
-                text, index=False, header=False, lineterminator="\n"
-            )
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.columns)
+        for block in regrouped(table.blocks(), WRITTEN_ROWS):
+            lists = [_values(rows, name) for name, rows in block.items()]
+            writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
 
 
-def _plain(rows: Array, name: str) -> Any:
-    """Return a column as pandas writes it without a loss."""
-    if rows.dtype.kind in "US":
+def _values(rows: Array, name: str) -> list[Any]:
+    """Return a column as values whose texts can be read again without a loss."""
+    kind = rows.dtype.kind
+    if kind in "US":
         return decoded(rows, name)
-    if rows.dtype.kind == "M":
-        return numpy.datetime_as_string(rows).tolist()
-    if rows.dtype.kind == "m":
-        return rows.astype("i8").tolist()
-    if rows.dtype.kind == "c":
-        return list(map(str, rows.tolist()))
-    return native(rows)
+    if kind == "M":
+        found: list[Any] = numpy.datetime_as_string(rows).tolist()
+    elif kind == "f" and rows.dtype.itemsize != 8:
+        found = rows.astype(str).tolist()  # as few digits as the type needs
+    elif kind == "m":
+        return rows.astype("i8").tolist()  # type: ignore[no-any-return]
+    else:
+        found = rows.tolist()
+    missing = (
+        numpy.isnan(rows) if kind == "f" else numpy.isnat(rows) if kind == "M" else None
+    )
+    if missing is not None:
+        for i in numpy.flatnonzero(missing).tolist():
+            found[i] = ""
+    return found

@@ -24,7 +24,13 @@ from ..._storage.base import naming_errors, read_up_to, write_all
 from ...exceptions import DamageError, NotReadable, UsageValueError
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ..folder import is_safe_part
-from .contents import ArrayContent, GroupContent, as_array, rows_in_block
+from .contents import (
+    FORTRAN_NBYTES,
+    ArrayContent,
+    GroupContent,
+    as_array,
+    rows_in_block,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -203,7 +209,7 @@ def _rows_of_fortran(
         else:
             offset = fp.tell()
         columns = math.prod(shape[1:])
-        step = rows_in_block(columns * dtype.itemsize)
+        step = rows_in_block(columns * dtype.itemsize, nbytes=FORTRAN_NBYTES)
         at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
         for start in range(0, shape[0], step):
             count = min(step, shape[0] - start)

@@ -17,7 +17,7 @@ from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
 from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
 from .request import import_package
-from .text_columns import decoded, fixed, longest, native, text_dtype
+from .text_columns import decoded, fixed, fixed_from, native, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -145,11 +145,18 @@ def _is_bytes(found: Any, types: Any) -> bool:
 
 def _measured(name: str, file: Any, kind: str) -> DType:
     """Return the type for a column of text or bytes: that of the longest value."""
+    compute = import_package("pyarrow.compute", "tables", "reading Parquet")
+    length_of = compute.utf8_length if kind == "U" else compute.binary_length
     most = 0
     for batch in file.iter_batches(columns=[name]):
-        values = _whole(batch.column(0), name).to_pylist()
-        most = longest(values, most)
+        values = _decoded(_whole(batch.column(0), name))
+        most = max(most, compute.max(length_of(values)).as_py() or 0)
     return text_dtype(most, kind)
+
+
+def _decoded(array: Any) -> Any:
+    """Return an array of Arrow without a dictionary of its values."""
+    return array.dictionary_decode() if hasattr(array, "dictionary") else array
 
 
 def _whole(array: Any, name: str) -> Any:
@@ -181,9 +188,7 @@ def _batches(
 
 def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
     """Return an array of Arrow as one of NumPy."""
-    dtype = column.dtype
-    if pyarrow.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    dtype, array = column.dtype, _decoded(array)
     if column.inner:
         length = len(array)
         while pyarrow.types.is_fixed_size_list(array.type):
@@ -195,7 +200,7 @@ def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
         joined = b"".join(_whole(array, name).to_pylist())
         return numpy.frombuffer(joined, dtype)
     if dtype.kind in "US":
-        return fixed(_whole(array, name).to_pylist(), dtype, name)
+        return _text(_whole(array, name), dtype, name, pyarrow)
     if dtype.kind in "mM":
         missing = numpy.asarray(array.is_null())
         integer = pyarrow.int32() if dtype == "M8[D]" else pyarrow.int64()
@@ -208,6 +213,19 @@ def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
         return found
     result: Array = _whole(array, name).to_numpy(zero_copy_only=False)
     return result
+
+
+def _text(array: Any, dtype: DType, name: str, pyarrow: Any) -> Array:
+    """Return text or bytes as items of fixed length."""
+    large = array.cast(
+        pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
+    )
+    _, offsets, data = large.buffers()
+    ends = numpy.frombuffer(offsets, "i8")[large.offset : large.offset + len(large) + 1]
+    letters = numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]]
+    if dtype.kind == "U" and letters.max(initial=0) >= 128:
+        return fixed(array.to_pylist(), dtype, name)
+    return fixed_from(letters, numpy.diff(ends), dtype, name)
 
 
 # Writing

@@ -24,22 +24,41 @@ def text_dtype(length: int, kind: str = "U") -> DType:
 
 
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
-    """Return values as an array of fixed length; raise `UsageError` for a loss.
-
-    An array of NumPy can't hold zeros at the end of text: it would lose them.
-    """
+    """Return values as an array of fixed length; raise `UsageError` for a loss."""
     array: Array = numpy.array(values, dtype)
-    unit = 4 if dtype.kind == "U" else 1
-    if longest(values) * unit > dtype.itemsize:
+    _check_length(longest(values), dtype, name)
+    if any(value[-1:] in ("\0", b"\0") for value in values):
+        raise _ends_in_zero(name)
+    return array
+
+
+def fixed_from(letters: Array, lengths: Array, dtype: DType, name: str) -> Array:
+    """Return values as `fixed` does, from the bytes of all, in ASCII, and lengths."""
+    _check_length(int(lengths.max(initial=0)), dtype, name)
+    ends = numpy.cumsum(lengths)[lengths > 0] - 1
+    if not letters[ends].all():
+        raise _ends_in_zero(name)
+    unit = numpy.dtype("u4" if dtype.kind == "U" else "u1")
+    width = dtype.itemsize // unit.itemsize
+    table: Array = numpy.zeros((len(lengths), width), unit)
+    table[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
+    result: Array = table.view(dtype.newbyteorder("=")).reshape(-1)
+    return result
+
+
+def _check_length(found: int, dtype: DType, name: str) -> None:
+    most = dtype.itemsize // (4 if dtype.kind == "U" else 1)
+    if found > most:
         raise UsageValueError(
             "column '%s': expected text of at most %d characters, found '%d'"
-            % (name, dtype.itemsize // unit, longest(values))
+            % (name, most, found)
         )
-    if any(value[-1:] in ("\0", b"\0") for value in values):
-        raise UsageValueError(
-            "column '%s': a value ends in a zero byte, which an array would lose" % name
-        )
-    return array
+
+
+def _ends_in_zero(name: str) -> UsageValueError:
+    return UsageValueError(
+        "column '%s': a value ends in a zero byte, which an array would lose" % name
+    )
 
 
 def decoded(array: Array, name: str) -> list[str]:
