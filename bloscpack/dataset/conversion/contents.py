@@ -349,9 +349,9 @@ def without_group(content: Content) -> Content:
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
 
     def blocks() -> Iterator[Columns]:
-        parts = (regrouped(({n: r} for r in a.rows()), step) for n, a in arrays.items())
-        for some in zip(*parts, strict=True):
-            yield {name: rows for part in some for name, rows in part.items()}
+        parts = [regrouped_rows(array.rows(), step) for array in arrays.values()]
+        for rows in zip(*parts, strict=True):
+            yield dict(zip(arrays, rows, strict=True))
 
     return TableContent(
         columns,
@@ -365,8 +365,13 @@ def without_group(content: Content) -> Content:
 # Blocks
 
 
-def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
+def regrouped_rows(blocks: Iterable[Array], count: int) -> Iterator[Array]:
     """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
+    return (block[""] for block in regrouped(({"": rows} for rows in blocks), count))
+
+
+def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
+    """Do the same for several columns."""
     room: Columns = {}
     filled = 0
     for block in blocks:
