@@ -21,6 +21,7 @@ from .group import create_group as create_group
 from .group import make_group, open_node
 from .new import create_array as create_array
 from .new import create_table as create_table
+from .new import from_pandas as from_pandas
 from .opening import Options
 from .table import Table as Table
 
