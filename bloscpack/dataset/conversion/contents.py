@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
-# The same for rows of an array in Fortran order: each block reads all of the file.
-FORTRAN_NBYTES = 4 * BLOCK_NBYTES
+# Blocks of rows of an array in Fortran order are larger by this factor: each of them
+# reads all of the file.
+FORTRAN_FACTOR = 4
 
 
-def rows_in_block(row_nbytes: int, unit: int = 1, nbytes: int = BLOCK_NBYTES) -> int:
-    """Return the number of rows in a block: a multiple of `unit`, if those fit."""
-    rows = max(1, nbytes // max(1, row_nbytes))
+def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
+    """Return the number of rows in a block: a multiple of `unit`, if those fit.
+
+    A block has `factor` times the usual size.
+    """
+    rows = max(1, factor * BLOCK_NBYTES // max(1, row_nbytes))
     return rows - rows % unit if rows > unit else rows
 
 
