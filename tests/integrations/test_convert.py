@@ -142,7 +142,7 @@ class TestCsv:
     def test_wrong_types(self, dtypes, message):
         with open("a.csv", "w") as fp:
             fp.write("x\nabc\n")
-        with pytest.raises((FormatError, UsageError), match=message):
+        with pytest.raises(UsageError, match=message):
             dataset.convert("a.csv", "b.zarr", dtypes=dtypes)
 
     def test_a_length_that_is_found(self):
@@ -179,7 +179,7 @@ class TestParquet:
         pyarrow.parquet.write_table(made, "a.parquet")
 
     def test_all_types(self):
-        columns = table(DTYPES + " V3 m8[s] m8[ns]")
+        columns = table(DTYPES.replace("M8[s]", "M8[ms]") + " V3 m8[s] m8[ns]")
         columns["axes"] = np.arange(1200, dtype="i2").reshape(100, 4, 3)
         with dataset.create_table("a", columns, layout="bcolz", attrs={"a": 1}) as made:
             made["axes"].attrs["unit"] = "m"
@@ -267,6 +267,10 @@ class TestParquet:
         assert not os.path.exists("c.npy")
 
 
+# zarr warns of the types of text.
+UNSTABLE = pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+
+
 class TestZarr:
     @pytest.fixture(autouse=True)
     def zarr(self):
@@ -294,11 +298,11 @@ class TestZarr:
             np.testing.assert_array_equal(items, zarr.open("b.zarr")[:])
             assert {"unit": "m"} == dict(zarr.open("b.zarr").attrs)
 
+    @UNSTABLE
     @pytest.mark.parametrize("store", ["a.zip", "a"])
     def test_group(self, zarr, store):
         opened = zarr.storage.ZipStore(store, mode="w") if "." in store else store
-        group = zarr.create_group(opened)
-        group.attrs["a"] = 1
+        group = zarr.create_group(opened, attributes={"a": 1})
         group.create_array("x", data=np.arange(20), chunks=3, dimension_names=["t"])
         inner = group.create_group("g")
         inner.create_array("y", data=np.float32(5))
@@ -320,7 +324,7 @@ class TestZarr:
             assert {"a": 1} == dict(dataset.open("b.zarr").attrs)
             assert ["a", "bcd", ""] == dataset.open("b.zarr")["g/z"][:].tolist()
 
-    @pytest.mark.filterwarnings("ignore")  # zarr has no stable name for this type
+    @UNSTABLE
     def test_text_of_any_length(self, zarr):
         made = zarr.create_array("a", shape=(300,), dtype=str, chunks=(7,))
         made[:] = texts = ["ä" * (i % 9) for i in range(300)]
