@@ -265,9 +265,10 @@ def _read(
     dims: Sequence[str] | None,
     storage_options: StorageOptions | None,
 ) -> _Part:
-    with open_parts(path, cache_nbytes=0, storage_options=storage_options) as opened:
+    name = os.fsdecode(path)  # bytes, too, are a name here
+    with open_parts(name, cache_nbytes=0, storage_options=storage_options) as opened:
         part = _Part()
-        part.path = os.fsdecode(local_path(path))
+        part.path = os.fsdecode(local_path(name))
         _describe(part, opened, flat)
         part.checksum = opened.header.checksum
         if part.checksum not in ("None", *CHECKSUM_CODECS):

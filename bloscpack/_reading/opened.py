@@ -23,7 +23,14 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
-from ..exceptions import DamageError, FormatError, StorageError, UsageTypeError
+from ..constants import MAGIC
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
 from .chunk_reader import ChunkReader
@@ -40,6 +47,9 @@ if TYPE_CHECKING:
 
 # Default number of plain bytes that an opened file keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
+
+# Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
+LONGEST_NAME = 4096
 
 _NO_NAME = nullcontext()
 
@@ -417,7 +427,19 @@ def storage_from(
         return file
     if hasattr(file, "read"):
         return whole_file(file)  # type: ignore[arg-type]
+    if isinstance(file, bytes) and _is_name(file):
+        raise UsageValueError(
+            "expected the bytes of a Bloscpack file, found the name of a file, %r: "
+            "pass the name as text, os.fsdecode(name)" % file
+        )
     try:
         return MemoryStorage(file)
     except TypeError as error:
         raise UsageTypeError("expected %s, found %r" % (wanted, file)) from error
+
+
+def _is_name(content: bytes) -> bool:
+    """Return whether bytes are no Bloscpack file, but the name of a local file."""
+    if len(content) > LONGEST_NAME or content.startswith(MAGIC) or b"\0" in content:
+        return False
+    return os.path.lexists(content)

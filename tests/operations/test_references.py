@@ -84,6 +84,12 @@ def test_each_chunk_has_a_reference_with_its_digest(folder):
     assert padded[-4:] == digest(padded[:-4])
 
 
+def test_bytes_are_a_name(folder):
+    bp.pack_ndarray_to_file(np.arange(5), "a.blp")
+    assert bp.references("a.blp") == bp.references(b"a.blp")
+    assert bp.references(["a.blp"]) == bp.references([b"a.blp"])
+
+
 def test_location_replaces_the_folder():
     packed("a.blp")
     for location in ("https://host/d", "https://host/d/"):
