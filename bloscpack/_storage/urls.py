@@ -72,6 +72,12 @@ def _parts(url: str) -> list[str]:
     return parts
 
 
+def split_chain(url: str) -> tuple[str, str]:
+    """Return the first URL of a chain, and the others; they are empty for one URL."""
+    first, *others = _parts(url)
+    return first, LINK.join(others)
+
+
 def _public_part(part: str) -> str:
     scheme, mark, rest = part.partition(MARK)
     if not mark:

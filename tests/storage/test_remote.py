@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import pickle
 import sys
@@ -523,6 +524,48 @@ def test_archives_and_caches(web, tmp_path):
                 extents = [(200_000, 200_009), (100_000, 100_003), (3, 5)]
                 expected = [DATA[slice(*extent)] for extent in extents]
                 assert expected == storage.read_many(extents)
+
+
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("method", ["stored", "deflated", "tar"])
+def test_archive_on_a_server_without_ranges(method, head):
+    with serving(archived(DATA, method)) as web:
+        web.ranges, web.head, web.auth = False, head, "joe:t0ken"
+        scheme = "tar" if method == "tar" else "zip"
+        url = "%s://in/x.blp::http://joe:t0ken@%s/all" % (scheme, web.host)
+        with pytest.raises(bp.StorageError, match=r"ignores ranges.*whole=True") as e:
+            RemoteStorage(url)
+        assert "t0ken" not in str(e.value)
+        for whole in (True, None):
+            before = len(web.requests)
+            with RemoteStorage(url, whole=whole) as storage:
+                assert len(DATA) == storage.size
+                expected = [DATA[200_000:200_009], DATA[3:5]]
+                found = storage.read_many([(200_000, 200_009), (3, 5)])
+                assert expected == found
+            whole_files = [h for m, h in web.requests[before:] if m == "GET"]
+            assert not any("Range" in headers for headers in whole_files[-1:])
+
+
+def archived(data, method):
+    """Return an archive with the file ``in/x.blp``."""
+    import tarfile
+    import zipfile
+
+    with io.BytesIO() as fp:
+        if method == "tar":
+            # Longer than the first block that fsspec reads.
+            content = {"in/x.blp": data, "more": bytes(6 * 2**20)}
+            with tarfile.open(fileobj=fp, mode="w") as tar:
+                for name, member in content.items():
+                    info = tarfile.TarInfo(name)
+                    info.size = len(member)
+                    tar.addfile(info, io.BytesIO(member))
+        else:
+            kinds = {"stored": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED}
+            with zipfile.ZipFile(fp, "w", kinds[method]) as archive:
+                archive.writestr("in/x.blp", data)
+        return fp.getvalue()
 
 
 def test_file_system_that_is_not_installed(monkeypatch, memory):
