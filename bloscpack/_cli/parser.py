@@ -15,7 +15,7 @@ import argparse
 import sys
 from contextlib import suppress
 
-from ..log import printable
+from ..log import hide, printable
 from . import verb_table
 from .exit_codes import EXIT_USAGE
 from .global_options import (
@@ -130,7 +130,7 @@ class _BaseParser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(AttributeError, OSError):  # None has no method `write`
-            super()._print_message(message, file)
+            super()._print_message(hide(message), file)
 
 
 class _VerbParser(_BaseParser):

@@ -91,6 +91,49 @@ def test_map(run, secret_url, quick):
     assert "/some/data.blp?..." in out
 
 
+def _wrong_command_lines():
+    """Yield command lines with the word URL, which every verb must refuse or report."""
+    from bloscpack._cli.parser import create_parser
+    from bloscpack._cli.verb_table import VERBS
+
+    verbs = create_parser()._subparsers._group_actions[0].choices
+    for line in (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"]):
+        yield line
+    for verb in VERBS:
+        name = verb.name
+        yield from ([name, "URL", "URL", "URL"], [name, "--nope=URL"])
+        yield from ([name, "--nope", "URL", "x"], [name, "--", "URL", "x"])
+        verbs[name].format_help()
+        for option in sorted(verbs[name]._option_string_actions):
+            yield from ([name, option, "URL", "x"], [name, option + "=URL", "x"])
+
+
+# Text of the user in the output of `refs`, and not in a message.
+WANTED = ["refs", "--dims"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://joe:t0ken@127.0.0.1:9/a/x.blp?sig=hidden123",
+        "zip://x.blp::https://joe:t0 k/en'@127.0.0.1:9/z?a=1&sig=hidden%2F1=23#hidden",
+    ],
+)
+def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
+    from bloscpack._storage import remote
+
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_bytes(b"abc")
+    secrets = ("joe", "t0", "k/en", "hidden")
+    for line in _wrong_command_lines():
+        if line[:2] == WANTED:
+            continue
+        _, out, err = run(*[word.replace("URL", url) for word in line])
+        found = [secret for secret in secrets if secret in out + err]
+        assert not found, (line, out, err)
+
+
 def test_debugging_shows_no_credentials(run, secret_url):
     code, out, err = shown(run("-d", "verify", secret_url))
     assert 0 == code
