@@ -97,8 +97,7 @@ def _wrong_command_lines():
     from bloscpack._cli.verb_table import VERBS
 
     verbs = create_parser()._subparsers._group_actions[0].choices
-    for line in (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"]):
-        yield line
+    yield from (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"])
     for verb in VERBS:
         name = verb.name
         yield from ([name, "URL", "URL", "URL"], [name, "--nope=URL"])
