@@ -23,7 +23,15 @@ from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
 from ._format.labels import Labels, default_dims
 from ._reading.opened import open_parts
-from ._storage.urls import is_url, last_part, local_path, shown_name, without_url
+from ._storage.urls import (
+    MARK,
+    is_url,
+    last_part,
+    local_path,
+    shown_name,
+    with_lower_schemes,
+    without_url,
+)
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
 
@@ -365,8 +373,9 @@ def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
 def _place(path: str, location: str | None) -> str:
     """Return the name of a file in the references."""
     if location is not None:
-        return location.rstrip("/") + "/" + _base(path)
-    return path if is_url(path) else os.path.abspath(path)
+        path = location.rstrip("/") + "/" + _base(path)
+        return with_lower_schemes(path) if MARK in path else path
+    return with_lower_schemes(path) if is_url(path) else os.path.abspath(path)
 
 
 def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:

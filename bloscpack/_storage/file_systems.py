@@ -12,7 +12,7 @@ import os
 from contextlib import contextmanager
 
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .urls import MARK, public_name
+from .urls import MARK, public_name, with_lower_schemes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def find_file_system(
     with names.translating():
         import fsspec.core
 
+        url = with_lower_schemes(url)
         if url.startswith(("s3://", "s3a://")):
             options = {**_settings_for_s3(), **options}
         fs, path = fsspec.core.url_to_fs(url, **options)

@@ -44,10 +44,21 @@ def _is_scheme(text: str) -> bool:
 
 def local_path(path: Path) -> Path:
     """Return the path in a ``file://`` URL; return other names unchanged."""
-    for start in ("file://", "local://"):
-        if isinstance(path, str) and path.startswith(start) and is_url(path):
-            return path.removeprefix(start)
+    if isinstance(path, str) and MARK in path:
+        scheme, _, rest = path.partition(MARK)
+        if scheme.lower() in ("file", "local") and is_url(path):
+            return rest
     return path
+
+
+def with_lower_schemes(url: str) -> str:
+    """Return a URL, or a chain, with schemes in lower case, as fsspec needs them."""
+    found = []
+    for part in _parts(url):
+        scheme, mark, rest = part.partition(MARK)
+        # Only a link like ``simplecache`` has no mark.
+        found.append(scheme.lower() + mark + rest)
+    return LINK.join(found)
 
 
 def shown_name(name: Path) -> str:
@@ -118,7 +129,7 @@ def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:
 
 def split_chain(url: str) -> tuple[str, str]:
     """Return the first URL of a chain, and the others; they are empty for one URL."""
-    first, *others = _parts(url)
+    first, *others = _parts(with_lower_schemes(url))
     return first, LINK.join(others)
 
 
@@ -151,7 +162,8 @@ def last_part(url: str) -> str:
     """
     from urllib.parse import unquote
 
-    first = next((part for part in _parts(url) if part.partition(MARK)[2]), "")
+    parts = _parts(with_lower_schemes(url))
+    first = next((part for part in parts if part.partition(MARK)[2]), "")
     scheme, _, path = first.partition(MARK)
     if scheme in ("http", "https"):
         path = unquote(path.partition("#")[0].partition("?")[0].partition("/")[2])

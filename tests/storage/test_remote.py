@@ -92,6 +92,7 @@ def test_a_local_file_with_the_name_of_a_url(tmp_path, monkeypatch):
         ("zip://in/a.blp::http://h/z.zip", "a.blp"),
         ("simplecache::s3://b/k.blp", "k.blp"),
         ("zip://a.blp::simplecache::s3://b/k.zip", "a.blp"),
+        ("HTTPS://h/a%20b.blp?x=/y", "a b.blp"),
     ],
 )
 def test_last_part(url, name):
@@ -566,6 +567,33 @@ def archived(data, method):
             with zipfile.ZipFile(fp, "w", kinds[method]) as archive:
                 archive.writestr("in/x.blp", data)
         return fp.getvalue()
+
+
+def test_schemes_in_any_case(web, memory, tmp_path):
+    memory.pipe("/X.blp", DATA)
+    (tmp_path / "z.zip").write_bytes(archived(DATA, "stored"))
+    for url in (
+        "HTTP" + web.url.removeprefix("http"),
+        "SimpleCache::Http" + web.url.removeprefix("http"),
+        "Memory://X.blp",
+        "ZIP://in/x.blp::FILE://%s/z.zip" % tmp_path,
+    ):
+        with RemoteStorage(url) as storage:
+            assert DATA[:9] == storage.read_at(0, 9)
+    with serving(archived(DATA, "stored")) as zipped:
+        zipped.ranges = False
+        url = "ZIP://in/x.blp::HTTP" + zipped.url.removeprefix("http")
+        with RemoteStorage(url, whole=True) as storage:
+            assert DATA[:9] == storage.read_at(0, 9)
+
+
+def test_local_file_with_a_scheme_in_upper_case(tmp_path):
+    name = "FILE://%s/x.blp" % tmp_path
+    bp.pack_bytes_to_file(b"abc", name)
+    assert (b"abc", None) == bp.unpack_bytes_from_file(name)
+    with pytest.raises(bp.UsageError, match="HTTP is for reading"):
+        bp.pack_bytes_to_file(b"abc", "HTTP://127.0.0.1:9/x.blp")
+    assert ["x.blp"] == os.listdir(tmp_path)
 
 
 def test_file_system_that_is_not_installed(monkeypatch, memory):
