@@ -35,7 +35,7 @@ FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
 # The text about a server that sends whole files only.
 NO_RANGES = (
     "the server ignores ranges and sends the whole file, so no part of it can be read "
-    "alone; whole=True, or 'blpk decompress', reads all of it"
+    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of it"
 )
 # How fsspec begins to say so, when it opens an archive on such a server.
 NO_RANGES_OF_FSSPEC = "The HTTP server doesn't appear to support range requests"
