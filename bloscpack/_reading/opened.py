@@ -23,7 +23,7 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
-from ..constants import MAGIC
+from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import (
     DamageError,
     FormatError,
@@ -31,9 +31,10 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..headers import check_range
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
-from .chunk_reader import ChunkReader
+from .chunk_reader import MAX_FILE_SIZE, ChunkReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -390,6 +391,9 @@ def open_parts(
     storage_options
         Options of the file system of a URL.
     """
+    check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
+    if nthreads is not None:
+        check_range("nthreads", nthreads, 1, MAX_THREADS)
     cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
     if is_url(file) and local_path(file) == file:
