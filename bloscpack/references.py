@@ -51,6 +51,9 @@ CHECKSUM_CODECS = {
     "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
     "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
 }
+# Maximum size in bytes of a short last chunk with its padding, which is made in memory
+# and stored in the references.
+MAX_PADDED = 256 * 2**20
 # How a chunk begins that is stored in the references.
 INLINE = "base64:"
 # Data types of Zarr format 3, by kind and item size of the dtype.
@@ -391,6 +394,12 @@ def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:
     start, stop = opened.span(opened.nchunks - 1) if opened.nchunks else (0, 0)
     part.full = not extents or stop - start == full
     if not part.full:
+        if full > MAX_PADDED:
+            raise _unfit(
+                part,
+                "its last chunk is short and would be padded to '%d' bytes, but at "
+                "most '%d' are: repack it with smaller chunks" % (full, MAX_PADDED),
+            )
         plain = opened.read(start, stop).ljust(full, b"\0")
         part.chunks[-1] = _inline(plain, part)
 
