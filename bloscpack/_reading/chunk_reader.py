@@ -19,6 +19,7 @@ from itertools import chain
 
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
+from .._engine.forks import renew_after_fork
 from .._engine.threads import Workspace, for_each
 from .._format.blosc_header import decode_header
 from .._format.chunks import (
@@ -142,7 +143,8 @@ class ChunkReader:
         self._limits = limits
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
-        self._end_lock = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._end: int | None = None
         self._tail = 0, b""
         self.replaced_table = False
@@ -156,6 +158,10 @@ class ChunkReader:
         self.is_cut = False
         index = index_from_table(self.beginning, self._first, storage.size)
         self.index: ChunkIndex = self._index_without_end() if index is None else index
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._end_lock = allocate_lock()
 
     def _index_without_end(self) -> ChunkIndex:
         """Return the index from the headers of the chunks.

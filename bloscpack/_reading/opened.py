@@ -18,6 +18,7 @@ from _thread import allocate_lock
 from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
+from .._engine.forks import renew_after_fork
 from .._storage.base import MemoryStorage, Storage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
@@ -118,7 +119,8 @@ class OpenedFile:
         self.name = name
         self._local = local
         self._nthreads = nthreads
-        self._refreshing = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._snapshot: Snapshot | None = None
         with self._naming_errors():
             if local is None:
@@ -137,6 +139,10 @@ class OpenedFile:
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._refreshing = allocate_lock()
 
     def _naming_errors(self) -> AbstractContextManager[None]:
         return _NO_NAME if self.name is None else naming_errors(self.name)
