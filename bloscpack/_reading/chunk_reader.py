@@ -12,6 +12,7 @@ reads a storage that is not ``concurrent``.
 from __future__ import annotations
 
 import io
+import zlib
 from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     Work = Callable[[int, memoryview], Result]
     # Returns where to decompress a chunk, None for any place.
     Room = Callable[[int], memoryview | None]
+    # Offset and size of a chunk with its digest, and the CRC-32 of these bytes.
+    Witness = tuple[int, int, int]
 
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.
@@ -127,6 +130,9 @@ class ChunkReader:
         The sections in front of the chunks; the header and the metadata in them.
     index
         Where each chunk is.
+    witness
+        Offset, size and CRC-32 of one of the chunks that were read and that no append
+        changes; None before the first one.
     replaced_table
         Whether the last chunk contradicted the offset table, so that the headers of all
         chunks replaced it. The table is wrong, or the file has changed.
@@ -148,6 +154,7 @@ class ChunkReader:
         self._end: int | None = None
         self._tail = 0, b""
         self.replaced_table = False
+        self.witness: Witness | None = None
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = Cursor(StorageFile(storage))
         self.beginning = read_beginning(cursor, limits)
@@ -485,6 +492,8 @@ class ChunkReader:
         header = self._check_size(number, frame, size)
         chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
         check_digest(chunk, digest, self.header.checksum_impl)
+        if self.witness is None and number + 1 < self.index.nchunks:
+            self.witness = self.index.offset(number), size, zlib.crc32(frame)
         return header, chunk
 
     @staticmethod

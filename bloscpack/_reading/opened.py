@@ -5,7 +5,8 @@ chunk, the header and free entries of the offset table. The opened file keeps th
 plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
 the change, the sections in front of the chunks are read again, through the journal if
 there is one, and the read starts again. Digests prove that a chunk was read whole;
-without digests the state of the file is compared after each read.
+without digests the read starts again if the state of the file has changed. After a
+change, a chunk that was read before shows whether this is still the same file.
 
 A file that is replaced under its name changes nothing here: the old file stays open.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from _thread import allocate_lock
 from contextlib import nullcontext
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from ..args import AnyLimits, Limits
-    from .chunk_reader import Room
+    from .chunk_reader import Room, Witness
 
 # Default number of plain bytes that an opened file keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
@@ -122,6 +124,10 @@ class OpenedFile:
         self.renew_locks()
         renew_after_fork(self)
         self._snapshot: Snapshot | None = None
+        # A chunk that was read while the file was as it was opened.
+        self._witness: Witness | None = None
+        # The last state of a changed file in which it was found.
+        self._accepted: object = None
         with self._naming_errors():
             if local is None:
                 assert storage is not None
@@ -244,13 +250,43 @@ class OpenedFile:
                     if not self._refresh(reader):
                         raise
                 else:
-                    proven = (
-                        reader.header.checksum_impl.size and not reader.replaced_table
-                    )
-                    if snapshot is None or proven or snapshot.is_unchanged():
+                    if snapshot is None:
+                        return
+                    if snapshot.is_unchanged():
+                        self._witness = self._witness or reader.witness
+                        return
+                    digested = reader.header.checksum_impl.size
+                    if digested and not reader.replaced_table:
+                        self._check_witness(reader, snapshot)
                         return
                     self._refresh(reader)
         raise _always_changed(self.name or "")
+
+    def _check_witness(self, reader: ChunkReader, snapshot: Snapshot) -> None:
+        """Raise `StorageError` if the file was changed by more than an append.
+
+        Digests prove that a chunk was read whole, not that it is a chunk of the file
+        that was opened.
+        """
+        state = snapshot.current_state()
+        if state != self._accepted:
+            if not self._has_witness(reader):
+                raise self._changed()
+            self._accepted = state
+
+    def _has_witness(self, reader: ChunkReader) -> bool:
+        """Return whether a chunk that was read before is still in its place."""
+        if self._witness is None:
+            return True
+        offset, size, crc = self._witness
+        return zlib.crc32(reader.storage.read_at(offset, size)) == crc
+
+    def _changed(self) -> StorageError:
+        return StorageError(
+            errno.EIO,
+            "the file was changed by more than an append since it was opened",
+            self.name,
+        )
 
     def _load(
         self,
@@ -299,12 +335,8 @@ class OpenedFile:
                 return False
             assert self._local is not None
             reader, snapshot = self._local.read_beginning()
-            if not self._continues(reader):
-                raise StorageError(
-                    errno.EIO,
-                    "the file was changed by more than an append since it was opened",
-                    self.name,
-                )
+            if not (self._continues(reader) and self._has_witness(reader)):
+                raise self._changed()
             self._reader, self._snapshot = reader, snapshot
             return True
 
