@@ -141,6 +141,16 @@ class Snapshot:
         """Return whether the bytes that ``fp`` reads have not changed since."""
         return self._state == self.current_state()
 
+    def has_unchanged_file(self) -> bool:
+        """Return whether the file has not changed since; the journal may have.
+
+        This takes one system call, `is_unchanged` two.
+        """
+        if self._rolled_back or not self._regular:
+            return self.is_unchanged()
+        status = os.fstat(self._real_fp.fileno())
+        return self._state[0] == (status.st_size, status.st_mtime_ns)
+
     def is_settled(self) -> bool:
         """Return whether nothing was changed, and the file was not replaced just now.
 

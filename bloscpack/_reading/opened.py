@@ -252,11 +252,15 @@ class OpenedFile:
                 else:
                     if snapshot is None:
                         return
-                    if snapshot.is_unchanged():
+                    digested = reader.header.checksum_impl.size
+                    proven = digested and not reader.replaced_table
+                    unchanged = (
+                        snapshot.has_unchanged_file if proven else snapshot.is_unchanged
+                    )
+                    if unchanged():
                         self._witness = self._witness or reader.witness
                         return
-                    digested = reader.header.checksum_impl.size
-                    if digested and not reader.replaced_table:
+                    if proven:
                         self._check_witness(reader, snapshot)
                         return
                     self._refresh(reader)
