@@ -55,6 +55,22 @@ def test_info(run, secret_url, web, packed, tmp_path):
     assert "http://%s/some/data.blp?..." % web.host == json.loads(out)["file"]
 
 
+@pytest.mark.parametrize("nrows", [1000, 1001])
+def test_info_of_a_shard_takes_three_requests(run, nrows, tmp_path):
+    rows = np.random.default_rng(0).integers(0, 2**40, (nrows, 300))
+    bp.pack_ndarray_to_file(rows, tmp_path / "a.blp", "240K", shard=True)
+    content = (tmp_path / "a.blp").read_bytes()
+    with serving(content) as web:
+        assert run("info", tmp_path / "a.blp") == run("info", web.url)
+        assert ["HEAD", "GET", "GET"] == web.methods()
+        code, out, _ = run("info", "--json", web.url)
+        assert (0, True) == (code, json.loads(out)["shard"]["index"])
+    # Without the trailer.
+    with serving(content[: content.rindex(b"shard\0\0\0")]) as web:
+        code, out, _ = run("info", "--json", web.url)
+        assert (0, False) == (code, json.loads(out)["shard"]["index"])
+
+
 def test_list(run, secret_url):
     code, out, _ = shown(run("list", secret_url))
     assert 0 == code
