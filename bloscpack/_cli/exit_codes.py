@@ -93,6 +93,9 @@ def printable_message_of(error: BaseException) -> str:
 
 def _message_of(error: BaseException) -> str:
     text = _text_of(error)
+    filename = getattr(error, "filename", None)
+    if isinstance(filename, str) and is_input(filename):
+        text = text.replace("(file '%s'" % filename, "(standard input")
     for advice, own in ADVICE.items():
         text = text.replace(advice, own)
     return text
