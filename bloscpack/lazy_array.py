@@ -251,7 +251,7 @@ def open_ndarray(
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
         the file. A file object stays open, and only the result may use it meanwhile.
     cache_nbytes
-        Maximum number of plain bytes of recently used chunks that are kept.
+        Maximum number of plain bytes of recently used chunks that are kept; 0 for none.
     nthreads
         Number of threads for each read; None for the default.
     limits

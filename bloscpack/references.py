@@ -31,7 +31,15 @@ from ._format.reference_documents import (
     unfit,
 )
 from ._reading.opened import open_parts
-from ._storage.urls import is_url, last_part, local_path, shown_name, without_url
+from ._storage.urls import (
+    MARK,
+    is_url,
+    last_part,
+    local_path,
+    shown_name,
+    with_lower_schemes,
+    without_url,
+)
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
 
@@ -306,9 +314,10 @@ def _read(
     dims: Sequence[str] | None,
     storage_options: StorageOptions | None,
 ) -> Part:
-    with open_parts(path, cache_nbytes=0, storage_options=storage_options) as opened:
+    name = os.fsdecode(path)  # bytes, too, are a name here
+    with open_parts(name, cache_nbytes=0, storage_options=storage_options) as opened:
         part = Part()
-        part.path = os.fsdecode(local_path(path))
+        part.path = os.fsdecode(local_path(name))
         part.shown_name = shown_name(part.path)
         _describe(part, opened, flat)
         part.checksum = opened.header.checksum
@@ -431,8 +440,9 @@ def _dims(part: Part, dims: Sequence[str] | None) -> list[str]:
 def _place(path: str, location: str | None) -> str:
     """Return the name of a file in the references."""
     if location is not None:
-        return location.rstrip("/") + "/" + _base(path)
-    return path if is_url(path) else os.path.abspath(path)
+        path = location.rstrip("/") + "/" + _base(path)
+        return with_lower_schemes(path) if MARK in path else path
+    return with_lower_schemes(path) if is_url(path) else os.path.abspath(path)
 
 
 def _refer_to_chunks(part: Part, opened: OpenedFile, place: str) -> None:

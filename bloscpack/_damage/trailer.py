@@ -44,6 +44,9 @@ SECTION = "shard"
 # Maximum number of separators examined in the search for a trailer. A budget keeps it
 # linear on hostile files; ordinary files have one separator.
 MAX_CANDIDATES = 64
+# Maximum number of bytes whose checksum is computed in this search, as a multiple of
+# the size of the file: the index of one candidate may begin in this many places.
+MAX_TIMES_READ = 1 + len(CHECKSUMS)
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
@@ -102,29 +105,40 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
 def _search(storage: Storage) -> int | None:
     """Return where the last trailer begins whose index is intact, None without one."""
     stop, left = storage.size, MAX_CANDIDATES
+    budget = _Budget(MAX_TIMES_READ * storage.size)
     while stop > 0:
         start = max(0, stop - READ_SIZE)
         # A separator may lie across two blocks.
         block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
         at = block.rfind(SEPARATOR)
         while at >= 0:
-            if _is_trailer(storage, start + at):
+            if _is_trailer(storage, start + at, budget):
                 return start + at
             left -= 1
-            if not left:
+            if not left or budget.left < 0:
                 return None
             at = block.rfind(SEPARATOR, 0, at)
         stop = start
     return None
 
 
-def _is_trailer(storage: Storage, start: int) -> bool:
+class _Budget:
+    """The number of bytes that may still be read; below 0 the search has ended."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _is_trailer(storage: Storage, start: int, budget: _Budget) -> bool:
     """Return whether a trailer with an intact index begins at `start`."""
     for at in _index_starts(storage, start + len(SEPARATOR)):
         offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
         # Compare the first entry before reading the others, perhaps much of the file.
         if offset == nbytes == MISSING or offset + nbytes <= storage.size:
             stop = storage.size - CRC_LENGTH
+            budget.left -= stop - at
+            if budget.left < 0:
+                return False
             if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
                 return True
     return False

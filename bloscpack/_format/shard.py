@@ -24,7 +24,7 @@ from .blosc_header import decode_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
@@ -46,6 +46,9 @@ ENTRY = struct.Struct("<QQ")
 # Both numbers of an entry without a chunk.
 MISSING = 2**64 - 1
 CRC_LENGTH = 4
+# Size in bytes of the request for the trailer of a shard at a URL: one request of this
+# size takes less time than two small ones.
+FAR_SIZE = 2**20
 # Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
 # for "V", but fails on shards of it.
 KINDS = "biufcSUMm"
@@ -261,8 +264,9 @@ def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
     start = storage.size - index_size(nslots)
     if header.nchunks < 1 or start < first:
         return False
-    last = storage.read_at(start + ENTRY.size * (header.nchunks - 1), ENTRY.size)
-    offset, nbytes = ENTRY.unpack(last)
+    at = start + ENTRY.size * (header.nchunks - 1)
+    read = _reading_once(storage, first, at + ENTRY.size)
+    offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:
         place = start - len(SEPARATOR)
     elif offset + nbytes == start:  # the padded copy
@@ -270,4 +274,25 @@ def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
     else:
         place = offset + nbytes
     inside = first <= place <= start - len(SEPARATOR)
-    return inside and storage.read_at(place, len(SEPARATOR)) == SEPARATOR
+    return inside and read(place, len(SEPARATOR)) == SEPARATOR
+
+
+def _reading_once(
+    storage: Storage, first: int, stop: int
+) -> Callable[[int, int], bytes]:
+    """Return a function that reads bytes of a file, if far with one request for all.
+
+    That has the bytes in front of `stop`: the index, and the padded copy if it is no
+    longer than most are.
+    """
+    if not storage.far:
+        return storage.read_at
+    start = max(first, stop - FAR_SIZE)
+    block = storage.read_at(start, stop - start)
+
+    def read(offset: int, nbytes: int) -> bytes:
+        if start <= offset and offset + nbytes <= stop:
+            return block[offset - start : offset - start + nbytes]
+        return storage.read_at(offset, nbytes)
+
+    return read

@@ -25,6 +25,7 @@ import io
 import os
 from _thread import allocate_lock
 
+from .._engine.forks import renew_after_fork
 from ..exceptions import FormatError, StorageError, UsageError
 from .urls import shown_name
 
@@ -132,11 +133,16 @@ class FileObjectStorage(Storage):
 
     def __init__(self, fp: Seekable) -> None:
         self._fp = fp
-        self._lock = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._start = fp.tell()
         fp.seek(0, os.SEEK_END)
         self.size = max(0, fp.tell() - self._start)
         fp.seek(self._start)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:
         if not view:

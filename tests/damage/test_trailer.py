@@ -187,6 +187,28 @@ def test_many_separators_take_no_time():
     assert storage.reads < 20 * MAX_CANDIDATES
 
 
+def test_hostile_separators_are_read_a_few_times_only():
+    """Each is followed by a possible index, which is the rest of the file."""
+    from bloscpack._damage.trailer import MAX_CANDIDATES, MAX_TIMES_READ, _search
+
+    class Counted(MemoryStorage):
+        nbytes = 0
+
+        def read_into(self, view, offset):
+            self.nbytes += len(view)
+            return super().read_into(view, offset)
+
+    content = bytes(600_000) + (SEPARATOR + bytes(24)) * (2 * MAX_CANDIDATES)
+    middle = bytes(600_000 - 4)
+    storage = Counted(content + middle)
+    assert None is _search(storage)
+    assert storage.nbytes < (MAX_TIMES_READ + 2) * storage.size
+    # The first candidate is never left out.
+    intact = shard(max_app_chunks=5000)
+    storage = Counted(content + middle + intact)
+    assert len(content + middle) + intact.index(SEPARATOR) == _search(storage)
+
+
 def test_search_reads_a_long_index_in_parts(monkeypatch):
     from bloscpack._damage import trailer
 

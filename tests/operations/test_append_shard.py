@@ -70,6 +70,22 @@ def test_append_restores_a_lost_trailer(tmp_path):
     check(path, 37)
 
 
+@pytest.mark.parametrize("entry", [0, 1, 2])
+@pytest.mark.parametrize("by", [-3, 1, 30])
+def test_a_wrong_table_never_gives_a_wrong_index(tmp_path, entry, by):
+    path = tmp_path / "a.blp"
+    pack(path, 95)
+    content = bytearray(path.read_bytes())
+    starts = [*bp.references(path, zarr_format=3)["refs"].values()]
+    starts = [value[1] for value in starts if isinstance(value, list)]
+    at = content.index(starts[entry].to_bytes(8, "little"))
+    content[at : at + 8] = (starts[entry] + by).to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.raises(bp.FormatError, match="offset"):
+        append_ndarray_to_file(ROWS[95:97], path)
+    assert bytes(content) == path.read_bytes()
+
+
 @pytest.mark.parametrize("grow", [False, True])
 def test_metadata_of_the_user(tmp_path, grow):
     path = tmp_path / "a.blp"

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,46 @@ def has_programs(python):
     return not subprocess.run(probe, capture_output=True, check=False).returncode
 
 
+class Programs:
+    """A process that reads arrays; starting it takes longer than most tests."""
+
+    def __init__(self, python, log):
+        self._log = log
+        self._process = subprocess.Popen(
+            [python, str(SCRIPT)],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+
+    def ask(self, **request):
+        timer = threading.Timer(300, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        assert line, Path(self._log.name).read_text()
+        return json.loads(line)
+
+    def close(self):
+        self._process.communicate()
+
+
 @pytest.fixture(scope="module")
-def python():
-    """The path of a Python with zarr and TensorStore."""
-    given = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
-    if not has_programs(given):
+def programs(tmp_path_factory):
+    """The programs zarr and TensorStore."""
+    python = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
+    if not has_programs(python):
         pytest.skip("no zarr 3 and TensorStore: install 'bloscpack[test-integrations]'")
-    return given
+    with open(tmp_path_factory.mktemp("zarr") / "log", "w") as log:
+        found = Programs(python, log)
+        yield found
+        found.close()
 
 
 def codec(name, **configuration):
@@ -99,22 +133,14 @@ def lay_down(root, array, data_type, nshards=1, digest=None, **settings):
     return path
 
 
-def ask(python, root, array, *flips, programs="zarr tensorstore"):
+def ask(programs, root, array, *flips, names=("zarr", "tensorstore")):
     np.save(root / "expected.npy", array)
-    command = [python, SCRIPT, root, root / "expected.npy"]
-    if flips:
-        (root / "flips.json").write_text(json.dumps(flips))
-        command.append(root / "flips.json")
-    done = subprocess.run(
-        [*map(str, command)],
-        env={**environment(), "PROGRAMS": programs},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    return programs.ask(
+        root=str(root),
+        expected=str(root / "expected.npy"),
+        programs=names,
+        flips=flips,
     )
-    assert 0 == done.returncode, done.stderr
-    return json.loads(done.stdout)
 
 
 NUMBERS = {
@@ -132,10 +158,10 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize(("data_type", "dtype"), NUMBERS.items())
-def test_every_number(python, tmp_path, data_type, dtype):
+def test_every_number(programs, tmp_path, data_type, dtype):
     array = (np.arange(6900) % 251).astype(dtype).reshape(230, 30)
     lay_down(tmp_path, array, data_type, cname="lz4")
-    assert RIGHT == ask(python, tmp_path, array)
+    assert RIGHT == ask(programs, tmp_path, array)
 
 
 OTHERS = {
@@ -147,42 +173,42 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("dtype", "data_type", "fill"), OTHERS.values(), ids=OTHERS)
-def test_extensions_of_zarr(python, tmp_path, dtype, data_type, fill):
+def test_extensions_of_zarr(programs, tmp_path, dtype, data_type, fill):
     values = ["a", "bc", ""] if data_type["name"][:5] != "numpy" else [0, 5, -70]
     array = np.array(values * 100, dtype).reshape(60, 5)
     lay_down(tmp_path, array, "int8", chunk_size=700)
     meta = json.loads((tmp_path / "zarr.json").read_text())
     meta.update(data_type=data_type, fill_value=fill)
     (tmp_path / "zarr.json").write_text(json.dumps(meta))
-    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+    assert {"zarr": "right"} == ask(programs, tmp_path, array, names=["zarr"])
 
 
 @pytest.mark.parametrize("shape", [(1000,), (31, 4, 5), (7, 3, 2, 2)])
 @pytest.mark.parametrize("nshards", [1, 3])
 @pytest.mark.parametrize("cname", ["blosclz", "zstd"])
-def test_shapes(python, tmp_path, shape, nshards, cname):
+def test_shapes(programs, tmp_path, shape, nshards, cname):
     array = np.arange(np.prod(shape), dtype="<i4").reshape(shape)
     lay_down(tmp_path, array, "int32", nshards, chunk_size=200, cname=cname)
-    assert RIGHT == ask(python, tmp_path, array)
+    assert RIGHT == ask(programs, tmp_path, array)
 
 
 @pytest.mark.parametrize("offsets", [False, True])
-def test_without_checksum(python, tmp_path, offsets):
+def test_without_checksum(programs, tmp_path, offsets):
     array = np.arange(3000, dtype="<i4")
     settings = {"checksum": "None", "offsets": offsets}
     lay_down(tmp_path, array, "int32", digest=[], **settings)
-    assert RIGHT == ask(python, tmp_path, array)
+    assert RIGHT == ask(programs, tmp_path, array)
 
 
 @pytest.mark.parametrize("name", ["adler32", "crc32"])
-def test_checksums_of_numcodecs(python, tmp_path, name):
+def test_checksums_of_numcodecs(programs, tmp_path, name):
     array = np.arange(3000, dtype="<i4")
     digest = codec("numcodecs." + name, location="end")
     lay_down(tmp_path, array, "int32", digest=[digest], checksum=name)
-    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+    assert {"zarr": "right"} == ask(programs, tmp_path, array, names=["zarr"])
 
 
-def test_append(python, tmp_path):
+def test_append(programs, tmp_path):
     array = np.arange(4000, dtype="<i4").reshape(400, 10)
     path = lay_down(tmp_path, array[:37], "int32", chunk_size=400)
     for before, after in ((37, 38), (38, 50), (50, 90)):
@@ -190,20 +216,20 @@ def test_append(python, tmp_path):
         meta = json.loads((tmp_path / "zarr.json").read_text())
         meta["shape"] = [after, 10]  # nothing else has changed
         (tmp_path / "zarr.json").write_text(json.dumps(meta))
-        assert RIGHT == ask(python, tmp_path, array[:after])
+        assert RIGHT == ask(programs, tmp_path, array[:after])
 
 
-def test_a_file_without_its_trailer_is_an_error(python, tmp_path):
+def test_a_file_without_its_trailer_is_an_error(programs, tmp_path):
     array = np.arange(3000, dtype="<i4")
     path = lay_down(tmp_path, array, "int32")
     content = path.read_bytes()
     path.write_bytes(content[: content.index(SEPARATOR)])
-    found = ask(python, tmp_path, array)
+    found = ask(programs, tmp_path, array)
     assert all(text.startswith("error") for text in found.values())
 
 
 @pytest.mark.parametrize("nshards", [1, 3])
-def test_every_flipped_bit(python, tmp_path, nshards):
+def test_every_flipped_bit(programs, tmp_path, nshards):
     """In chunks, digests, padded copies and indexes: an error or the right items."""
     array = np.random.default_rng(1).integers(0, 99, (223, 25)).astype("<f4")
     lay_down(tmp_path, array, "float32", nshards, chunk_size=2000, cname="lz4")
@@ -216,7 +242,7 @@ def test_every_flipped_bit(python, tmp_path, nshards):
         # All of the first chunk header, and a sample of the rest.
         for position in [*range(begin, begin + 16), *chance.sample(places, 100)]:
             flips.append(["c/%d/0" % i, position, chance.randrange(8)])
-    found = ask(python, tmp_path, array, *flips)
+    found = ask(programs, tmp_path, array, *flips)
     for counts in found.values():
         assert 0 == counts["wrong"]
         assert len(flips) == counts["error"] + counts["right"]
