@@ -467,7 +467,7 @@ def _check_padded(full: int, part: Part) -> None:
         raise unfit(
             part,
             "its last chunk is short and would be padded to '%d' bytes, but at most "
-            "'%d' are" % (full, MAX_PADDED),
+            "'%d' are: repack it with smaller chunks" % (full, MAX_PADDED),
         )
 
 
