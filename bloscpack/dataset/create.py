@@ -147,8 +147,7 @@ def _beside(target: str) -> Iterator[str]:
     The folder that contains it is no dataset. So other programs do not take a dataset
     that is not complete, or that was removed, for a member of a group.
     """
-    folder = _make_beside(target)
-    lock = FolderLock(folder)
+    folder, lock = _make_beside(target)
     try:
         yield os.path.join(folder, os.path.basename(target))
     finally:
@@ -163,14 +162,22 @@ def _start(target: str) -> tuple[str, str]:
     return folder, TEMPORARY % name[:100]
 
 
-def _make_beside(target: str) -> str:
+def _make_beside(target: str) -> tuple[str, FolderLock]:
+    """Make a temporary folder beside `target`; return its path and a lock of it."""
     folder, start = _start(target)
     while True:
         number = int.from_bytes(os.urandom(8), "big")
         path = os.path.join(folder, "%s%d" % (start, number))
-        with suppress(FileExistsError):
+        try:
             disk.make_folder(path)
-            return path
+        except FileExistsError:
+            continue
+        # Until it is locked, another writer may remove it as the folder of a dead one.
+        with suppress(FileNotFoundError, StorageError):
+            lock = FolderLock(path)
+            if os.path.isdir(path):
+                return path, lock
+            lock.close()
 
 
 def remove_leftovers(folder: str, start: str = "") -> None:
