@@ -119,8 +119,11 @@ def _wrong_command_lines():
         yield from ([name, "URL", "URL", "URL"], [name, "--nope=URL"])
         yield from ([name, "--nope", "URL", "x"], [name, "--", "URL", "x"])
         verbs[name].format_help()
-        for option in sorted(verbs[name]._option_string_actions):
-            yield from ([name, option, "URL", "x"], [name, option + "=URL", "x"])
+        actions = {id(a): a for a in verbs[name]._option_string_actions.values()}
+        for action in actions.values():
+            option = action.option_strings[-1]
+            is_flag = action.nargs == 0
+            yield [name, *([option + "=URL"] if is_flag else [option, "URL"]), "x"]
 
 
 # Text of the user in the output of `refs`, and not in a message.
