@@ -17,6 +17,7 @@ from contextlib import suppress
 import numpy
 
 from .._engine.threads import for_each
+from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError
 from . import coverage, header
 from .data_files import DataFiles
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 
 # Number of bytes that are converted, summed and written at a time.
 PIECE_NBYTES = 2**22
+
+
+def threads_for(nbytes: int, nthreads: int | None) -> int:
+    """Return the number of threads for rows; `nthreads` is None for all CPUs."""
+    if nbytes <= PIECE_NBYTES:
+        return 1
+    return available_cpus() if nthreads is None else nthreads
 
 
 def byte_sum(data: Array) -> int:
@@ -135,9 +143,7 @@ class Writer:
             with self._lock:
                 self._sums[number] = (self._sums.get(number, 0) + change) % MODULUS
 
-        pieces = split(self.layout, start, stop)
-        many = rows.nbytes > PIECE_NBYTES
-        for_each(pieces, work, deliver, nthreads if many else 1)
+        for_each(split(self.layout, start, stop), work, deliver, nthreads)
         with self._lock:
             self._rows = union([*self._rows, (start, stop)])
             self._fresh = without(self._fresh, [(start, stop)])

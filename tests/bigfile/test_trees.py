@@ -253,7 +253,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("gap", [0, 2**14])
 def test_indices(tree, index, gap, monkeypatch):
-    monkeypatch.setattr("bloscpack.bigfile.column.GAP_NBYTES", gap)
+    monkeypatch.setattr("bloscpack.bigfile.reading.GAP_NBYTES", gap)
     array = np.arange(180).reshape(60, 3)
     column = tree.create_from_array("x", array, Nfile=7)
     if isinstance(index, np.ndarray) and index.dtype == bool:
