@@ -190,10 +190,10 @@ class File:
                 raise UsageValueError("%d rows need a dtype" % size)
             new = header.Header(block_dtype("<i8"), 0, [])
         else:
-            new = _new_header(numpy.dtype(dtype), size or 0, Nfile)
+            new = new_header(numpy.dtype(dtype), size or 0, Nfile)
         writer = self._make(full, new)
         rows = [(0, new.size)] if new.size else []
-        commit_new(self._tree, self._tree.folder(full), new, rows)
+        commit_new(self._tree, self._tree.folder(full), new, unwritten=rows)
         return Column._over(self._tree, full, writer, self._nthreads)
 
     def create_from_array(
@@ -218,29 +218,18 @@ class File:
             If the format does not have the type or the shape. Then nothing has been
             created.
         """
-        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-            array = numpy.asarray(array)
-        if len(array.shape) not in (1, 2):
-            raise UsageValueError(
-                "a block has one or two axes, not the shape %s" % (array.shape,)
-            )
-        size, nmemb = array.shape[0], array.shape[1] if len(array.shape) == 2 else 1
-        if Nfile is None:
-            Nfile = -(-size // ROWS_PER_FILE)
+        array = table_of(array)
         full = self._full(blockname)
-        new = _new_header(numpy.dtype((array.dtype, (nmemb,))), size, Nfile)
+        new = new_header(row_dtype(array), array.shape[0], Nfile)
         writer = self._make(full, new)
         writer.begin_new()
         column = Column._over(self._tree, full, writer, self._nthreads)
-        step = max(1, TAKEN_NBYTES // max(1, new.row_nbytes))
         try:
-            for start in range(0, size, step):
-                part = numpy.asarray(array[start : start + step])
-                column.write(start, part.reshape(-1, nmemb))
-            new.checksums[:] = writer.sums()
-            commit_new(self._tree, self._tree.folder(full), new, [])
+            store(array, column, 0)
+            sums, _ = writer.take()
+            commit_new(self._tree, self._tree.folder(full), new, sums=sums)
         finally:
-            writer.forget()
+            writer.take()  # nothing is left to commit, unless an error occurred
         return column
 
     def _make(self, full: str, new: Header) -> Writer:
@@ -291,11 +280,39 @@ def _is_self(name: str) -> bool:
     return name == "." or name.endswith("/.")
 
 
-def _new_header(dtype: DType, size: int, nfile: int) -> Header:
+def new_header(dtype: DType, size: int, nfile: int | None) -> Header:
+    """Return the header of a new block with rows of a type."""
     base, shape = dtype.base, dtype.shape
     if len(shape) > 1:
         raise UsageValueError("a row has one axis, not the shape %s" % (shape,))
     check_storable(base)
     nmemb = shape[0] if shape else 1
+    if nfile is None:
+        nfile = -(-size // ROWS_PER_FILE)
     stored = block_dtype(name_of(base))
     return header.new_header(stored, nmemb, operator.index(size), operator.index(nfile))
+
+
+def table_of(array: Any) -> Any:
+    """Return an object that can be stored as rows: an array, or something like one."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        array = numpy.asarray(array)
+    if len(array.shape) not in (1, 2):
+        raise UsageValueError(
+            "a block has one or two axes, not the shape %s" % (array.shape,)
+        )
+    return array
+
+
+def row_dtype(array: Any) -> DType:
+    """Return the type of a row of a table."""
+    nmemb = array.shape[1] if len(array.shape) == 2 else 1
+    return numpy.dtype((array.dtype, (nmemb,)))
+
+
+def store(array: Any, column: Column, row: int) -> None:
+    """Write the rows of a table from row `row` on, in pieces."""
+    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
+    for start in range(0, array.shape[0], step):
+        part = numpy.asarray(array[start : start + step])
+        column.write(row + start, part.reshape(-1, column.nmemb))
