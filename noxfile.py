@@ -87,6 +87,14 @@ def bigfile(session: nox.Session) -> None:
     session.run("pytest", "-q", "tests/bigfile", env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
 
 
+@nox.session(python="3.11", default=False)
+def mpi(session: nox.Session) -> None:
+    """Write BigFile trees with the processes of MPI; this needs a network."""
+    install(session, "test,mpi")
+    session.install("-q", "mpich")
+    session.run("pytest", "-q", "tests/bigfile/test_mpi.py", *session.posargs)
+
+
 @nox.session(python="3.12", default=False)
 def bcolz(session: nox.Session) -> None:
     """Read and change datasets with the genuine bcolz; this needs a network."""

@@ -23,10 +23,12 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from .dtypes import Array, DType
     from .reading import Index
+
+    Kind = TypeVar("Kind", bound="Column")
 
 # A folder without a header: the root, a group. Its attributes are all that it has.
 NO_ROWS = Header(block_dtype("<i8"), 0, [])
@@ -96,8 +98,8 @@ class Column:
 
     @classmethod
     def _over(
-        cls, tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> Column:
+        cls: type[Kind], tree: Tree, name: str, writer: Writer, nthreads: int | None
+    ) -> Kind:
         column = cls.__new__(cls)
         column._set_up(tree, name, writer, nthreads)
         return column
