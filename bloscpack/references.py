@@ -22,6 +22,11 @@ from ._format.chunk_grid import grid_chunk_shape
 from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
 from ._format.labels import Labels, default_dims
+from ._format.zarr_metadata import (
+    DATA_TYPES,
+    bytes_codec,
+    encode_fill_value,
+)
 from ._reading.opened import open_parts
 from ._storage.urls import is_url, last_part, local_path, shown_name, without_url
 from .exceptions import UsageError, UsageValueError
@@ -45,14 +50,6 @@ CHECKSUM_CODECS = {
 }
 # How a chunk begins that is stored in the references.
 INLINE = "base64:"
-# Data types of Zarr format 3, by kind and item size of the dtype.
-DATA_TYPES = {
-    **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},
-    **{("u", n): "uint%d" % (8 * n) for n in (1, 2, 4, 8)},
-    **{("f", n): "float%d" % (8 * n) for n in (2, 4, 8)},
-    **{("c", n): "complex%d" % (8 * n) for n in (8, 16)},
-    ("b", 1): "bool",
-}
 
 
 def references(
@@ -503,7 +500,7 @@ class _Format3:
                 "name": "default",
                 "configuration": {"separator": "/"},
             },
-            "fill_value": _fill_value(part.dtype),
+            "fill_value": encode_fill_value(part.dtype, 0),
             "codecs": _codecs(part),
             "attributes": part.attributes,
             "dimension_names": part.dims,
@@ -527,22 +524,12 @@ def _data_type(part: _Part) -> str:
         ) from None
 
 
-def _fill_value(dtype: DType) -> Json:
-    if dtype.kind == "b":
-        return False
-    return [0, 0] if dtype.kind == "c" else 0
-
-
 def _codecs(part: _Part) -> list[JsonObject]:
     """Return the codecs of Zarr format 3, in the order of encoding."""
     codecs: list[JsonObject] = []
     if part.order == "F":
         axes = list(range(len(part.shape)))[::-1]
         codecs.append({"name": "transpose", "configuration": {"order": axes}})
-    bytes_codec: JsonObject = {"name": "bytes"}
-    if part.dtype.itemsize > 1:
-        endian = "little" if part.dtype.newbyteorder("<") == part.dtype else "big"
-        bytes_codec["configuration"] = {"endian": endian}
     blosc = {
         "typesize": min(part.dtype.itemsize, 255),
         "cname": part.blosc["cname"],
@@ -550,7 +537,7 @@ def _codecs(part: _Part) -> list[JsonObject]:
         "shuffle": "shuffle",
         "blocksize": 0,
     }
-    codecs += [bytes_codec, {"name": "blosc", "configuration": blosc}]
+    codecs += [bytes_codec(part.dtype), {"name": "blosc", "configuration": blosc}]
     if part.checksum == "crc32c":
         codecs.append({"name": "crc32c"})
     elif part.checksum != "None":

@@ -7,9 +7,8 @@ import operator
 
 from .._reading.array_index import ArrayIndex, row_blocks
 from ..exceptions import UsageError, UsageValueError
-from .attributes import Attributes
+from .node import Node
 from .rows import appended_blocks, as_rows, assigned_blocks, converted, filled_rows
-from .writer import Writer, checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from .change import Change
     from .layouts.base import ArrayLayout
+    from .writer import SharedWriter, Writer
 
 # Number of bytes that iterating over an array reads at a time.
 ITERATION_NBYTES = 4 * 2**20
 
 
-class Array:
+class Array(Node):
     """An array in a folder of compressed files; `open_array` makes it.
 
     Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
@@ -40,18 +40,16 @@ class Array:
         The attributes: a mapping of names to values that JSON can represent.
     """
 
+    _layout: ArrayLayout
+
     def __init__(
         self,
         layout: ArrayLayout,
-        writer: Writer | None = None,
+        writer: Writer | SharedWriter | None = None,
         is_column: bool = False,
     ) -> None:
-        self._layout = layout
-        self._writer = writer
+        super().__init__(layout, writer)
         self._is_column = is_column
-        self.path: str = layout.folder.path()
-        self.layout: str = layout.name
-        self.attrs = Attributes(layout, writer)
 
     # Description
 
@@ -100,9 +98,14 @@ class Array:
         """The value of new items when the array is enlarged."""
         return self._layout.fill_value
 
+    @property
+    def closed(self) -> bool:
+        """Whether the array was closed."""
+        return self._layout.reader.closed
+
     def __repr__(self) -> str:
         return "<%sArray '%s' (%s): shape %s, dtype %s, chunks %s>" % (
-            "closed " if self._layout.reader.closed else "",
+            "closed " if self.closed else "",
             self.path,
             self.layout,
             self.shape,
@@ -118,14 +121,8 @@ class Array:
         A column of a table stays open for writing until the table is closed.
         """
         self._layout.reader.closed = True
-        if self._writer is not None and not self._is_column:
-            self._writer.close()
-
-    def __enter__(self) -> Array:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
+        if not self._is_column:
+            super().close()
 
     # Reading
 
@@ -170,10 +167,7 @@ class Array:
 
     # Changing
 
-    def _check_writer(self) -> Writer:
-        return checked(self._writer, self.path)
-
-    def _check_alone(self) -> Writer:
+    def _check_alone(self) -> Writer | SharedWriter:
         writer = self._check_writer()
         if self._is_column:
             raise UsageError(
@@ -243,10 +237,6 @@ class Array:
         with self._check_writer().change() as change:
             self.stage_items(change, key, values)
         self._layout.committed(len(self))
-
-    def flush(self) -> None:
-        """Do nothing: each change is in the files when it has been made."""
-        self._check_writer()
 
     # Parts of a change, for tables
 

@@ -12,11 +12,11 @@ from .writer import checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..serializers import Json, JsonObject
-    from .layouts.base import ArrayLayout, TableLayout
-    from .writer import Writer
+    from .layouts.base import NodeLayout
+    from .writer import SharedWriter, Writer
 
 
 class Attributes(MutableMapping[str, "Json"]):
@@ -27,7 +27,7 @@ class Attributes(MutableMapping[str, "Json"]):
     """
 
     def __init__(
-        self, layout: ArrayLayout | TableLayout, writer: Writer | None
+        self, layout: NodeLayout, writer: Writer | SharedWriter | None
     ) -> None:
         self._layout = layout
         self._writer = writer
@@ -38,9 +38,12 @@ class Attributes(MutableMapping[str, "Json"]):
             self._values = self._layout.read_attributes()
         return self._values
 
-    def _replace(self, values: JsonObject) -> None:
+    def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
         writer = checked(self._writer, self._layout.folder.path())
         with writer.change() as change:
+            if writer.shared:  # other writers may have changed them
+                self._values = None
+            values = edit(self._loaded())
             self._layout.stage_attributes(change, values)
         self._values = values
 
@@ -48,21 +51,24 @@ class Attributes(MutableMapping[str, "Json"]):
         return self._loaded()[name]
 
     def __setitem__(self, name: str, value: Json) -> None:
-        self._replace({**self._loaded(), name: value})
+        self._change(lambda values: {**values, name: value})
 
     def __delitem__(self, name: str) -> None:
-        values = dict(self._loaded())
-        del values[name]
-        self._replace(values)
+        def without(values: JsonObject) -> JsonObject:
+            rest = dict(values)
+            del rest[name]
+            return rest
+
+        self._change(without)
 
     def put(self, values: JsonObject) -> None:
         """Replace all attributes."""
-        self._replace(dict(values))
+        self._change(lambda _: dict(values))
 
     def update(self, *others: Json, **more: Json) -> None:
         """Set several attributes in one step."""
         new = dict(*others, **more)
-        self._replace({**self._loaded(), **new})
+        self._change(lambda values: {**values, **new})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaded())

@@ -5,9 +5,9 @@ A content that does not disturb the old state (`Change.write`) gets its name at 
 The others (`Change.stage`) get their names in `Change.commit`. The commit point is
 
 * for one staged file, the rename that gives it its name;
-* for several, the rename of a journal, ``.bloscpack/journal``, which lists them.
-  Readers that see the journal read the new contents. Then the files get their names,
-  and the journal is removed. If the process dies meanwhile, the next writer does the
+* for several, or if files are removed, the rename of a journal,
+  ``.bloscpack/journal``, which lists them. Readers that see the journal read the new
+  contents. Then the files get their names, and the journal is removed. If the process dies meanwhile, the next writer does the
   rest.
 
 With `sync`, all contents are on the disk before the commit point. Only one writer at a
@@ -28,7 +28,18 @@ from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from .folder import Folder
+
+
+class UnfinishedFile:
+    """A new file for the name `name`, which is open, and still has the name `place`."""
+
+    def __init__(self, name: str, place: str, fp: BinaryIO) -> None:
+        self.name = name
+        self.place = place
+        self.fp = fp
 
 
 class Change:
@@ -42,6 +53,7 @@ class Change:
         self._root = folder if not folder.prefix else type(folder)(folder.root)
         self._sync = sync
         self._staged: dict[str, str] = {}  # name → name of its new content
+        self._removed: list[str] = []
         self._folders: set[str] = set()  # with names that are not on the disk yet
         self._numbers = count()
         # A reader that has seen the journal of another change must not take a file of
@@ -51,12 +63,15 @@ class Change:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
-        temporary = self._write(content)
-        self._rename(temporary, name)
+        self.finish(self._begin_with(name, content), at_once=True)
 
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
-        self._staged[name] = self._write(content)
+        self.finish(self._begin_with(name, content), at_once=False)
+
+    def remove(self, name: str) -> None:
+        """Remove a file when the change is committed."""
+        self._removed.append(name)
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one."""
@@ -65,18 +80,45 @@ class Change:
             disk.make_folder(path)
             self._folders.add(os.path.dirname(path))
 
-    def _write(self, content: bytes) -> str:
-        """Write a content to a new file in the folder of changes; return its name."""
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces.
+
+        `finish` or `abandon` must follow.
+        """
         with self._lock:
             if not self._root.is_folder(CHANGES):
                 disk.make_folder(self._root.path(CHANGES))
-        name = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
-        path = self._root.path(name)
-        with disk.create(path, 0o666) as fp:
-            fp.write(content)
+        place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+        return UnfinishedFile(name, place, disk.create(self._root.path(place), 0o666))
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Give a file its name, `at_once` like `write`, or else like `stage`."""
+        self._close(file)
+        if at_once:
+            self._rename(file.place, file.name)
+        else:
+            self._staged[file.name] = file.place
+
+    def _close(self, file: UnfinishedFile) -> None:
+        with file.fp:
             if self._sync:
-                disk.sync(fp)
-        return name
+                disk.sync(file.fp)
+
+    def abandon(self, file: UnfinishedFile) -> None:
+        """Close and remove a file."""
+        with suppress(OSError):  # closing writes the buffer: the disk may be full
+            file.fp.close()
+        disk.remove(self._root.path(file.place))
+
+    def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
+        file = self.begin(name)
+        try:
+            file.fp.write(content)
+            file.fp.flush()
+        except BaseException:
+            self.abandon(file)
+            raise
+        return file
 
     def _rename(self, temporary: str, name: str) -> None:
         path = self._root.path(name)
@@ -88,12 +130,16 @@ class Change:
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none."""
         self._sync_folders()
-        if len(self._staged) > 1:
+        if len(self._staged) > 1 or self._removed:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
-            journal = self._write(encode_json({"files": files}))
+            content = encode_json({"files": files, "removed": self._removed})
+            journal = self._begin_with(JOURNAL, content)
+            self._close(journal)
             self._folders.add(self._root.path(CHANGES))
             self._sync_folders()
-            disk.rename(self._root.path(journal), self._root.path(JOURNAL))  # commit
+            disk.rename(
+                self._root.path(journal.place), self._root.path(JOURNAL)
+            )  # commit point
             self._folders.add(self._root.path(CHANGES))
             self._sync_folders()
             complete(self._root, self._sync)
@@ -112,13 +158,18 @@ class Change:
 
 def complete(folder: Folder, sync: bool = True) -> None:
     """Give the files of a committed change their names, and remove its journal."""
-    folder.read_journal()
+    removed = folder.read_journal()
     folders = {folder.path(CHANGES)}
     for name, new in folder.pending.items():
         folder.check_inside(name.rpartition("/")[0] or name)
         with suppress(FileNotFoundError):  # it has its name already
             disk.rename(folder.path(new), folder.path(name))
         folders.add(os.path.dirname(folder.path(name)))
+    for name in removed:
+        folder.check_inside(name.rpartition("/")[0] or name)
+        with suppress(FileNotFoundError):  # it was removed already
+            disk.remove(folder.path(name))
+            folders.add(os.path.dirname(folder.path(name)))
     if sync:
         for path in sorted(folders):
             disk.sync_folder(os.path.join(path, "name"))

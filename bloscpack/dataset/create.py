@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
@@ -16,7 +17,7 @@ from .._storage.disk import disk
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, remove_changes, remove_tree
 from .folder import Folder
-from .layouts import find
+from .layouts import find, folders_in, is_column
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
+LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
 @contextmanager
@@ -40,23 +42,33 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
     lock = _check_target(target, mode)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        _remove_leftovers(target)
-        temporary = _make_beside(target)
-        own_lock = FolderLock(temporary)
-        try:
+        remove_leftovers(*_start(target))
+        with _beside(target) as temporary:
+            disk.make_folder(temporary)
             change = Change(Folder(temporary), sync)
             yield change
             change.commit()
             remove_changes(Folder(temporary))
             _put(temporary, target, sync)
-        finally:
-            own_lock.close()
-            with suppress(OSError):  # the next writer of the name removes it
-                if os.path.isdir(temporary):
-                    remove_tree(temporary)
     finally:
         if lock is not None:
             lock.close()
+
+
+def remove_dataset(path: str, sync: bool) -> None:
+    """Remove a dataset, in one step for all who look for its name.
+
+    Raises `StorageError` if a writer has opened it, or a member of it.
+    """
+    lock = FolderLock(path)
+    try:
+        _check_no_writer(path)
+        with _beside(path) as other:
+            disk.rename(path, other)  # commit point
+            if sync:
+                disk.sync_folder(path)
+    finally:
+        lock.close()
 
 
 def _check_target(target: str, mode: str) -> FolderLock | None:
@@ -71,7 +83,45 @@ def _check_target(target: str, mode: str) -> FolderLock | None:
         raise StorageError(
             errno.EEXIST, "it is not a dataset, and is not replaced by one", target
         )
-    return FolderLock(target)
+    if is_column(target):
+        raise UsageValueError(
+            "'%s' is a column of a table: remove the column from the table, and add "
+            "another one" % target
+        )
+    lock = FolderLock(target)
+    try:
+        _check_no_writer(target)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _check_no_writer(path: str) -> None:
+    """Raise `StorageError` if a member of a group or table is open for writing."""
+    found = find(Folder(path))
+    if found is None or found[1] != "array":
+        for inner in folders_in(path):
+            if find(Folder(inner)) is not None:
+                FolderLock(inner).close()
+            _check_no_writer(inner)
+
+
+@contextmanager
+def _beside(target: str) -> Iterator[str]:
+    """Yield a path for a folder beside `target`, in a folder that is then removed.
+
+    The folder that contains it is no dataset. So other programs do not take a dataset
+    that is not complete, or that was removed, for a member of a group.
+    """
+    folder = _make_beside(target)
+    lock = FolderLock(folder)
+    try:
+        yield os.path.join(folder, os.path.basename(target))
+    finally:
+        lock.close()
+        with suppress(OSError):  # the next writer of the name removes it
+            remove_tree(folder)
 
 
 def _start(target: str) -> tuple[str, str]:
@@ -90,11 +140,13 @@ def _make_beside(target: str) -> str:
             return path
 
 
-def _remove_leftovers(target: str) -> None:
-    """Remove the folders that writers of `target` left when they died."""
-    folder, start = _start(target)
+def remove_leftovers(folder: str, start: str = "") -> None:
+    """Remove the temporary folders in a folder that writers left when they died.
+
+    `start` is how the names of those of one dataset begin, as `_start` returns it.
+    """
     for name in os.listdir(folder):
-        if name.startswith(start) and name[len(start) :].isdigit():
+        if name.startswith(start) and LEFTOVER.fullmatch(name):
             path = os.path.join(folder, name)
             # Another writer may be writing it, or has removed it meanwhile.
             with suppress(OSError):
@@ -106,17 +158,12 @@ def _remove_leftovers(target: str) -> None:
 
 
 def _put(temporary: str, target: str, sync: bool) -> None:
-    """Give a complete folder its name; remove the one that had the name."""
-    old = None
+    """Give a complete folder its name; take the name from the one that had it."""
     if not os.path.lexists(target):
         disk.rename(temporary, target)  # commit point
-    elif disk.exchange(temporary, target):  # commit point
-        old = temporary
-    else:
-        old = _make_beside(target)
-        disk.rename(target, old)
-        disk.rename(temporary, target)  # commit point
+    elif not disk.exchange(temporary, target):  # commit point
+        with _beside(target) as old:
+            disk.rename(target, old)
+            disk.rename(temporary, target)  # commit point
     if sync:
         disk.sync_folder(target)
-    if old is not None:
-        remove_tree(old)

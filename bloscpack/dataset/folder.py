@@ -14,13 +14,16 @@ import errno
 import json
 import os
 import stat
+from _thread import allocate_lock
 from contextlib import suppress
 
+from .._storage.base import Storage
 from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from .._storage.protocols import Path
     from ..serializers import Json, JsonObject
@@ -42,13 +45,28 @@ _FLAGS = (
 )
 
 
-def is_safe_part(part: object) -> bool:
+def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     return (
         isinstance(part, str)
         and part not in ("", ".", "..")
         and not any(c in part for c in "/\\\0")
         and not (os.name == "nt" and ":" in part)
+    )
+
+
+def is_member_name(part: object) -> bool:
+    """Return whether a member of a group, or a column of Zarr, can have this name.
+
+    Zarr has reserved ``zarr.json`` and names that begin with two underscores.
+    """
+    return (
+        is_safe_part(part)
+        and not part.startswith("__")
+        and part.strip(".") != ""
+        and part != "zarr.json"
+        and CHANGES not in part  # also in the names of folders that are not complete
+        and part.isprintable()
     )
 
 
@@ -88,17 +106,28 @@ class Folder:
         folder.read_journal()
         return folder
 
-    def read_journal(self) -> None:
-        """Find out whether a committed change is to be completed."""
+    def read_journal(self) -> list[str]:
+        """Find out whether a committed change is to be completed.
+
+        Return the names of the files that it removes.
+        """
         self.pending.clear()
+        removed: list[str] = []
         if self.is_folder(CHANGES) and self.exists(JOURNAL):
             with suppress(FileNotFoundError):  # the writer has just completed it
-                self.pending.update(self._decode_journal(self.read_json(JOURNAL)))
+                pending, removed = self._decode_journal(self.read_json(JOURNAL))
+                self.pending.update(pending)
+        return removed
 
-    def _decode_journal(self, journal: Json) -> dict[str, str]:
-        files = journal.get("files") if isinstance(journal, dict) else None
-        if not isinstance(files, dict) or not all(
-            is_safe_part(new) and is_safe_name(name) for new, name in files.items()
+    def _decode_journal(self, journal: Json) -> tuple[dict[str, str], list[str]]:
+        """Return where the new content of each file is, and the files to remove."""
+        stored = journal if isinstance(journal, dict) else {}
+        files, removed = stored.get("files"), stored.get("removed", [])
+        if (
+            not isinstance(files, dict)
+            or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
+            or not isinstance(removed, list)
+            or not all(map(is_safe_name, removed))
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
@@ -106,7 +135,7 @@ class Folder:
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
-        return {name: "%s/%s" % (CHANGES, new) for new, name in files.items()}
+        return {f: "%s/%s" % (CHANGES, n) for n, f in files.items()}, removed
 
     def child(self, name: str) -> Folder:
         """Return a folder inside; raise `StorageError` if it is elsewhere."""
@@ -153,6 +182,21 @@ class Folder:
                 return _read(os.path.join(self.root, *pending.split("/")), limit)
         return _read(self.path(name), limit)
 
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        return os.lstat(self.path(name)).st_size
+
+    def storage(self, name: str) -> Storage:
+        """Open a file for reading at any position.
+
+        It keeps its content also if the name gets another one, or is removed.
+        """
+        pending = self.pending.get(self.full(name)) if self.pending else None
+        if pending is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return OpenFile(os.path.join(self.root, *pending.split("/")))
+        return OpenFile(self.path(name))
+
     def read_json(self, name: str) -> Json:
         """Return the value in a file of JSON, in the dialect of Python's module.
 
@@ -179,29 +223,62 @@ class Folder:
                         yield entry.name, entry.stat(follow_symlinks=False).st_size
 
 
-def _read(path: str, limit: int | None) -> bytes:
-    try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
-            raise StorageError(
-                errno.ELOOP, "it is a symbolic link, which a dataset can't have", path
-            ) from error
-        raise
-    try:
-        status = os.fstat(descriptor)
+class OpenFile(Storage):
+    """A file of a dataset, which is closed when it is not used any more."""
+
+    descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
+                raise StorageError(
+                    errno.ELOOP,
+                    "it is a symbolic link, which a dataset can't have",
+                    path,
+                ) from error
+            raise
+        status = os.fstat(self.descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
-        left = status.st_size if limit is None else min(status.st_size, limit)
-        content = os.read(descriptor, left)
-        while len(content) < left:  # a system may read less at a time
-            more = os.read(descriptor, left - len(content))
-            if not more:
+        self.size = status.st_size
+        self._lock = allocate_lock()
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(view):
+            count = self._read_some(view[done:], offset + done)
+            if count == 0:
                 break
-            content += more
-        return content
+            done += count
+        return done
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self.descriptor, [view], offset)
+        with self._lock:
+            os.lseek(self.descriptor, offset, os.SEEK_SET)
+            data = os.read(self.descriptor, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. No thread may read it any more."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _read(path: str, limit: int | None) -> bytes:
+    file = OpenFile(path)
+    try:
+        return file.read_at(0, file.size if limit is None else limit)
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def encode_json(value: Json) -> bytes:

@@ -1,12 +1,18 @@
-"""The first and last rows of a table as text, for its repr."""
+"""Tables and groups as text, for their repr."""
 
 from __future__ import annotations
 
+import os
+
 import numpy
+
+from ..exceptions import BloscpackError
+from .folder import Folder
+from .layouts import array_class, find_group, folders_in, table_class
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from .._format.dtypes import Array as Items
     from .array import Array
@@ -17,6 +23,8 @@ SHOWN_ROWS = 3
 SHOWN_COLUMNS = 12
 # Maximum number of characters of an item.
 MAX_SHOWN = 32
+# Maximum number of members of a group that are shown, those inside of members included.
+SHOWN_MEMBERS = 100
 
 
 def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
@@ -52,3 +60,42 @@ def shown_items(items: Items) -> list[str]:
             for item in items
         ]
     return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]
+
+
+def shown_members(path: str) -> list[str]:
+    """Return a line for each member of a group, and for those inside of members."""
+    lines: list[str] = []
+    for line in _member_lines(path, "  "):
+        if len(lines) == SHOWN_MEMBERS:
+            return [*lines, "  ..."]
+        lines.append(line)
+    return lines
+
+
+def _member_lines(path: str, indent: str) -> Iterator[str]:
+    members = {}
+    for place in folders_in(path):
+        found = find_group(Folder(place))
+        if found is not None:
+            members[place] = found
+    width = max((len(os.path.basename(place)) for place in members), default=0)
+    for place, found in members.items():
+        name = os.path.basename(place).ljust(width)
+        yield "%s%s  %s" % (indent, name, _description(place, *found))
+        if found[1] == "group":
+            yield from _member_lines(place, indent + "  ")
+
+
+def _description(path: str, layout: str, kind: str) -> str:
+    """Return kind, shape and dtype of a member."""
+    try:
+        if kind == "array":
+            array = array_class(layout)(Folder.open(path))
+            return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
+        if kind == "table":
+            columns = table_class(layout)(Folder.open(path)).columns
+            count = min((column.shape[0] for column in columns.values()), default=0)
+            return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
+        return "group" if layout == "zarr" else "group (%s)" % layout
+    except (BloscpackError, OSError):
+        return "%s (%s), which can't be opened" % (kind, layout)

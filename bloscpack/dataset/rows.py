@@ -23,11 +23,31 @@ if TYPE_CHECKING:
 EXACT = "biuSUmMV"
 
 
+def items_of(values: Any) -> Array:
+    """Return values as an array; text that a DataFrame has as objects becomes text.
+
+    Raises `UsageError` for text among other values, which NumPy would make text.
+    """
+    array: Array = numpy.asarray(values)
+    if array.dtype.kind != "O":
+        return array
+    items = array.tolist()
+    try:
+        result: Array = numpy.asarray(items)
+    except ValueError:  # lists of different lengths
+        return array
+    if result.dtype.kind in "SU":
+        for item in array.flat:
+            if not isinstance(item, (str, bytes)):
+                raise UsageTypeError(
+                    "expected text in each item, found %.200r" % (item,)
+                )
+    return result
+
+
 def converted(values: Any, dtype: DType) -> Array:
     """Return values as an array of `dtype`; raise `UsageError` if one does not fit."""
-    array = numpy.asarray(values)
-    if array.dtype.kind == "O":  # text of a DataFrame
-        array = numpy.asarray(array.tolist())
+    array = items_of(values)
     if array.dtype == dtype:
         return array
     if not array.size and array.dtype.kind == "f":

@@ -10,11 +10,10 @@ import numpy
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, checked_length, checked_trim
-from .attributes import Attributes
 from .layouts.base import NewArray
+from .node import Node
 from .preview import shown_rows
-from .rows import as_columns, blocks_of, named_columns
-from .writer import Writer, checked
+from .rows import as_columns, blocks_of, items_of, named_columns
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
-    from .layouts.base import TableLayout
+    from .layouts.base import Blocks, TableLayout
+    from .writer import Writer
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
@@ -50,7 +50,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table:
+class Table(Node):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
@@ -68,23 +68,24 @@ class Table:
         The attributes of the table. Each column has attributes of its own.
     """
 
+    _layout: TableLayout
+    _writer: Writer | None
+
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
-        self._layout = layout
-        self._writer = writer
+        super().__init__(layout, writer)
         self._columns: dict[str, Array] = {}
-        self.path: str = layout.folder.path()
-        self.layout: str = layout.name
         self.columns = Columns(self._columns)
-        self.attrs = Attributes(layout, writer)
         self._set_columns()
 
     def _set_columns(self) -> None:
-        """Make the objects for new columns; those of the others stay."""
+        """Make and lock the objects for new columns; those of the others stay."""
         old = dict(self._columns)
         self._columns.clear()
         for name, layout in self._layout.columns.items():
             column = old.get(name)
             if column is None:
+                if self._writer is not None:
+                    self._writer.lock(layout.folder)
                 column = Array(layout, self._writer, is_column=True)
             self._columns[name] = column
 
@@ -151,14 +152,7 @@ class Table:
         """Close the table and its columns, and let other writers in."""
         for column in self._columns.values():
             column.close()
-        if self._writer is not None:
-            self._writer.close()
-
-    def __enter__(self) -> Table:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
+        super().close()
 
     # Reading
 
@@ -255,9 +249,6 @@ class Table:
 
     # Changing
 
-    def _check_writer(self) -> Writer:
-        return checked(self._writer, self.path)
-
     def append(self, rows: Any) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
@@ -350,6 +341,7 @@ class Table:
         *,
         position: int | None = None,
         chunks: int | None = None,
+        shards: int | None = None,
         fill_value: Any = None,
         attrs: dict[str, Any] | None = None,
         **settings: Any,
@@ -364,7 +356,7 @@ class Table:
             As many rows as the table has; a table without columns takes any number.
         position
             The number that the column gets; None for the last.
-        chunks, fill_value, attrs, settings
+        chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
         writer = self._check_writer()
@@ -372,21 +364,23 @@ class Table:
         layout.check_column_name(name)
         if name in self._columns:
             raise UsageValueError("the table has a column '%s'" % name)
-        rows = numpy.asarray(values)
+        rows = items_of(values)
         if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
             raise DoesNotFit(
                 "expected '%d' rows, found an array of shape %s"
                 % (len(self), rows.shape)
             )
-        new = NewArray(rows.dtype, rows.shape, chunks, fill_value, attrs, settings)
+        new = NewArray(
+            *(rows.dtype, rows.shape, chunks, fill_value, attrs, settings),
+            shards=shards,
+        )
         names = self.names
         names.insert(len(names) if position is None else position, name)
-        step = layout.column_class().block_rows_for(new)
+        blocks = column_blocks(type(layout), name, new, rows)
         with writer.change() as change:
-            layout.create_column(change, name, (new, blocks_of(rows, step)))
+            layout.create_column(change, name, (new, blocks))
             layout.stage_columns(change, names)
         layout.columns_committed(names)
-        writer.lock(layout.columns[name].folder)
         self._set_columns()
 
     def remove_column(self, name: str) -> None:
@@ -402,6 +396,13 @@ class Table:
         self._layout.columns_committed(names)
         self._set_columns()
 
-    def flush(self) -> None:
-        """Do nothing: each change is in the files when it has been made."""
-        self._check_writer()
+
+def column_blocks(
+    layout: type[TableLayout], name: str, new: NewArray, rows: Items
+) -> Blocks:
+    """Return the blocks of a new column; raise `UsageError` if it can't be written."""
+    try:
+        step = layout.array_class.block_rows_for(new)
+    except UsageError as error:
+        raise type(error)("the column '%s': %s" % (name, error)) from error
+    return blocks_of(rows, step)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, recover, remove_changes
-from .folder import JOURNAL
+from .folder import CHANGES, JOURNAL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ class Writer:
     sync
         Whether each change is on the disk when it has been made.
     """
+
+    # Whether other writers may change the dataset between two changes of this one.
+    shared = False
 
     def __init__(self, folder: Folder, sync: bool = True) -> None:
         self._folder = folder
@@ -91,7 +94,40 @@ class Writer:
                 lock.close()
 
 
-def checked(writer: Writer | None, path: str) -> Writer:
+class SharedWriter:
+    """A group that is open for changes, which several writers may have open.
+
+    Its folder is locked during each change. Each member has a writer of its own.
+    """
+
+    shared = True
+
+    def __init__(self, folder: Folder, sync: bool = True) -> None:
+        self.closed = False
+        self.sync = sync
+        self._folder = folder
+        if folder.is_folder(CHANGES):  # of a writer that died, or that works now
+            with suppress(StorageError), self.change():
+                pass
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """Yield a change, which is committed when the block ends without an error."""
+        if self.closed:
+            raise UsageValueError("the group is closed: '%s'" % self._folder.root)
+        writer = Writer(self._folder, self.sync)
+        try:
+            with writer.change() as change:
+                yield change
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        """Allow no more changes."""
+        self.closed = True
+
+
+def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedWriter:
     """Return the writer; raise `UsageError` if there is none."""
     if writer is None:
         raise UsageValueError("the dataset was opened for reading: '%s'" % path)

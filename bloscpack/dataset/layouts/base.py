@@ -1,7 +1,8 @@
-"""What a layout has to do: the two abstract classes between users and files.
+"""What a layout has to do: the abstract classes between users and files.
 
-`Array` and `Table` know shapes, indexes and values; a layout knows files. A layout is
-one module with a subclass of `ArrayLayout`, a subclass of `TableLayout`, and `detect`.
+`Array`, `Table` and `Group` know shapes, indexes and values; a layout knows files. A
+layout is a subclass of `ArrayLayout`, one of `TableLayout`, perhaps one of
+`GroupLayout`, and a function `detect`.
 
 A change goes through a `Change`: the layout hands it files whose new content does not
 disturb the old state, and files that must get their new content all at once. So what
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ...exceptions import UsageError
+from ...exceptions import DamageError, UsageError
+from ..change import remove_tree
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Protocol
 
     from ..._format.dtypes import Array, DType
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     NewColumn = tuple["NewArray", Blocks]
 
 
+# What users copy to another layout, by kind.
+CONTENTS = {"array": "items", "table": "rows", "group": "members"}
+
+
 class NewArray:
     """What a new array shall be.
 
@@ -45,8 +51,10 @@ class NewArray:
     ----------
     dtype, shape
         Those of the array.
-    chunks
-        Number of rows in a chunk; None lets the layout choose.
+    chunks, shards
+        Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
+    dims
+        A name for each axis, for layouts that store them; None for no names.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     attrs
@@ -63,7 +71,12 @@ class NewArray:
         fill_value: Any = None,
         attrs: JsonObject | None = None,
         settings: Mapping[str, Any] | None = None,
+        *,
+        shards: int | None = None,
+        dims: Sequence[str | None] | None = None,
     ) -> None:
+        self.shards = shards
+        self.dims = dims
         self.dtype = dtype
         self.shape = shape
         self.chunks = chunks
@@ -72,15 +85,51 @@ class NewArray:
         self.settings: Mapping[str, Any] = {} if settings is None else settings
 
 
-class ArrayLayout(ABC):
-    """An array on disk.
+class NodeLayout(ABC):
+    """An array, a table or a group on disk.
 
     Attributes
     ----------
     name
         The name of the layout.
+    kind
+        ``'array'``, ``'table'`` or ``'group'``.
     folder
-        The folder of the array.
+        Its folder.
+    """
+
+    name: str
+    kind: str
+    writable = True
+    folder: Folder
+
+    @abstractmethod
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        """Read the description; `allow_pickle` lets Python objects be read."""
+
+    @abstractmethod
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError` if this layout can only be read."""
+        if not cls.writable:
+            raise UsageError(
+                "%ss of the layout '%s' can only be read; create one of another "
+                "layout and copy the %s" % (cls.kind, cls.name, CONTENTS[cls.kind])
+            )
+
+
+class ArrayLayout(NodeLayout):
+    """An array on disk.
+
+    Attributes
+    ----------
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
     block_rows
@@ -91,9 +140,7 @@ class ArrayLayout(ABC):
         Reads the present state.
     """
 
-    name: str
-    writable = True
-    folder: Folder
+    kind = "array"
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -102,31 +149,14 @@ class ArrayLayout(ABC):
     fill_value: Any
     reader: ItemReader
 
-    @abstractmethod
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        """Read the description; `allow_pickle` lets Python objects be read."""
-
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
         raise NotImplementedError
 
-    @abstractmethod
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
-
-    @classmethod
-    def check_layout(cls) -> None:
-        """Raise `UsageError` if this layout can only be read."""
-        if not cls.writable:
-            raise UsageError(
-                "arrays of the layout '%s' can only be read; create one of another "
-                "layout and copy the items" % cls.name
-            )
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
@@ -141,10 +171,6 @@ class ArrayLayout(ABC):
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows that are written together for a new array."""
         raise UsageError("the layout '%s' can only be read" % cls.name)
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        raise NotImplementedError
 
     def stage(
         self, change: Change, blocks: Blocks, length: int, *, extends: bool
@@ -165,44 +191,37 @@ class ArrayLayout(ABC):
         raise NotImplementedError
 
 
-class TableLayout(ABC):
+class TableLayout(NodeLayout):
     """A table on disk: arrays with names, its columns.
 
     Attributes
     ----------
-    name
-        The name of the layout.
-    folder
-        The folder of the table.
     columns
         The columns by name, in order.
     """
 
-    name: str
-    writable = True
-    folder: Folder
+    kind = "table"
     columns: dict[str, ArrayLayout]
 
-    @abstractmethod
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        """Read the description; `allow_pickle` lets Python objects be read."""
+    array_class: type[ArrayLayout]
+    _allow_pickle = False
 
-    @abstractmethod
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
+    def open_columns(self, places: Mapping[str, str]) -> dict[str, ArrayLayout]:
+        """Return the columns by name; `places` has the folder of each."""
+        return {name: self._open_column(name, place) for name, place in places.items()}
 
-    @classmethod
-    def check_layout(cls) -> None:
-        """Raise `UsageError` if this layout can only be read."""
-        if not cls.writable:
-            raise UsageError(
-                "tables of the layout '%s' can only be read; create one of another "
-                "layout and copy the rows" % cls.name
+    def _open_column(self, name: str, place: str) -> ArrayLayout:
+        if not self.folder.is_folder(place):
+            self.folder.check_inside(place)
+            raise DamageError(
+                "expected the folder of the column '%s', found none" % name,
+                section="metadata",
+                filename=self.folder.path(place),
             )
+        folder = self.folder.child(place)
+        return self.array_class(folder, allow_pickle=self._allow_pickle)
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        raise NotImplementedError
+    # Writing
 
     @classmethod
     def create(
@@ -212,18 +231,16 @@ class TableLayout(ABC):
         raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
-    def column_class(cls) -> type[ArrayLayout]:
-        """Return the class of the columns."""
-        raise NotImplementedError
-
-    @classmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        raise NotImplementedError
+        self.folder.check_inside(name)
+        if self.folder.exists(name):  # of a column that was removed
+            remove_tree(self.folder.path(name))
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
@@ -231,4 +248,21 @@ class TableLayout(ABC):
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
-        raise NotImplementedError
+        old = self.columns
+        self.columns = {
+            name: old.get(name) or self._open_column(name, name) for name in names
+        }
+        for name in set(old) - set(names):
+            if self.folder.is_folder(name):
+                remove_tree(self.folder.path(name))
+
+
+class GroupLayout(NodeLayout):
+    """A group on disk. Its members are folders inside of it, of any layout."""
+
+    kind = "group"
+
+    @classmethod
+    def create(cls, change: Change, attrs: JsonObject) -> None:
+        """Write a new group without members to the folder of `change`."""
+        cls.check_layout()

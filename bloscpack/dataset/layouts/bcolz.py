@@ -13,7 +13,6 @@ A table is a folder of arrays with the file ``__rootdirs__``, which names the co
 from __future__ import annotations
 
 import math
-import os
 from contextlib import suppress
 
 from ..._engine.blosc_settings import own_settings
@@ -25,7 +24,6 @@ from ..._reading.array_reader import ArrayReader
 from ..._storage.disk import disk
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..change import remove_tree
 from ..folder import encode_attributes, encode_json, is_safe_part
 from .base import ArrayLayout, TableLayout
 from .bcolz_storage import (
@@ -345,22 +343,8 @@ class BcolzTable(TableLayout):
             or len(set(names)) < len(names)
         ):
             refuse(folder, COLUMNS, "'names' to be different names of folders", names)
-        self.columns = {
-            name: self._open_column(name, self.find_folder(stored, name))
-            for name in names
-        }
-
-    def _open_column(self, name: str, place: str) -> ArrayLayout:
-        if not self.folder.is_folder(place):
-            self.folder.check_inside(place)
-            raise DamageError(
-                "expected the folder of the column '%s', found none" % name,
-                section="metadata",
-                filename=self.folder.path(place),
-            )
-        return self.array_class(
-            self.folder.child(place), allow_pickle=self._allow_pickle
-        )
+        places = {name: self.find_folder(stored, name) for name in names}
+        self.columns = self.open_columns(places)
 
     def find_folder(self, stored: JsonObject, name: str) -> str:
         """Return the name of the folder of a column."""
@@ -384,11 +368,6 @@ class BcolzTable(TableLayout):
         change.write(ATTRIBUTES, attributes)
 
     @classmethod
-    def column_class(cls) -> type[ArrayLayout]:
-        """Return the class of the columns."""
-        return cls.array_class
-
-    @classmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` unless bcolz accepts the name of a column."""
         from keyword import iskeyword
@@ -403,26 +382,6 @@ class BcolzTable(TableLayout):
         """Let `change` replace all attributes."""
         change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
 
-    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
-        """Write a column, which the table does not have before `stage_columns`."""
-        self.folder.check_inside(name)
-        if self.folder.exists(name):  # of a column that was removed
-            remove_tree(self.folder.path(name))
-        self.array_class.create(change, self.folder.full(name) + "/", *column)
-
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
         change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
-
-    def columns_committed(self, names: list[str]) -> None:
-        """Take over the columns of a change that was committed; remove the others."""
-        old, self.columns = (
-            self.columns,
-            {
-                name: self.columns.get(name) or self._open_column(name, name)
-                for name in names
-            },
-        )
-        for name in set(old) - set(names):
-            if os.path.isdir(self.folder.path(name)):
-                remove_tree(self.folder.path(name))

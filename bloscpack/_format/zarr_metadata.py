@@ -1,0 +1,491 @@
+"""The documents of Zarr format 3, ``zarr.json``: of sharded arrays, and of groups.
+
+::
+
+    {"zarr_format": 3, "node_type": "array", "shape": [...], "data_type": ...,
+     "chunk_grid":         regular, one chunk of the grid is a shard
+     "chunk_key_encoding": default, "/"
+     "fill_value": ..., "attributes": {...}, "dimension_names": [...],
+     "codecs": [sharding_indexed: inner chunks of whole rows; bytes, blosc, crc32c]}
+
+JSON values to objects and back, no files. Keys of a document that are unknown here are
+kept when it is encoded again. `decode_array` accepts only arrays of this structure:
+shards that divide the first axis, and contain whole rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+
+import numpy
+
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
+from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from .array_metadata import MAX_NBYTES, NUMPY_NDIM
+from .dtypes import shown
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from ..serializers import Json, JsonObject
+    from .dtypes import DType
+
+ZARR_JSON = "zarr.json"
+# Data types that every reader of Zarr format 3 knows, by kind and item size.
+DATA_TYPES = {
+    **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},
+    **{("u", n): "uint%d" % (8 * n) for n in (1, 2, 4, 8)},
+    **{("f", n): "float%d" % (8 * n) for n in (2, 4, 8)},
+    **{("c", n): "complex%d" % (8 * n) for n in (8, 16)},
+    ("b", 1): "bool",
+}
+DTYPES = {name: "%s%d" % key for key, name in DATA_TYPES.items()}
+# Extensions, which zarr-python knows, by kind: the data type, and its bytes per item.
+TEXT_TYPES = {"S": ("null_terminated_bytes", 1), "U": ("fixed_length_utf32", 4)}
+TIME_TYPES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
+# Filters of Blosc, by number.
+SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+CRC32C = {"name": "crc32c"}
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
+# Keys of the document of an array. A reader must refuse others, unless they say that
+# it need not understand them.
+ARRAY_KEYS = frozenset(
+    (
+        *("zarr_format", "node_type", "shape", "data_type", "chunk_grid"),
+        *("chunk_key_encoding", "fill_value", "codecs", "attributes"),
+        *("dimension_names", "storage_transformers"),
+    )
+)
+
+
+class ArrayDocument:
+    """The document of an array whose shards are files of this library.
+
+    Attributes
+    ----------
+    dtype, shape
+        Those of the array, including its byte order.
+    chunk_rows
+        Number of rows of an inner chunk.
+    slots
+        Number of inner chunks of a shard.
+    fill_value
+        The value of items that are not stored, as a scalar of NumPy.
+    attributes
+        Those of the user.
+    dimension_names
+        A name or None for each axis; None for no names.
+    blosc
+        Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2)
+        and ``typesize``.
+    others
+        Keys that are unknown here, and their values.
+    """
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        chunk_rows: int,
+        slots: int,
+        *,
+        fill_value: Any = None,
+        attributes: JsonObject | None = None,
+        dimension_names: Sequence[str | None] | None = None,
+        blosc: Mapping[str, Any] | None = None,
+        others: JsonObject | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.chunk_rows = chunk_rows
+        self.slots = slots
+        self.fill_value = zero(dtype) if fill_value is None else fill_value
+        self.attributes: JsonObject = {} if attributes is None else attributes
+        self.dimension_names = dimension_names
+        self.blosc: dict[str, Any] = {
+            "cname": DEFAULT_CNAME,
+            "clevel": DEFAULT_CLEVEL,
+            "shuffle": int(DEFAULT_SHUFFLE),
+            "typesize": dtype.itemsize if 1 <= dtype.itemsize <= 255 else 1,
+            **({} if blosc is None else blosc),
+        }
+        self.others: JsonObject = {} if others is None else others
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row in a chunk: no axis of a chunk has the length 0."""
+        return tuple(max(1, n) for n in self.shape[1:])
+
+    def document(self) -> JsonObject:
+        """Return the document."""
+        shard = (self.chunk_rows * self.slots, *self.row_shape)
+        result: JsonObject = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": encode_data_type(self.dtype),
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": list(shard)},
+            },
+            "chunk_key_encoding": KEY_ENCODING,
+            "fill_value": encode_fill_value(self.dtype, self.fill_value),
+            "codecs": [self._sharding()],
+            "attributes": self.attributes,
+        }
+        if self.dimension_names is not None:
+            result["dimension_names"] = list(self.dimension_names)
+        return result | self.others
+
+    def _sharding(self) -> JsonObject:
+        blosc = {
+            "typesize": self.blosc["typesize"],
+            "cname": self.blosc["cname"],
+            "clevel": self.blosc["clevel"],
+            "shuffle": SHUFFLES[self.blosc["shuffle"]],
+            "blocksize": 0,
+        }
+        configuration = {
+            "chunk_shape": [self.chunk_rows, *self.row_shape],
+            "codecs": [
+                bytes_codec(self.dtype),
+                {"name": "blosc", "configuration": blosc},
+                CRC32C,
+            ],
+            "index_codecs": [LITTLE, CRC32C],
+            "index_location": "end",
+        }
+        return {"name": "sharding_indexed", "configuration": configuration}
+
+    def encode(self) -> bytes:
+        """Return the content of ``zarr.json``; raises the errors of `encode_json`."""
+        return encode_json(self.document())
+
+
+def encode_json(document: JsonObject) -> bytes:
+    """Return the content of ``zarr.json``.
+
+    Raises `UsageError` if an attribute is not JSON: not a number, say, which only some
+    readers accept.
+    """
+    for name in document.get("attributes", ()):
+        if not isinstance(name, str):
+            raise UsageTypeError(
+                "the name of an attribute must be text, not %.200r" % (name,)
+            )
+    try:
+        text = json.dumps(document, indent=2, allow_nan=False)
+        return text.encode("ascii") + b"\n"
+    except TypeError as error:
+        raise UsageTypeError("attributes must be JSON: %s" % error) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageValueError("attributes must be JSON: %s" % error) from error
+
+
+def group_document(attributes: JsonObject | None = None) -> JsonObject:
+    """Return the document of a group."""
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {} if attributes is None else attributes,
+    }
+
+
+def zero(dtype: DType) -> Any:
+    """Return the item of a dtype whose bytes are zero.
+
+    For a time without a unit it is NaT: zarr-python has no zero of this type.
+    """
+    if dtype.kind in TIME_TYPES and numpy.datetime_data(dtype)[0] == "generic":
+        return numpy.array("NaT", dtype)[()]
+    return numpy.zeros((), dtype)[()]
+
+
+# Data types
+
+
+def encode_data_type(dtype: DType) -> Json:
+    """Return the data type for a dtype; raise `UsageError` if Zarr has none."""
+    name = DATA_TYPES.get((dtype.kind, dtype.itemsize))
+    if name is not None:
+        return name
+    if dtype.kind in TEXT_TYPES and dtype.itemsize:
+        return {
+            "name": TEXT_TYPES[dtype.kind][0],
+            "configuration": {"length_bytes": dtype.itemsize},
+        }
+    if dtype.kind in TIME_TYPES:
+        unit, count = numpy.datetime_data(dtype)
+        return {
+            "name": TIME_TYPES[dtype.kind],
+            "configuration": {"unit": unit, "scale_factor": count},
+        }
+    raise UsageError("Zarr has no data type for the dtype '%s'" % dtype)
+
+
+def decode_data_type(stored: Json, endian: str) -> DType:
+    """Return the dtype of a data type; `endian` is ``'<'`` or ``'>'``."""
+    if isinstance(stored, str) and stored in DTYPES:
+        return numpy.dtype(endian + DTYPES[stored])
+    name, found = _named(stored)
+    for kind, (text_type, unit) in TEXT_TYPES.items():
+        nbytes: Any = found.get("length_bytes")
+        is_size = type(nbytes) is int and 0 < nbytes < 2**31 and nbytes % unit == 0
+        if name == text_type and is_size:
+            return numpy.dtype("%s%s%d" % (endian, kind, nbytes // unit))
+    for kind, time_type in TIME_TYPES.items():
+        word, count = found.get("unit"), found.get("scale_factor", 1)
+        if name == time_type and isinstance(word, str) and type(count) is int:
+            generic = word == "generic" and count == 1
+            try:
+                code = kind + "8" if generic else "%s8[%d%s]" % (kind, count, word)
+                return numpy.dtype(endian + code)
+            except (TypeError, ValueError, OverflowError):
+                break
+    raise _unsupported("its data type is %s" % shown(stored))
+
+
+def bytes_codec(dtype: DType) -> JsonObject:
+    """Return the codec ``bytes`` for a dtype, with its byte order if it has one."""
+    if dtype.byteorder == "|" or dtype.itemsize == 1:
+        return {"name": "bytes"}
+    little = dtype.newbyteorder("<") == dtype
+    return {
+        "name": "bytes",
+        "configuration": {"endian": "little" if little else "big"},
+    }
+
+
+# Fill values
+
+
+def encode_fill_value(dtype: DType, value: Any) -> Json:
+    """Return the spelling of a fill value; raise `UsageError` if it does not fit."""
+    try:
+        item = numpy.array(value, dtype)[()]
+        return _encode_item(dtype, item)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageValueError(
+            "the fill value %.200r does not fit the dtype '%s': %s"
+            % (value, dtype, error)
+        ) from error
+
+
+def _encode_item(dtype: DType, item: Any) -> Json:
+    kind = dtype.kind
+    if kind == "c":
+        return [_encode_float(item.real), _encode_float(item.imag)]
+    if kind == "f":
+        return _encode_float(item)
+    if kind in TIME_TYPES:
+        return "NaT" if numpy.isnat(item) else int(item.astype("i8"))
+    if kind == "S":
+        return base64.b64encode(bytes(item)).decode("ascii")
+    return str(item) if kind == "U" else item.item()
+
+
+def _encode_float(item: Any) -> Json:
+    value = float(item)
+    if math.isfinite(value):
+        return value
+    if not math.isnan(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    bits = numpy.asarray(item).astype(item.dtype.newbyteorder(">")).tobytes()
+    usual = numpy.array(math.nan, item.dtype.newbyteorder(">")).tobytes()
+    return "NaN" if bits == usual else "0x" + bits.hex()
+
+
+def decode_fill_value(dtype: DType, stored: Json) -> Any:
+    """Return a fill value as a scalar of NumPy; raise `FormatError` if it is wrong."""
+    try:
+        return _decode_item(dtype, stored)
+    except (TypeError, ValueError, OverflowError, binascii.Error):
+        _refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
+
+
+def _decode_item(dtype: DType, stored: Json) -> Any:
+    kind = dtype.kind
+    if kind == "c":
+        real, imag = stored
+        part = numpy.dtype("f%d" % (dtype.itemsize // 2))
+        item = numpy.empty((), dtype)
+        item.real, item.imag = _decode_float(part, real), _decode_float(part, imag)
+        return item[()]
+    if kind == "f":
+        return _decode_float(dtype, stored)
+    if kind == "S":
+        return numpy.array(base64.b64decode(stored, validate=True), dtype)[()]
+    if kind in TIME_TYPES:
+        number = -(2**63) if stored == "NaT" else stored
+        if type(number) is not int:
+            raise TypeError
+        return numpy.array(number, "i8").astype(dtype)[()]
+    expected: Any = {"b": bool, "U": str}.get(kind, int)
+    if type(stored) is not expected:
+        raise TypeError
+    return numpy.array(stored, dtype)[()]
+
+
+def _decode_float(dtype: DType, stored: Json) -> Any:
+    if isinstance(stored, str) and stored.startswith("0x"):
+        bits = bytes.fromhex(stored[2:])
+        return numpy.frombuffer(bits, dtype.newbyteorder(">"), 1)[0].astype(dtype)
+    special = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+    if isinstance(stored, str):
+        stored = special[stored] if stored in special else _refuse_float()
+    if type(stored) not in (int, float):
+        raise TypeError
+    return numpy.array(stored, dtype)[()]
+
+
+def _refuse_float() -> NoReturn:
+    raise ValueError("neither a number nor the name of one")
+
+
+# Decoding
+
+
+def _refuse(expected: str, found: object) -> NoReturn:
+    raise DamageError(
+        "expected %s, found %s" % (expected, shown(found)), section="metadata"
+    )
+
+
+def _unsupported(reason: str) -> UsageError:
+    return UsageError(
+        "this library does not open this Zarr array: %s. zarr-python reads it; "
+        "'blpk convert' copies it into a dataset" % reason
+    )
+
+
+def _named(stored: Json) -> tuple[str | None, JsonObject]:
+    """Return name and configuration of a codec or another extension."""
+    if isinstance(stored, str):
+        return stored, {}
+    if not isinstance(stored, dict) or not isinstance(stored.get("name"), str):
+        return None, {}
+    configuration = stored.get("configuration", {})
+    return stored["name"], configuration if isinstance(configuration, dict) else {}
+
+
+def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
+    if (
+        not isinstance(stored, list)
+        or len(stored) > NUMPY_NDIM
+        or any(type(n) is not int or not least <= n <= MAX_NBYTES for n in stored)
+    ):
+        _refuse("'%s' to be a list of lengths" % key, stored)
+    return tuple(stored)
+
+
+def decode_array(document: JsonObject) -> ArrayDocument:
+    """Return the document of an array.
+
+    Raises `FormatError` if it is damaged, and `UsageError` if the array has another
+    structure than those of this library.
+    """
+    if document.get("zarr_format") != 3 or document.get("node_type") != "array":
+        _refuse(
+            "the document of a Zarr array of format 3",
+            {key: document.get(key) for key in ("zarr_format", "node_type")},
+        )
+    _check_others(document)
+    shape = _lengths(document.get("shape"), "shape", 0)
+    grid, codecs = _decode_grid(document), _decode_codecs(document)
+    chunk = _lengths(codecs.get("chunk_shape"), "chunk_shape")
+    if not shape:
+        raise _unsupported("it has no axis")
+    inner = tuple(max(1, n) for n in shape[1:])
+    if len(grid) != len(shape) or grid[1:] != inner:
+        raise _unsupported("its shards of shape %s do not divide rows only" % (grid,))
+    if chunk[1:] != inner or grid[0] % chunk[0]:
+        raise _unsupported("its chunks of shape %s are no whole rows" % (chunk,))
+    endian, blosc = _decode_inner(codecs)
+    dtype = decode_data_type(document.get("data_type"), endian)
+    nbytes = math.prod(n or 1 for n in (*shape, *chunk)) * dtype.itemsize
+    if nbytes > MAX_NBYTES:
+        _refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+    names = document.get("dimension_names")
+    if names is not None and (not isinstance(names, list) or len(names) != len(shape)):
+        _refuse("'dimension_names' for %d axes" % len(shape), names)
+    attributes = document.get("attributes", {})
+    if not isinstance(attributes, dict):
+        _refuse("'attributes' to be an object in JSON", attributes)
+    return ArrayDocument(
+        dtype,
+        shape,
+        chunk[0],
+        grid[0] // chunk[0],
+        fill_value=decode_fill_value(dtype, document.get("fill_value")),
+        attributes=attributes,
+        dimension_names=names,
+        blosc=blosc,
+        others={k: v for k, v in document.items() if k not in ARRAY_KEYS},
+    )
+
+
+def _check_others(document: JsonObject) -> None:
+    """Raise `UsageError` for keys that must be understood."""
+    if document.get("storage_transformers"):
+        raise _unsupported("it has storage transformers")
+    for key in set(document) - ARRAY_KEYS:
+        value = document[key]
+        if not isinstance(value, dict) or value.get("must_understand") is not False:
+            raise _unsupported("its metadata have the key '%s'" % key)
+
+
+def _decode_grid(document: JsonObject) -> tuple[int, ...]:
+    """Return the shape of a shard."""
+    name, grid = _named(document.get("chunk_grid"))
+    if name != "regular":
+        raise _unsupported("its chunk grid is not regular")
+    encoding, keys = _named(document.get("chunk_key_encoding"))
+    if encoding != "default" or keys.get("separator", "/") != "/":
+        raise _unsupported("its chunks have other names than 'c/0/0'")
+    return _lengths(grid.get("chunk_shape"), "chunk_shape")
+
+
+def _decode_codecs(document: JsonObject) -> JsonObject:
+    """Return the configuration of the sharding codec."""
+    codecs = _list(document.get("codecs"), 1)
+    name, sharding = _named(codecs[0]) if codecs else (None, {})
+    if name != "sharding_indexed":
+        raise _unsupported("its only codec is not 'sharding_indexed'")
+    names = [_named(codec) for codec in _list(sharding.get("index_codecs"), 2)]
+    if names != [("bytes", {"endian": "little"}), ("crc32c", {})]:
+        raise _unsupported("the codecs of its index are not 'bytes' and 'crc32c'")
+    if sharding.get("index_location", "end") != "end":
+        raise _unsupported("the index of a shard is at its start")
+    return sharding
+
+
+def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
+    """Return the byte order and the settings of Blosc of the inner chunks."""
+    found = [_named(codec) for codec in _list(sharding.get("codecs"), 3)]
+    if [name for name, _ in found] != ["bytes", "blosc", "crc32c"]:
+        raise _unsupported("the codecs of its chunks are not bytes, blosc and crc32c")
+    endian = {"little": "<", "big": ">", None: "="}.get(found[0][1].get("endian"))
+    stored = found[1][1]
+    if endian is None:
+        _refuse("'endian' to be 'little' or 'big'", found[0][1].get("endian"))
+    blosc: dict[str, Any] = {}
+    if isinstance(stored.get("cname"), str):
+        blosc["cname"] = stored["cname"]
+    if stored.get("clevel") in range(10):
+        blosc["clevel"] = int(stored["clevel"])
+    if stored.get("shuffle") in SHUFFLES:
+        blosc["shuffle"] = SHUFFLES.index(stored["shuffle"])
+    if type(stored.get("typesize")) is int and 1 <= stored["typesize"] <= 255:
+        blosc["typesize"] = stored["typesize"]
+    return endian, blosc
+
+
+def _list(value: Json, length: int) -> list[Json]:
+    """Return a list of this length; an empty list for anything else."""
+    return value if isinstance(value, list) and len(value) == length else []

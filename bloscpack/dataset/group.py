@@ -1,0 +1,353 @@
+"""A group: a folder of arrays, tables and groups, by name.
+
+Strategy: each member is a dataset of its own, with its own writer and its own changes.
+A group has only its names and attributes. A new member is written beside its name and
+renamed; a removed one is renamed first, and then removed. So both happen in one step,
+and several processes may change different members of a group.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
+
+from ..exceptions import UsageTypeError, UsageValueError
+from .array import Array
+from .create import creating, remove_dataset, remove_leftovers
+from .folder import Folder, is_member_name
+from .layouts import detect, find_group, folders_in, group_class, table_class
+from .new import create_array, create_table
+from .node import Node
+from .opening import Options, open_leaf
+from .preview import shown_members
+from .table import Table
+from .writer import SharedWriter, Writer
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    from .._storage.protocols import Path
+    from .layouts.base import GroupLayout
+
+    Kind = TypeVar("Kind", bound=Node)
+
+
+def open_node(path: Path, options: Options) -> Node:
+    """Open the dataset in a folder, of any kind."""
+    folder = Folder.open(path)
+    layout, kind = detect(folder)
+    if kind == "group":
+        return _open_group(folder, layout, options)
+    return open_leaf(folder, layout, kind, options)
+
+
+def _open_group(folder: Folder, layout: str, options: Options) -> Group:
+    found = group_class(layout)(folder)
+    if not options.writable:
+        return Group(found, None, options)
+    found.check_layout()
+    remove_leftovers(folder.root)
+    return Group(found, SharedWriter(folder, options.sync), options)
+
+
+def create_group(
+    path: Path,
+    *,
+    layout: str = "zarr",
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+) -> Group:
+    """Create a group without members, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder, which appears when the group is complete.
+    layout
+        ``'zarr'``: the group is one of Zarr format 3.
+    attrs
+        The attributes.
+    mode
+        ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset,
+        also a group with all its members.
+    sync
+        As in `open`.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file or folder of this name.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> with dataset.create_group('g', attrs={'site': 'A'}) as group:
+    ...     array = group.create_array('raw/speed', [1.5, 2.5])
+    ...     list(group), group['raw/speed'][0].item()
+    (['raw'], 1.5)
+    """
+    found = group_class(layout)
+    found.check_layout()
+    with creating(path, mode, sync) as change:
+        found.create(change, {} if attrs is None else dict(attrs))
+    folder = Folder.open(path)
+    return _open_group(folder, layout, Options(writable=True, sync=sync))
+
+
+def make_group(path: Path, attrs: Mapping[str, Any] | None, sync: bool) -> None:
+    """Make an empty folder, or one with datasets inside of it, a group of Zarr.
+
+    Raises `FormatError` if it has other contents.
+    """
+    folder = Folder.open(path)
+    if os.listdir(folder.root) and detect(folder)[0] != "folder":
+        return
+    writer = Writer(folder, sync)
+    try:
+        with writer.change() as change:
+            group_class("zarr").create(change, {} if attrs is None else dict(attrs))
+    finally:
+        writer.close()
+
+
+class Group(Node, Mapping[str, Node]):
+    """Arrays, tables and groups in a folder, by name; `open_group` makes it.
+
+    ``group['a/b']`` is the member ``b`` of the group ``a``, or a column ``b`` of the
+    table ``a``. Iterating yields the names of the members, sorted.
+
+    A member of a group that is open for changes is open for changes, too: until it is
+    closed or no longer in use, no other writer can open it.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    layout
+        The name of the layout; ``'folder'`` for a plain folder with datasets inside of
+        it, which can only be read.
+    attrs
+        The attributes.
+    """
+
+    _layout: GroupLayout
+
+    def __init__(
+        self, layout: GroupLayout, writer: SharedWriter | None, options: Options
+    ) -> None:
+        super().__init__(layout, writer)
+        self._options = options
+        self._closed = False
+        # The members that are open, by path: a second writer could not open them.
+        self._opened: WeakValueDictionary[str, Node] = WeakValueDictionary()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the group was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Close the group, and its members that are open for changes."""
+        self._closed = True
+        self._close_members(self.path)
+        super().close()
+
+    def _close_members(self, path: str) -> None:
+        """Close the members that are open, at a path and inside of it."""
+        for place, member in list(self._opened.items()):
+            is_inside = os.path.join(place, "").startswith(os.path.join(path, ""))
+            if is_inside and member is not self and not member.closed:
+                member.close()
+
+    # Members
+
+    def __getitem__(self, key: str) -> Any:
+        """Return a member, opened as the group was.
+
+        Parameters
+        ----------
+        key
+            A name, or several with slashes between them.
+
+        Raises
+        ------
+        KeyError
+            If there is no such member.
+        FormatError
+            If the description of the member is damaged.
+        StorageError
+            If the group is open for changes, and another writer has opened the member.
+        """
+        first, _, rest = self._checked_key(key).partition("/")
+        member = self._open_member(first)
+        if member is None or (rest and isinstance(member, Array)):
+            raise KeyError(key)
+        if not rest:
+            return member
+        try:
+            inner = member[rest]  # type: ignore[index]
+        except KeyError:
+            raise KeyError(key) from None
+        if isinstance(member, Table):
+            inner = copy.copy(inner)  # no cycle, which would keep the locks
+            inner._owner = member
+        return inner
+
+    def _checked_key(self, key: object) -> str:
+        if self._closed:
+            raise UsageValueError("the group is closed: '%s'" % self.path)
+        if not isinstance(key, str):
+            raise KeyError(key)
+        return key.strip("/")
+
+    def _open_member(self, name: str) -> Node | None:
+        path = self._member_path(name)
+        found = None if path is None else find_group(Folder(path))
+        if path is None or found is None:
+            return None
+        opened = self._opened.get(path)
+        if opened is not None and not opened.closed:
+            return opened
+        options = self._options
+        if found[0] == "folder":
+            options = Options(allow_pickle=options.allow_pickle)
+        return self._adopted(path, open_node(path, options))
+
+    def _adopted(self, path: str, member: Kind) -> Kind:
+        """Return a member that was opened, after a note of it."""
+        if isinstance(member, Group):
+            member._opened = self._opened
+        if self._options.writable:
+            self._opened[path] = member
+        return member
+
+    def _member_path(self, name: str) -> str | None:
+        """Return the path of a folder that may be a member; None if there is none."""
+        if not is_member_name(name) or not self._layout.folder.is_folder(name):
+            return None
+        return self._layout.folder.path(name)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether there is a member, without opening it for changes."""
+        first, _, rest = (
+            self._checked_key(key).partition("/") if isinstance(key, str) else [""] * 3
+        )
+        path = self._member_path(first)
+        found = None if path is None else find_group(Folder(path))
+        if path is None or found is None or not rest:
+            return found is not None
+        if found[1] == "table":
+            return rest in table_class(found[0])(Folder.open(path)).columns
+        if found[1] == "array":
+            return False
+        return rest in _open_group(Folder.open(path), found[0], Options())
+
+    def __iter__(self) -> Iterator[str]:
+        self._checked_key("")
+        for path in folders_in(self.path):
+            if find_group(Folder(path)) is not None:
+                yield os.path.basename(path)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        title = "<%sGroup '%s' (%s)>" % (
+            "closed " if self._closed else "",
+            self.path,
+            self.layout,
+        )
+        return title if self._closed else "\n".join([title, *shown_members(self.path)])
+
+    # Changing
+
+    def create_array(self, name: str, data: Any = None, **options: Any) -> Array:
+        """Create an array in the group; `options` are those of ``create_array``.
+
+        Groups that the name contains are created, too.
+        """
+        return self._created(create_array, name, data, **options)
+
+    def create_table(self, name: str, data: Any = None, **options: Any) -> Table:
+        """Create a table in the group; `options` are those of ``create_table``.
+
+        Groups that the name contains are created, too.
+        """
+        return self._created(create_table, name, data, **options)
+
+    def create_group(self, name: str, **options: Any) -> Group:
+        """Create a group in the group; `options` are those of ``create_group``.
+
+        Groups that the name contains are created, too.
+        """
+        return self._created(create_group, name, **options)
+
+    def require_group(self, name: str, **options: Any) -> Group:
+        """Return the group of this name; create it if there is none.
+
+        Raises `UsageError` if the member is no group.
+        """
+        self._check_writer()
+        try:
+            found = self[name]
+        except KeyError:
+            return self.create_group(name, **options)
+        if not isinstance(found, Group):
+            raise UsageTypeError("'%s' is no group" % found.path)
+        return found
+
+    def _created(
+        self, create: Callable[..., Kind], name: str, *data: Any, **options: Any
+    ) -> Kind:
+        self._check_writer()
+        *outer, last = self._checked_name(name)
+        if outer:
+            group = self.require_group("/".join(outer))
+            return group._created(create, last, *data, **options)
+        path = self._layout.folder.path(last)
+        if options.get("mode") == "w":
+            self._close_members(path)
+        options.setdefault("sync", self._options.sync)
+        return self._adopted(path, create(path, *data, **options))
+
+    def _checked_name(self, name: str) -> list[str]:
+        """Return the parts of the name of a new member."""
+        parts = name.split("/") if isinstance(name, str) else []
+        if not parts or not all(map(is_member_name, parts)):
+            raise UsageValueError(
+                "the name of a member must be that of a folder, and neither "
+                "'zarr.json' nor begin with '__', not %.200r" % (name,)
+            )
+        return parts
+
+    def __delitem__(self, key: str) -> None:
+        """Remove a member and all inside of it, in one step.
+
+        Raises ``KeyError`` if there is none, and `StorageError` if a writer has opened
+        it, or a member of it.
+        """
+        self._check_writer()
+        outer, _, last = self._checked_key(key).rpartition("/")
+        owner = self[outer] if outer else self
+        if isinstance(owner, Table):
+            owner.remove_column(last)
+        elif owner is not self:
+            del owner[last]
+        elif (path := self._member_path(last)) is None or last not in self:
+            raise KeyError(key)
+        else:
+            self._close_members(path)
+            remove_dataset(path, self._options.sync)

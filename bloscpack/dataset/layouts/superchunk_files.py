@@ -1,0 +1,385 @@
+"""Superchunks: an array that is cut into files of chunks, each a Zarr shard.
+
+::
+
+    chunk n is chunk n % slots of file n // slots
+    a chunk has `chunk_rows` rows; the last one of the array may have fewer
+
+Every file is a complete `.blp` file with an offset table, digests crc32c, the metadata
+of an array, and the trailer of a shard (docs/format.rst, Shards).
+
+Reading uses the index at the end of a file, as other readers of shards do: a chunk
+there always has all its rows, and rows behind the end of the array do not count. So a
+file that has got more rows reads as before. `superchunk_writer` writes the files.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from itertools import pairwise
+
+import numpy
+
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import Workspace, for_each
+from ..._format.array_metadata import new_array
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import (
+    check_digest,
+    check_plain_size,
+    decompress_into,
+)
+from ..._format.shard import (
+    CRC_LENGTH,
+    DEFAULT_SHARD_CHECKSUM,
+    ENTRY,
+    MISSING,
+    crc_of,
+    index_size,
+)
+from ..._reading.chunk_cache import ChunkCache
+from ..._reading.opened import CACHE_NBYTES
+from ..._storage.base import naming_errors
+from ...abstract_io import effective_nthreads
+from ...checksums import CHECKSUMS_LOOKUP
+from ...exceptions import DamageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+    from ..._reading.chunk_reader import Room
+    from ..._storage.base import Storage
+    from ..folder import Folder
+
+    # The name of the file with a number.
+    NameOf = Callable[[int], str]
+
+CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
+# Maximum number of files that a reader keeps open.
+MAX_OPEN = 64
+# Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
+RUN_NBYTES = 512 * 2**10
+# The same for files that are far away, where each read is a round trip.
+FAR_RUN_NBYTES = 16 * 2**20
+
+
+class Cut:
+    """How an array is cut into chunks and files.
+
+    Attributes
+    ----------
+    dtype, inner
+        The dtype, and the shape of a row.
+    chunk_rows
+        Number of rows in a chunk.
+    slots
+        Number of chunks in a file.
+    row_nbytes
+        Size of a row in bytes.
+    """
+
+    def __init__(
+        self, dtype: DType, inner: tuple[int, ...], chunk_rows: int, slots: int
+    ) -> None:
+        self.dtype = dtype
+        self.inner = inner
+        self.chunk_rows = chunk_rows
+        self.slots = slots
+        self.row_nbytes = dtype.itemsize
+        for length in inner:
+            self.row_nbytes *= length
+        self.chunk_nbytes = chunk_rows * self.row_nbytes
+
+    def count_chunks(self, nrows: int) -> int:
+        """Return the number of chunks of an array; 0 if it has no bytes."""
+        return -(-nrows // self.chunk_rows) if self.row_nbytes else 0
+
+    def count_files(self, nrows: int) -> int:
+        """Return the number of files of an array."""
+        return -(-self.count_chunks(nrows) // self.slots)
+
+
+# Reading
+
+
+class ShardIndex:
+    """An open file, and where each chunk is in it: offset and size, None if missing."""
+
+    def __init__(self, storage: Storage, slots: int) -> None:
+        self.storage = storage
+        size = index_size(slots)
+        end = storage.size - size
+        tail = storage.read_at(end, size) if end >= 0 else b""
+        index, crc = tail[:-CRC_LENGTH], tail[-CRC_LENGTH:]
+        if len(tail) != size or crc != crc_of(index):
+            raise DamageError(
+                "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
+                "found another content" % (slots, size),
+                section="chunks",
+            )
+        self.extents: list[tuple[int, int] | None] = []
+        for entry in ENTRY.iter_unpack(index):
+            if entry == (MISSING, MISSING):
+                self.extents.append(None)
+                continue
+            if entry[0] + entry[1] > end or entry[1] < CHECKSUM.size:
+                raise DamageError(
+                    "the index of the shard has the extent %d to %d, which is no chunk "
+                    "in front of it" % (entry[0], entry[0] + entry[1]),
+                    section="chunks",
+                    chunk=len(self.extents),
+                )
+            self.extents.append((entry[0], entry[1]))
+
+
+class SuperchunkFiles:
+    """The chunks of one state of an array, a `ChunkSource`. Many threads may use it.
+
+    A file that is missing, or a chunk in it, reads as `fill_value`.
+
+    Parameters
+    ----------
+    folder, name_of
+        The folder of the array, and the names of its files.
+    cut
+        How the array is cut.
+    nrows
+        The number of rows.
+    fill_value
+        The value of items that are not stored.
+    check_missing
+        Called when a file is missing, which is an error if the array has changed.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        name_of: NameOf,
+        cut: Cut,
+        nrows: int,
+        fill_value: Any,
+        check_missing: Callable[[], object] = bool,
+    ) -> None:
+        self.cut = cut
+        self.nrows = nrows
+        self.nchunks = cut.count_chunks(nrows)
+        self._folder = folder
+        self._name_of = name_of
+        self._fill_value = fill_value
+        self._check_missing = check_missing
+        self._open: dict[int, ShardIndex | None] = {}
+        self._lock = allocate_lock()
+        self._cache = ChunkCache(CACHE_NBYTES)
+        self._workspace = Workspace()
+        self._plain_workspace = Workspace()
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        start = number * self.cut.chunk_nbytes
+        nbytes = self.nrows * self.cut.row_nbytes
+        return start, min(start + self.cut.chunk_nbytes, nbytes)
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        size = self.cut.chunk_nbytes
+        return range(start // size, -(-stop // size))
+
+    def close(self) -> None:
+        """Forget the open files: they are closed when no thread reads them."""
+        with self._lock:
+            self._open.clear()
+
+    def file(self, number: int) -> ShardIndex | None:
+        """Return a file; None if it is missing."""
+        with self._lock:
+            if number in self._open:
+                found = self._open.pop(number)
+                self._open[number] = found  # a dictionary keeps the order of insertion
+                return found
+        found = self._open_file(number)
+        with self._lock:
+            self._open[number] = found
+            if len(self._open) > MAX_OPEN:
+                self._open.pop(next(iter(self._open)))
+        return found
+
+    def _open_file(self, number: int) -> ShardIndex | None:
+        name = self._name_of(number)
+        try:
+            storage = self._folder.storage(name)
+        except FileNotFoundError:
+            self._check_missing()
+            return None
+        with naming_errors(self._folder.path(name)):
+            return ShardIndex(storage, self.cut.slots)
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, on several threads.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        use
+            Called with the number and the plain bytes of each chunk, in any thread and
+            in any order. The bytes are valid during the call.
+        room
+            Called with the number of a chunk; returns writable memory of the size of
+            its span, into which it is decompressed, or None.
+
+        Raises
+        ------
+        FormatError
+            If a chunk or an index is damaged.
+        """
+
+        def work(run: list[int]) -> None:
+            self._load_run(run, use, room)
+
+        def deliver(_: None) -> None:
+            pass
+
+        limit = RUN_NBYTES // max(1, self.cut.chunk_nbytes)
+        count = -(-len(numbers) // max(1, limit))
+        nthreads = effective_nthreads(None, count)
+        with own_settings:
+            for_each(self._runs(numbers, limit), work, deliver, nthreads)
+
+    def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[list[int]]:
+        """Yield the numbers in lists of chunks of one file, which are read together."""
+        slots = self.cut.slots
+        run: list[int] = []
+        for number in numbers:
+            if run and (len(run) >= limit or run[0] // slots != number // slots):
+                yield run
+                run = []
+            run.append(number)
+        if run:
+            yield run
+
+    def _load_run(
+        self,
+        run: list[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+    ) -> None:
+        wanted = []
+        for number in run:
+            kept = self._cache.get(number)
+            if kept is None:
+                wanted.append(number)
+                continue
+            plain = memoryview(kept)
+            place = None if room is None else room(number)
+            if place is not None:
+                place[:] = plain
+                plain = place
+            use(number, plain)
+        if not wanted:
+            return
+        file = self.file(wanted[0] // self.cut.slots)
+        extents = [self._extent(file, number) for number in wanted]
+        for number, frame in zip(wanted, self._frames(file, extents), strict=True):
+            place = None if room is None else room(number)
+            use(number, self._plain(number, frame, place, extents))
+
+    def _extent(self, file: ShardIndex | None, number: int) -> tuple[int, int] | None:
+        return None if file is None else file.extents[number % self.cut.slots]
+
+    def _frames(
+        self, file: ShardIndex | None, extents: list[tuple[int, int] | None]
+    ) -> Iterator[memoryview | None]:
+        """Yield the frame of each extent; neighbouring ones are read together."""
+        found = [extent for extent in extents if extent is not None]
+        if file is None or not found:
+            yield from (None for _ in extents)
+            return
+        start, stop = found[0][0], found[-1][0] + found[-1][1]
+        together = all(a[0] + a[1] == b[0] for a, b in pairwise(found))
+        content = memoryview(b"")
+        if together:
+            content = self._read(file, start, stop - start)
+        for extent in extents:
+            if extent is None:
+                yield None
+            elif together:
+                yield content[extent[0] - start :][: extent[1]]
+            else:
+                yield self._read(file, *extent)
+
+    def _read(self, file: ShardIndex, offset: int, nbytes: int) -> memoryview:
+        view = self._workspace.view(nbytes)
+        return view[: file.storage.read_into(view, offset)]
+
+    def _plain(
+        self,
+        number: int,
+        frame: memoryview | None,
+        place: memoryview | None,
+        extents: list[tuple[int, int] | None],
+    ) -> memoryview:
+        """Return the plain bytes of a chunk, in `place` if that is given."""
+        start, stop = self.span(number)
+        size = stop - start
+        if frame is None:
+            return self._filled(size, place)
+        try:
+            plain = self._decompress(frame, place if self._is_full(size) else None)
+        except DamageError as error:
+            self._locate(error, number)
+            raise
+        if plain is place:
+            return plain
+        if place is None:
+            self._cache.put(number, bytes(plain[:size]))
+            return plain[:size]
+        place[:] = plain[:size]
+        return place
+
+    def _is_full(self, size: int) -> bool:
+        return size == self.cut.chunk_nbytes
+
+    def _decompress(self, frame: memoryview, place: memoryview | None) -> memoryview:
+        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
+        check_digest(chunk, digest, CHECKSUM)
+        header = decode_header(chunk)
+        check_plain_size(header, self.cut.chunk_nbytes)
+        if place is None:
+            place = self._plain_workspace.view(self.cut.chunk_nbytes)
+        decompress_into(chunk, place, header)
+        return place
+
+    def _locate(self, error: DamageError, number: int) -> None:
+        name = self._name_of(number // self.cut.slots)
+        error.locate(number % self.cut.slots, None)
+        error.filename = self._folder.path(name)
+
+    def _filled(self, size: int, place: memoryview | None) -> memoryview:
+        if place is None:
+            place = memoryview(bytearray(size))
+        items: Array = numpy.frombuffer(place, self.cut.dtype)
+        items[...] = self._fill_value
+        return place
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Return the rows of a span that is in one chunk."""
+        cut = self.cut
+        number = start // cut.chunk_rows
+        result = new_array((stop - start, *cut.inner), cut.dtype)
+        flat: Any = result.reshape(-1).view("u1")
+
+        def use(number: int, plain: memoryview) -> None:
+            first = (start - number * cut.chunk_rows) * cut.row_nbytes
+            memoryview(flat)[:] = plain[first : first + len(flat)]
+
+        self.load([number], use)
+        return result

@@ -1,0 +1,337 @@
+"""Write superchunks: files of chunks, each a Zarr shard (see `superchunk_files`).
+
+Strategy: a file is never changed in place. For each file that changes, the chunks are
+put together in order: new ones are compressed on all threads, and the frames of chunks
+that stay are copied as bytes. Their digests are copied with them, and prove them to
+later readers.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import partial
+
+import numpy
+
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import for_each
+from ..._format import offsets as offset_table
+from ..._format.array_metadata import describe
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import compress
+from ..._format.metadata import encode_section
+from ..._format.shard import Trailer, with_rows
+from ..._storage.base import write_all
+from ...abstract_io import effective_nthreads
+from ...args import MetadataArgs
+from ...constants import (
+    BLOSCPACK_HEADER_LENGTH,
+    METADATA_HEADER_LENGTH,
+    OFFSET_LENGTH,
+)
+from ...exceptions import DamageError
+from ...headers import BloscpackHeader
+from .superchunk_files import CHECKSUM
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, BinaryIO
+
+    from ..._format.dtypes import Array
+    from ..._format.metadata import Section
+    from ..._storage.base import Storage
+    from ...args import BloscArgs
+    from ..change import Change, UnfinishedFile
+    from .base import Blocks
+    from .superchunk_files import Cut, NameOf, ShardIndex, SuperchunkFiles
+
+    # What a writer puts into a file: the frames of chunks that stay, by number, or a
+    # number and a new frame.
+    Piece = range | tuple[int, bytes, bytes]
+
+# Number of bytes that are copied at a time where the system can't copy extents.
+COPIED_AT_A_TIME = 4 * 2**20
+# Errors of systems and file systems that can't copy extents.
+NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
+
+
+class ShardWriter:
+    """A file that is being written: frames in order, then `finish`.
+
+    The sections in front of the chunks are written last, when the number of rows is
+    known. Their size does not depend on it.
+    """
+
+    def __init__(self, fp: BinaryIO, cut: Cut, typesize: int) -> None:
+        self._fp = fp
+        self._cut = cut
+        self._typesize = typesize
+        self._offsets: list[int] = []
+        self._last_nbytes = 0
+        full = self._section(cut.chunk_rows * cut.slots, 0)
+        self._meta_room = len(full.front) - METADATA_HEADER_LENGTH
+        table = BLOSCPACK_HEADER_LENGTH + full.size
+        self._position = table + OFFSET_LENGTH * cut.slots
+        self._trailer = Trailer(cut.chunk_nbytes, cut.slots, CHECKSUM)
+        fp.seek(self._position)
+
+    def _section(self, nrows: int, room: int) -> Section:
+        items: Array = numpy.empty((0, *self._cut.inner), self._cut.dtype)
+        metadata = {**describe(items), "shape": (nrows, *self._cut.inner)}
+        metadata = with_rows(metadata, self._cut.chunk_rows)
+        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
+        return encode_section(metadata, args)
+
+    @property
+    def next_slot(self) -> int:
+        """The number of chunks in the file until now."""
+        return len(self._offsets)
+
+    def put(self, chunk: bytes, digest: bytes) -> None:
+        """Write the next chunk and its digest."""
+        self._trailer.add_frame(self._position, chunk)
+        self._offsets.append(self._position)
+        self._last_nbytes = decode_header(chunk).nbytes
+        write_all(self._fp, chunk)
+        write_all(self._fp, digest)
+        self._position += len(chunk) + len(digest)
+
+    def copy(self, file: ShardIndex, slots: range) -> None:
+        """Copy the frames of full chunks from another file."""
+        extents = [extent for slot in slots if (extent := file.extents[slot])]
+        for offset, nbytes in joined(extents):
+            copy_extent(file.storage, offset, nbytes, self._fp, self._position)
+            self._position += nbytes
+        position = self._position - sum(nbytes for _, nbytes in extents)
+        for _, nbytes in extents:
+            self._offsets.append(position)
+            self._trailer.add(position, position + nbytes)
+            position += nbytes
+        self._last_nbytes = self._cut.chunk_nbytes
+
+    def finish(self) -> None:
+        """Write the trailer, and the sections in front of the chunks."""
+        for block in self._trailer.blocks(self._position):
+            write_all(self._fp, block)
+        cut, nchunks = self._cut, len(self._offsets)
+        nbytes = (nchunks - 1) * cut.chunk_nbytes + self._last_nbytes
+        header = BloscpackHeader(
+            offsets=True,
+            metadata=True,
+            checksum=CHECKSUM.name,
+            typesize=self._typesize,
+            chunk_size=min(nbytes, cut.chunk_nbytes),
+            last_chunk=self._last_nbytes,
+            nchunks=nchunks,
+            max_app_chunks=cut.slots - nchunks,
+        )
+        table = offset_table.encode(self._offsets)
+        table += offset_table.free_entries(cut.slots - nchunks)
+        section = self._section(nbytes // cut.row_nbytes, self._meta_room)
+        self._fp.seek(0)
+        write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
+
+
+def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield extents, offset and size, with neighbours joined."""
+    offset = stop = -1
+    for start, nbytes in extents:
+        if start != stop:
+            if offset >= 0:
+                yield offset, stop - offset
+            offset = start
+        stop = start + nbytes
+    if offset >= 0:
+        yield offset, stop - offset
+
+
+def copy_extent(
+    storage: Storage, offset: int, nbytes: int, fp: BinaryIO, target: int
+) -> None:
+    """Copy bytes of a storage to the position `target` of a file, which moves on.
+
+    The system copies them, if it can: some file systems only share them.
+    """
+    descriptor = getattr(storage, "descriptor", None)
+    done = 0
+    if descriptor is not None and hasattr(os, "copy_file_range"):
+        fp.flush()
+        try:
+            while done < nbytes:
+                count = os.copy_file_range(
+                    descriptor, fp.fileno(), nbytes - done, offset + done, target + done
+                )
+                if not count:
+                    break
+                done += count
+        except OSError as error:
+            if error.errno not in NO_COPY:
+                raise
+    fp.seek(target + done)
+    while done < nbytes:
+        block = storage.read_at(offset + done, min(nbytes - done, COPIED_AT_A_TIME))
+        if not block:
+            raise DamageError("the file ends in a chunk", section="chunks")
+        write_all(fp, block)
+        done += len(block)
+
+
+class ShardFolder:
+    """Writes the files of an array for a change.
+
+    Parameters
+    ----------
+    change
+        The change.
+    name_of
+        The names of the files, relative to the dataset.
+    cut
+        How the array is cut.
+    args
+        Settings of Blosc.
+    at_once
+        Whether a file gets its name when it is complete: the old state of the array can
+        be read with it.
+    """
+
+    def __init__(
+        self,
+        change: Change,
+        name_of: NameOf,
+        cut: Cut,
+        args: BloscArgs,
+        *,
+        at_once: bool,
+    ) -> None:
+        self._change = change
+        self._name_of = name_of
+        self._cut = cut
+        self._args = args
+        self._at_once = at_once
+        self._number = -1
+        self._current: tuple[UnfinishedFile, ShardWriter] | None = None
+        self._unfinished: set[UnfinishedFile] = set()
+
+    def write(
+        self, blocks: Blocks, old: SuperchunkFiles | None = None, nrows: int = 0
+    ) -> None:
+        """Write blocks of rows, on several threads.
+
+        Parameters
+        ----------
+        blocks
+            Numbers of chunks, ascending, and their rows.
+        old
+            The array now; its other chunks in the same files are kept.
+        nrows
+            The number of rows of the array then; only used with `old`.
+        """
+        pieces = blocks if old is None else kept_and_new(blocks, old, nrows)
+        try:
+            with own_settings:
+                for_each(
+                    pieces,
+                    self._compress,
+                    partial(self._deliver, old),
+                    effective_nthreads(None, None),
+                    quick=True,
+                )
+                if self._current is not None:
+                    self._finish(*self._current)
+        except BaseException:
+            for file in self._unfinished:
+                self._change.abandon(file)
+            raise
+
+    def _compress(self, piece: tuple[int, Array] | range) -> Piece:
+        if isinstance(piece, range):
+            return piece
+        number, rows = piece
+        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        chunk = compress(plain, self._args)
+        return number, chunk, CHECKSUM(chunk)
+
+    def _deliver(
+        self, old: SuperchunkFiles | None, piece: Piece
+    ) -> Callable[[], object] | None:
+        """Write a piece; return a function that finishes the file in front of it."""
+        first = piece[0]
+        finish = None
+        if first // self._cut.slots != self._number:
+            if self._current is not None:
+                finish = partial(self._finish, *self._current)
+            self._begin(first // self._cut.slots)
+        assert self._current is not None
+        writer = self._current[1]
+        if isinstance(piece, range):
+            assert old is not None
+            file = old.file(self._number)
+            assert file is not None
+            start = self._number * self._cut.slots
+            writer.copy(file, range(first - start, piece.stop - start))
+        else:
+            writer.put(*piece[1:])
+        return finish
+
+    def _begin(self, number: int) -> None:
+        name = self._name_of(number)
+        parts = name.split("/")[:-1]
+        for count in range(1, len(parts) + 1):
+            self._change.make_folder("/".join(parts[:count]))
+        file = self._change.begin(name)
+        self._unfinished.add(file)
+        self._number = number
+        self._current = file, ShardWriter(file.fp, self._cut, self._args.typesize or 0)
+
+    def _finish(self, file: UnfinishedFile, writer: ShardWriter) -> None:
+        writer.finish()
+        self._change.finish(file, at_once=self._at_once)
+        self._unfinished.discard(file)
+
+
+def kept_and_new(
+    blocks: Blocks, old: SuperchunkFiles, nrows: int
+) -> Iterator[tuple[int, Array] | range]:
+    """Yield the chunks of all files that change, in order.
+
+    A range has the numbers of full chunks that are copied. The others are `blocks`, and
+    chunks of the old array that are not stored in full.
+    """
+    slots, nchunks = old.cut.slots, old.cut.count_chunks(nrows)
+    place = 0  # number of the next chunk
+    for number, rows in blocks:
+        start = number // slots * slots
+        if place < start:
+            if place % slots:  # the rest of the file in front of it
+                stop = min(nchunks, -(-place // slots) * slots)
+                yield from _kept(old, place, stop, nrows)
+            place = start
+        yield from _kept(old, place, number, nrows)
+        yield number, rows
+        place = number + 1
+    if place % slots:
+        stop = min(nchunks, -(-place // slots) * slots)
+        yield from _kept(old, place, stop, nrows)
+
+
+def _kept(
+    old: SuperchunkFiles, start: int, stop: int, nrows: int
+) -> Iterator[tuple[int, Array] | range]:
+    """Yield chunks of the old array, all in one file."""
+    if start >= stop:
+        return
+    cut = old.cut
+    file = old.file(start // cut.slots)
+    full = min(nrows, old.nrows) // cut.chunk_rows
+    first = start
+    for number in range(start, stop):
+        if file is None or number >= full or not file.extents[number % cut.slots]:
+            if first < number:
+                yield range(first, number)
+            first = number + 1
+            end = min((number + 1) * cut.chunk_rows, nrows)
+            yield number, old.rows(number * cut.chunk_rows, end)
+    if first < stop:
+        yield range(first, stop)

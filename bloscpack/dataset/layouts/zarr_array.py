@@ -1,0 +1,325 @@
+"""The layout of Zarr format 3, with shards that are `.blp` files: arrays.
+
+::
+
+    ROOT/zarr.json    shape, data type, sizes of chunks and shards, attributes
+    ROOT/c/0/0        a shard: rows 0 to shard rows, with a 0 for each further axis
+    ROOT/c/1/0        the next one; one that is missing has the fill value everywhere
+
+``zarr.json`` has the number of rows, and is replaced last: rows that a shard has behind
+them do not count. A shard is never changed in place: other readers see the old file or
+the new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from contextlib import suppress
+
+from ..._format.dtypes import shown
+from ..._format.shard import KINDS, PORTABLE
+from ..._format.zarr_metadata import (
+    ZARR_JSON,
+    ArrayDocument,
+    decode_array,
+    encode_data_type,
+    encode_fill_value,
+)
+from ..._reading.array_reader import ArrayReader
+from ..._storage.disk import disk
+from ...args import BloscArgs
+from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
+from ...exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageValueError,
+)
+from ...numpy_io import typesize_of
+from .base import ArrayLayout
+from .superchunk_files import Cut, SuperchunkFiles
+from .superchunk_writer import ShardFolder
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from ...serializers import JsonObject
+    from ..change import Change
+    from ..folder import Folder
+    from .base import Blocks, NewArray
+
+# Folder of the shards.
+SHARDS = "c"
+# About the plain size of a chunk, and of a shard, in bytes.
+CHUNK_NBYTES = 2**20
+SHARD_NBYTES = 16 * 2**20
+# Settings of Blosc that users can choose.
+SETTINGS = ("cname", "clevel", "shuffle")
+
+
+def detect(folder: Folder) -> str | None:
+    """Return ``'array'``; None for a folder of another kind."""
+    if not folder.exists(ZARR_JSON):
+        return None
+    return "array" if read_document(folder).get("node_type") == "array" else None
+
+
+def read_document(folder: Folder) -> JsonObject:
+    """Return the document in the file ``zarr.json``."""
+    document = folder.read_json(ZARR_JSON)
+    if not isinstance(document, dict):
+        raise DamageError(
+            "expected an object in JSON, found %s" % shown(document),
+            section="metadata",
+            filename=folder.path(ZARR_JSON),
+        )
+    return document
+
+
+def shard_name(number: int, ndim: int) -> str:
+    """Return the name of a shard, relative to its array."""
+    return "/".join([SHARDS, str(number)] + ["0"] * (ndim - 1))
+
+
+class ZarrArray(ArrayLayout):
+    """An array of Zarr format 3."""
+
+    name = "zarr"
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        folder.check_inside(SHARDS)
+        self._take(self._read())
+
+    def _read(self) -> ArrayDocument:
+        """Return the document of the array as it is now."""
+        folder = self.folder
+        try:
+            return decode_array(read_document(folder))
+        except FormatError as error:
+            error.filename = error.filename or folder.path(ZARR_JSON)
+            raise
+        except UsageError as error:
+            error.filename = folder.path(ZARR_JSON)
+            raise
+
+    def _take(self, document: ArrayDocument) -> None:
+        """Take over a document, and read from the files of this state from now on."""
+        self.dtype, self.shape = document.dtype, document.shape
+        self.fill_value = document.fill_value
+        self.dims = document.dimension_names
+        self.block_rows = document.chunk_rows
+        self.chunks = (self.block_rows, *self.shape[1:])
+        self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
+        self._cut = cut_of(document)
+        self._source = SuperchunkFiles(
+            self.folder,
+            self._shard_name,
+            self._cut,
+            self.shape[0],
+            self.fill_value,
+            self._check_rows,
+        )
+        self.reader = ArrayReader(self._source, self.dtype, self.shape)
+
+    def _shard_name(self, number: int) -> str:
+        return shard_name(number, len(self.shape))
+
+    def _check_rows(self) -> None:
+        """Raise `StorageError` if rows were removed since the array was opened."""
+        if self._read().shape[0] < self.shape[0]:
+            raise StorageError(
+                errno.ESTALE,
+                "a writer has removed rows: open the array again",
+                self.folder.path(),
+            )
+
+    @property
+    def cbytes(self) -> int:
+        """Size in bytes of the files of shards."""
+        total = 0
+        for number in range(self._cut.count_files(self.shape[0])):
+            with suppress(FileNotFoundError):
+                total += self.folder.size(self._shard_name(number))
+        return total
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return dict(self._read().attributes)
+
+    # Writing
+
+    @classmethod
+    def block_rows_for(cls, new: NewArray) -> int:
+        """Return the number of rows in a chunk of a new array."""
+        return _rows_for(new)[0]
+
+    @classmethod
+    def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
+        """Write a new array to the folder `prefix` of the dataset of `change`."""
+        document = _document_of(new)
+        content = document.encode()
+        if prefix:
+            change.make_folder(prefix.rstrip("/"))
+        ndim = len(new.shape)
+        shards = ShardFolder(
+            change,
+            lambda number: prefix + shard_name(number, ndim),
+            cut_of(document),
+            args_of(document),
+            at_once=True,
+        )
+        shards.write(blocks)
+        change.stage(prefix + ZARR_JSON, content)
+
+    def check_writable(self) -> None:
+        """Raise `UsageError` if this array can only be read."""
+        super().check_writable()
+        args_of(self._read()).check()
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        document = self._read()
+        document.attributes = values
+        change.stage(self.folder.full(ZARR_JSON), document.encode())
+
+    def stage(
+        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+    ) -> None:
+        """Let `change` write blocks of rows, and set the number of rows."""
+        document = self._read()
+        shards = ShardFolder(
+            change,
+            lambda number: self.folder.full(self._shard_name(number)),
+            self._cut,
+            args_of(document),
+            at_once=extends,
+        )
+        shards.write(blocks, self._source, length)
+        if length != self.shape[0]:
+            document.shape = (length, *self.shape[1:])
+            change.stage(self.folder.full(ZARR_JSON), document.encode())
+
+    def committed(self, length: int) -> None:
+        """Take over the number of rows of a change that was committed."""
+        document = self._read()
+        self._source.close()
+        self._take(document)
+
+    def remove_unused(self, old_length: int) -> None:
+        """Remove the files of rows that the array had before it shrank."""
+        cut = self._cut
+        first, after = cut.count_files(self.shape[0]), cut.count_files(old_length)
+        for number in range(first, after):
+            with suppress(FileNotFoundError):
+                disk.remove(self.folder.path(self._shard_name(number)))
+
+
+def cut_of(document: ArrayDocument) -> Cut:
+    """Return how an array is cut."""
+    inner = document.shape[1:]
+    return Cut(document.dtype, inner, document.chunk_rows, document.slots)
+
+
+def args_of(document: ArrayDocument) -> BloscArgs:
+    """Return the settings of Blosc for new chunks."""
+    settings = dict(document.blosc)
+    if settings["cname"] not in CNAME_AVAIL:
+        del settings["cname"]  # any codec may stand in a chunk
+    return BloscArgs(**settings)
+
+
+def _document_of(new: NewArray) -> ArrayDocument:
+    """Return the document of a new array; raise `UsageError` if there can't be one."""
+    rows, slots = _rows_for(new)
+    unknown = set(new.settings) - set(SETTINGS)
+    if unknown:
+        raise UsageError(
+            "unknown settings: %s; the layout 'zarr' has %s"
+            % (", ".join(sorted(unknown)), ", ".join(SETTINGS))
+        )
+    typesize = typesize_of(new.dtype)
+    args = BloscArgs(**{"typesize": typesize, **new.settings})
+    args.check()
+    document = ArrayDocument(
+        new.dtype,
+        new.shape,
+        rows,
+        slots,
+        fill_value=new.fill_value,
+        attributes=new.attrs,
+        dimension_names=new.dims,
+        blosc={
+            "typesize": typesize,
+            "cname": args.cname,
+            "clevel": args.clevel,
+            "shuffle": int(args.shuffle),
+        },
+    )
+    encode_fill_value(new.dtype, document.fill_value)
+    return document
+
+
+def check_dtype(new: NewArray) -> None:
+    """Raise `UsageError` if no Zarr array has the dtype, and say which layouts do."""
+    dtype = new.dtype
+    portable = dtype.itemsize in PORTABLE.get(dtype.kind, (dtype.itemsize,))
+    if dtype.kind in KINDS and portable and dtype.itemsize:
+        encode_data_type(dtype)
+        return
+    from . import layouts_for
+
+    others = [name for name in layouts_for(new) if name != ZarrArray.name]
+    raise UsageValueError(
+        "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
+        "portable data type; %s"
+        % (
+            dtype,
+            "these layouts can: %s" % ", ".join(map("'%s'".__mod__, others))
+            if others
+            else "no other layout can either",
+        )
+    )
+
+
+def _rows_for(new: NewArray) -> tuple[int, int]:
+    """Return the number of rows of a chunk, and of chunks of a shard."""
+    check_dtype(new)
+    if not new.shape:
+        raise UsageValueError(
+            "the layout 'zarr' holds arrays with at least one axis: reshape the item "
+            "to (1,)"
+        )
+    row = max(1, math.prod(new.shape[1:]) * new.dtype.itemsize)
+    most = MAX_BUFFERSIZE // row
+    if not most:
+        raise UsageValueError(
+            "a row has '%d' bytes, more than the largest chunk of '%d' bytes"
+            % (row, MAX_BUFFERSIZE)
+        )
+    if new.chunks is not None and not 1 <= new.chunks <= most:
+        raise UsageValueError(
+            "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
+        )
+    rows = new.chunks or max(1, CHUNK_NBYTES // row)
+    if new.shards is None:
+        return rows, max(1, SHARD_NBYTES // (rows * row))
+    if new.shards < 1:
+        raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
+    if new.chunks is None:
+        rows = _divisor(new.shards, rows)
+    if new.shards % rows:
+        raise UsageValueError(
+            "a shard must have a multiple of the %d rows of a chunk, not %d"
+            % (rows, new.shards)
+        )
+    return rows, new.shards // rows
+
+
+def _divisor(number: int, most: int) -> int:
+    """Return the largest divisor up to `most`, if it is not much smaller than that."""
+    for divisor in range(min(number, most), most // 8, -1):
+        if number % divisor == 0:
+            return divisor
+    return min(number, most)

@@ -1,0 +1,191 @@
+"""The groups and tables of the layout ``zarr``.
+
+::
+
+    ROOT/zarr.json       a group of Zarr format 3, with the attributes of users
+    ROOT/NAME/…          a member
+
+A table is a group whose attribute ``column-order`` lists its columns: arrays of the
+same length.
+"""
+
+from __future__ import annotations
+
+from ..._format.dtypes import shown
+from ..._format.zarr_metadata import ZARR_JSON, encode_json, group_document
+from ...exceptions import DamageError, FormatError, UsageValueError
+from ..folder import is_member_name
+from .base import GroupLayout, TableLayout
+from .zarr_array import ZarrArray
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...serializers import JsonObject
+    from ..change import Change
+    from ..folder import Folder
+    from .base import NewColumn
+
+# The attribute of a group that makes it a table.
+COLUMN_ORDER = "column-order"
+# A key with copies of the documents of all members, which zarr-python reads in their
+# place. A change makes it wrong, so it is left out.
+CONSOLIDATED = "consolidated_metadata"
+# The name of the first axis of each column.
+ROW = "row"
+
+
+def detect(folder: Folder) -> str | None:
+    """Return the kind of a folder; None if it is no node of Zarr format 3."""
+    if not folder.exists(ZARR_JSON):
+        return None
+    try:
+        document = read_document(folder)
+    except (FormatError, OSError):  # the error of opening it is better
+        return "group"
+    if document.get("node_type") == "array":
+        return "array"
+    return "table" if COLUMN_ORDER in document["attributes"] else "group"
+
+
+def read_document(folder: Folder) -> JsonObject:
+    """Return the document of a node; raise `FormatError` if it is damaged."""
+    document = folder.read_json(ZARR_JSON)
+    attributes = document.get("attributes", {}) if isinstance(document, dict) else None
+    if (
+        not isinstance(document, dict)
+        or document.get("zarr_format") != 3
+        or document.get("node_type") not in ("array", "group")
+        or not isinstance(attributes, dict)
+    ):
+        raise DamageError(
+            "expected the document of a Zarr node of format 3, found something else",
+            section="metadata",
+            filename=folder.path(ZARR_JSON),
+        )
+    return {**document, "attributes": attributes}
+
+
+def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
+    """Let `change` replace the attributes of a group, those of Bloscpack included."""
+    document = read_document(folder)
+    document.pop(CONSOLIDATED, None)
+    document["attributes"] = attributes
+    change.stage(folder.full(ZARR_JSON), encode_json(document))
+
+
+def check_attributes(attributes: JsonObject) -> None:
+    """Raise `UsageError` if a name is that of Bloscpack's own attribute."""
+    if COLUMN_ORDER in attributes:
+        raise UsageValueError(
+            "no attribute can have the name '%s': it makes a group a table"
+            % COLUMN_ORDER
+        )
+
+
+class ZarrGroup(GroupLayout):
+    """A group of Zarr."""
+
+    name = "zarr"
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        read_document(folder)
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        attributes: JsonObject = read_document(self.folder)["attributes"]
+        return attributes
+
+    @classmethod
+    def create(cls, change: Change, attrs: JsonObject) -> None:
+        """Write a new group without members to the folder of `change`."""
+        check_attributes(attrs)
+        change.stage(ZARR_JSON, encode_json(group_document(attrs)))
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        check_attributes(values)
+        stage_document(change, self.folder, values)
+
+
+class ZarrTable(TableLayout):
+    """A group of Zarr whose members are the columns of a table."""
+
+    name = "zarr"
+    array_class = ZarrArray
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        names = read_document(folder)["attributes"].get(COLUMN_ORDER)
+        if (
+            not isinstance(names, list)
+            or not all(map(is_member_name, names))
+            or len(set(names)) < len(names)
+        ):
+            raise DamageError(
+                "expected '%s' to be different names of members, found %s"
+                % (COLUMN_ORDER, shown(names)),
+                section="metadata",
+                filename=folder.path(ZARR_JSON),
+            )
+        self.columns = self.open_columns({name: name for name in names})
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes of the user."""
+        attributes: JsonObject = read_document(self.folder)["attributes"]
+        return {name: v for name, v in attributes.items() if name != COLUMN_ORDER}
+
+    # Writing
+
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        check_attributes(attrs)
+        document = group_document({COLUMN_ORDER: list(columns), **attrs})
+        content = encode_json(document)
+        for name, (new, blocks) in columns.items():
+            new.dims = dims_of(name, len(new.shape))
+            cls.array_class.create(change, name + "/", new, blocks)
+        change.stage(ZARR_JSON, content)
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` unless a member of a group can have the name."""
+        if not is_member_name(name):
+            raise UsageValueError(
+                "the name of a column must be that of a folder, and neither "
+                "'zarr.json' nor begin with '__', not %.200r" % (name,)
+            )
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes of the user."""
+        check_attributes(values)
+        stage_document(change, self.folder, {COLUMN_ORDER: [*self.columns], **values})
+
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        column[0].dims = dims_of(name, len(column[0].shape))
+        super().create_column(change, name, column)
+
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order.
+
+        A column that is removed is no array of Zarr any more, also for readers that
+        don't know of `COLUMN_ORDER`.
+        """
+        attributes = {COLUMN_ORDER: names, **self.read_attributes()}
+        stage_document(change, self.folder, attributes)
+        for name in set(self.columns) - set(names):
+            change.remove(self.folder.full(name + "/" + ZARR_JSON))
+
+
+def dims_of(name: str, ndim: int) -> list[str]:
+    """Return names for the axes of a column.
+
+    xarray needs a name for each, and the same length of all axes of that name.
+    """
+    return [ROW, *("%s_axis_%d" % (name, axis) for axis in range(1, ndim))]

@@ -1,0 +1,228 @@
+"""New arrays and tables: `create_array` and `create_table`."""
+
+from __future__ import annotations
+
+import numpy
+
+from ..exceptions import UsageValueError
+from .array import Array
+from .create import creating
+from .folder import Folder
+from .layouts import array_class, table_class
+from .layouts.base import NewArray
+from .opening import Options, open_leaf
+from .rows import (
+    blocks_of,
+    check_same_length,
+    converted,
+    filled_rows,
+    items_of,
+    named_columns,
+)
+from .table import Table, column_blocks
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from .._storage.protocols import Path
+
+
+def create_array(
+    path: Path,
+    data: Any = None,
+    *,
+    layout: str = "zarr",
+    shape: int | tuple[int, ...] | None = None,
+    dtype: Any = None,
+    chunks: int | None = None,
+    shards: int | None = None,
+    fill_value: Any = None,
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+    **settings: Any,
+) -> Array:
+    """Create an array, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder, which appears when the array is complete.
+    data
+        The items; None for an array of `shape` and `dtype` that holds `fill_value`.
+    layout
+        ``'zarr'``, which any Zarr software reads, or ``'bcolz'``, that of bcolz 1.x.
+    shape, dtype
+        Those of the array; by default those of `data`.
+    chunks
+        Number of rows in a chunk.
+    shards
+        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        several chunks.
+    fill_value
+        The value of new items when the array is enlarged, by default zero.
+    attrs
+        The attributes.
+    mode
+        ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
+    sync
+        As in `open`.
+    settings
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+
+    Raises
+    ------
+    UsageError
+        If the layout can't hold the items; the message says what can.
+    FileExistsError
+        If there is a file or folder of this name.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> with dataset.create_array('b', [1.5, 2.5]) as array:
+    ...     array.resize(3)
+    ...     array[:2] = 7
+    >>> dataset.open('b')[:].tolist()
+    [7.0, 7.0, 0.0]
+    """
+    rows = _new_rows(data, shape, dtype, fill_value)
+    attributes = _plain(attrs)
+    new = NewArray(
+        rows.dtype, rows.shape, chunks, fill_value, attributes, settings, shards=shards
+    )
+    found = array_class(layout)
+    found.check_layout()
+    step = found.block_rows_for(new)
+    with creating(path, mode, sync) as change:
+        found.create(change, "", new, blocks_of(rows, step))
+    options = Options(writable=True, sync=sync)
+    opened = open_leaf(Folder.open(path), layout, "array", options)
+    assert isinstance(opened, Array)
+    return opened
+
+
+def create_table(
+    path: Path,
+    data: Any = None,
+    *,
+    layout: str = "zarr",
+    dtype: Any = None,
+    names: Sequence[str] | None = None,
+    chunks: int | None = None,
+    shards: int | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+    **settings: Any,
+) -> Table:
+    """Create a table, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder, which appears when the table is complete.
+    data
+        The rows: a structured array, a dictionary of columns, a DataFrame, or a
+        sequence of columns with `names`. None for no rows.
+    layout
+        As in `create_array`.
+    dtype
+        The type of a row, with a field for each column; by default that of `data`.
+    names
+        Names of the columns if `data` is a sequence of columns.
+    chunks, shards, attrs, mode, sync, settings
+        As in `create_array`.
+
+    Raises
+    ------
+    UsageError
+        If the columns have different lengths, or if the layout can't hold them.
+    FileExistsError
+        If there is a file or folder of this name.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> columns = {'a': [1, 2], 'b': [0.5, 1]}
+    >>> with dataset.create_table('c', columns) as table:
+    ...     table.append({'a': [3], 'b': [1.5]})
+    >>> dataset.open('c')[1:].tolist()
+    [(2, 1.0), (3, 1.5)]
+    """
+    columns = _new_columns(data, dtype, names)
+    found = table_class(layout)
+    found.check_layout()
+    new = {}
+    for name, rows in columns.items():
+        found.check_column_name(name)
+        array = NewArray(
+            rows.dtype, rows.shape, chunks, settings=settings, shards=shards
+        )
+        new[name] = array, column_blocks(found, name, array, rows)
+    with creating(path, mode, sync) as change:
+        found.create(change, new, _plain(attrs))
+    options = Options(writable=True, sync=sync)
+    opened = open_leaf(Folder.open(path), layout, "table", options)
+    assert isinstance(opened, Table)
+    return opened
+
+
+def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if attrs is None else dict(attrs)
+
+
+def _new_rows(
+    data: Any, shape: int | tuple[int, ...] | None, dtype: Any, fill_value: Any
+) -> Items:
+    """Return the items of a new array."""
+    if data is None:
+        if shape is None or dtype is None:
+            raise UsageValueError("expected data, or shape and dtype")
+        length, *inner = (shape,) if isinstance(shape, int) else shape
+        wanted = numpy.dtype(dtype)
+        fill = numpy.zeros((), wanted) if fill_value is None else fill_value
+        return filled_rows(length, tuple(inner), fill, wanted)
+    rows = items_of(data)
+    if dtype is not None:
+        rows = converted(rows, numpy.dtype(dtype))
+    if shape is not None and rows.shape != (
+        (shape,) if isinstance(shape, int) else shape
+    ):
+        raise UsageValueError(
+            "expected data of shape %s, found an array of shape %s"
+            % (shape, rows.shape)
+        )
+    return rows
+
+
+def _new_columns(
+    data: Any, dtype: Any, names: Sequence[str] | None
+) -> dict[str, Items]:
+    """Return the columns of a new table."""
+    wanted = None if dtype is None else numpy.dtype(dtype)
+    if wanted is not None and wanted.names is None:
+        raise UsageValueError("expected a dtype with fields, found '%s'" % wanted)
+    if data is None:
+        if wanted is None:
+            raise UsageValueError("expected data or a dtype")
+        data = numpy.empty(0, wanted)
+    if names is None:
+        names = [] if wanted is None else list(wanted.names or ())
+    columns = {}
+    for name, column in named_columns(data, list(names)).items():
+        rows = items_of(column)
+        if wanted is not None and wanted.fields is not None:
+            if name not in wanted.fields:
+                raise UsageValueError("the dtype has no field '%s'" % name)
+            rows = converted(rows, wanted.fields[name][0].base)
+        columns[name] = rows
+    if not columns:
+        raise UsageValueError("a table must have a column")
+    if any(rows.ndim == 0 for rows in columns.values()):
+        raise UsageValueError("expected columns of rows, found a single value")
+    check_same_length(columns)
+    return columns

@@ -1,0 +1,130 @@
+"""Documents of Zarr format 3: what is encoded is decoded, and the rest is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from bloscpack._format import zarr_metadata as zm
+from bloscpack.exceptions import DamageError, UsageError
+
+NAN_WITH_PAYLOAD = np.array(0x7FF8000000000001, "u8").view("f8")[()]
+ITEMS = [
+    ("<f8", 0.0, 0.0),
+    (">f4", math.nan, "NaN"),
+    ("<f2", -math.inf, "-Infinity"),
+    ("<f8", NAN_WITH_PAYLOAD, "0x7ff8000000000001"),
+    ("<c8", 1 + 2j, [1.0, 2.0]),
+    (">c16", complex(math.nan, math.inf), ["NaN", "Infinity"]),
+    ("?", True, True),
+    ("<i8", -(2**63), -(2**63)),
+    ("<u8", 2**64 - 1, 2**64 - 1),
+    ("S5", b"a\xff", "Yf8="),
+    ("<U3", "\u00e9\U0001f600", "\u00e9\U0001f600"),
+    (">U3", "", ""),
+    ("<M8[D]", np.datetime64(3, "D"), 3),
+    ("<M8[s]", np.datetime64("NaT"), "NaT"),
+    (">m8[25us]", np.timedelta64(7, "25us"), 7),
+    ("<M8", np.datetime64("NaT"), "NaT"),
+]
+
+
+@pytest.mark.parametrize(("code", "fill", "stored"), ITEMS)
+def test_arrays(code, fill, stored):
+    dtype = np.dtype(code)
+    document = zm.ArrayDocument(
+        dtype,
+        (10, 0, 3),
+        4,
+        5,
+        fill_value=fill,
+        attributes={"a": [1]},
+        dimension_names=["x", None, "z"],
+        blosc={"cname": "zstd", "clevel": 9, "shuffle": 2},
+        others={"more": {"must_understand": False}},
+    )
+    text = document.encode()
+    assert stored == json.loads(text)["fill_value"]
+    found = zm.decode_array(json.loads(text))
+    assert text == found.encode()
+    assert dtype == found.dtype
+    assert (10, 0, 3) == found.shape
+    assert (4, 5) == (found.chunk_rows, found.slots)
+    assert (
+        np.array(fill, dtype).tobytes() == np.array(found.fill_value, dtype).tobytes()
+    )
+    assert "zstd" == found.blosc["cname"]
+
+
+@pytest.mark.parametrize("code", ["V4", "f4,i4", "O", "g"])
+def test_dtypes_without_a_data_type(code):
+    with pytest.raises(UsageError, match="no data type"):
+        zm.encode_data_type(np.dtype(code))
+
+
+def test_attributes_that_are_no_json():
+    for value in (math.nan, {1, 2}, b""):
+        with pytest.raises(UsageError, match="must be JSON"):
+            zm.encode_json(zm.group_document({"a": value}))
+    with pytest.raises(UsageError, match="must be text"):
+        zm.encode_json(zm.group_document({1: 2}))
+
+
+def document(**changes):
+    return zm.ArrayDocument(np.dtype("<i4"), (10, 2), 4, 5).document() | changes
+
+
+SHARDING = document()["codecs"][0]["configuration"]
+
+
+def sharding(**changes):
+    codec = {"name": "sharding_indexed", "configuration": SHARDING | changes}
+    return document(codecs=[codec])
+
+
+def grid(*shape):
+    chunk_shape = {"chunk_shape": list(shape)}
+    return document(chunk_grid={"name": "regular", "configuration": chunk_shape})
+
+
+OTHERS = {
+    "storage transformers": document(storage_transformers=[1]),
+    "the key 'x'": document(x=1),
+    "grid is not regular": document(chunk_grid={"name": "rectangular"}),
+    "other names": document(chunk_key_encoding={"name": "v2"}),
+    "is not 'sharding_indexed'": document(codecs=[{"name": "bytes"}]),
+    "codecs of its index": sharding(index_codecs=[{"name": "bytes"}]),
+    "at its start": sharding(index_location="start"),
+    "not bytes, blosc and crc32c": sharding(codecs=[{"name": "bytes"}]),
+    "do not divide rows": grid(20, 1),
+    "no whole rows": grid(21, 2),
+    "no axis": document(shape=[]) | {"chunk_grid": grid()["chunk_grid"]},
+    "its data type is 'r8'": document(data_type="r8"),
+}
+
+
+@pytest.mark.parametrize("reason", OTHERS)
+def test_arrays_of_other_structure(reason):
+    with pytest.raises(UsageError, match=reason) as caught:
+        zm.decode_array(OTHERS[reason])
+    assert "zarr-python" in str(caught.value)
+
+
+DAMAGED = {
+    "of format 3": document(zarr_format=2),
+    "'shape' to be": document(shape=[-1, 2]),
+    "'chunk_shape' to be": grid(0, 2),
+    "at most": document(shape=[2**62, 2]),
+    "'fill_value' to be": document(fill_value="x"),
+    "for 2 axes": document(dimension_names=["x"]),
+    "'attributes' to be": document(attributes=[]),
+}
+
+
+@pytest.mark.parametrize("reason", DAMAGED)
+def test_damaged_documents(reason):
+    with pytest.raises(DamageError, match=reason):
+        zm.decode_array(DAMAGED[reason])
