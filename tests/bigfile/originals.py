@@ -36,7 +36,8 @@ def environment_with(request, session, what, probe, packages, build=None):
     assert variable not in os.environ, "%s can't run '%s'" % (given, probe)
     if "BLOSCPACK_BUILD_ORIGINALS" not in os.environ:
         pytest.skip("%s is not installed; nox -s %s installs it" % (what, session))
-    folder = Path(request.config.cache.mkdir(session)) / "%d.%d" % sys.version_info[:2]
+    version = "%d.%d" % sys.version_info[:2]
+    folder = Path(request.config.cache.mkdir(session)) / version
     python = folder / "bin" / "python"
     if python.exists() and not run(python, "-c", probe).returncode:
         return python
