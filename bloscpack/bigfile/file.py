@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from itertools import accumulate
 
 import numpy
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 # Number of rows per data file if the caller does not say, as in the original.
 ROWS_PER_FILE = 32 * 2**20
 # Number of bytes that `create_from_array` takes from an array at a time.
-TAKEN_NBYTES = 2**26
+TAKEN_NBYTES = 2**24
 
 
 class File:
@@ -312,7 +313,29 @@ def row_dtype(array: Any) -> DType:
 
 def store(array: Any, column: Column, row: int) -> None:
     """Write the rows of a table from row `row` on, in pieces."""
-    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
-    for start in range(0, array.shape[0], step):
-        part = numpy.asarray(array[start : start + step])
+    for start, stop in pieces_of(array):
+        part = numpy.asarray(array[start:stop])
         column.write(row + start, part.reshape(-1, column.nmemb))
+        del part  # before the next one is read
+
+
+def pieces_of(array: Any) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a table as ranges of at most `TAKEN_NBYTES`, or of one chunk.
+
+    They end where chunks end, so that no chunk is decompressed or computed twice.
+    ``array.chunks`` has the number of rows of a chunk, or of each chunk in a tuple.
+    """
+    size = array.shape[0]
+    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
+    chunks = getattr(array, "chunks", None)
+    rows = (chunks[0] or 1) if chunks else step
+    start = previous = 0
+    for end in accumulate(rows) if isinstance(rows, tuple) else range(rows, size, rows):
+        if end - start > step and previous > start:
+            yield start, previous
+            start = previous
+        previous = end
+    for end in (previous, size):
+        if start < end:
+            yield start, end
+            start = end

@@ -12,7 +12,7 @@ import numpy
 
 from .._engine.threads import for_each
 from ..exceptions import DamageError
-from .dtypes import check_convertible
+from .dtypes import SILENT_CASTS, check_convertible
 from .header import FILE_NAME
 from .rows import text_of
 from .writing import PIECE_NBYTES, split, threads_for
@@ -107,7 +107,8 @@ class Reader:
             piece = target if direct else numpy.empty(target.shape, dtype)
             self._read_part(part, piece)
             if not direct:
-                target[...] = piece
+                with SILENT_CASTS():
+                    target[...] = piece
 
         nthreads = threads_for((stop - start) * self.layout.row_nbytes, self._nthreads)
         for_each(split(self.layout, start, stop), work, _nothing, nthreads)

@@ -21,6 +21,7 @@ from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError
 from . import coverage, header
 from .data_files import DataFiles
+from .dtypes import SILENT_CASTS
 from .header import MODULUS, Part
 from .rows import union, without
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
@@ -177,7 +178,8 @@ class Writer:
 
     def _write_part(self, part: Part, rows: Array, overwrites: bool) -> int:
         """Write rows of one data file; return the change of the sum of its bytes."""
-        data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
+        with SILENT_CASTS():
+            data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
         offset = part.start * self.layout.row_nbytes
         view = data.reshape(-1).view("u1").data
         with self.files.opened(part.number, write=True) as file:

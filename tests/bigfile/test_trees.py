@@ -382,6 +382,47 @@ def test_dask(tree):
     assert () == bigfile.verify(tree).findings
 
 
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        (None, [(0, 4), (4, 8), (8, 10)]),
+        ((3, 2), [(0, 3), (3, 6), (6, 9), (9, 10)]),
+        ((2,), [(0, 4), (4, 8), (8, 10)]),
+        ((7,), [(0, 7), (7, 10)]),
+        ((99,), [(0, 10)]),
+        (((1, 2, 6, 1), (2,)), [(0, 3), (3, 9), (9, 10)]),
+        (((10,), (2,)), [(0, 10)]),
+    ],
+)
+def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
+    class Chunked:
+        shape, dtype = (10, 2), np.dtype("i4")
+
+        def __getitem__(self, index):
+            taken.append((index.start, index.stop))
+            return array[index]
+
+    array, taken = np.arange(20, dtype="i4").reshape(10, 2), []
+    Chunked.chunks = chunks
+    monkeypatch.setattr("bloscpack.bigfile.file.TAKEN_NBYTES", 4 * 8)
+    column = tree.create_from_array("x", Chunked(), Nfile=3)
+    assert expected == taken
+    assert np.array_equal(array, column[:])
+    taken.clear()
+    Chunked.shape, Chunked.chunks = (0, 2), ((0,), (2,))
+    tree.create_from_array("none", Chunked())
+    assert [] == taken
+
+
+def test_numbers_that_do_not_fit_are_converted_without_a_warning(tree):
+    array = np.array([1e300, 1e-300, np.nan, -1.5])
+    column = tree.create("x", "f4", 4)
+    column.write(0, array)
+    assert [np.inf, 0.0, -1.5] == column[:][[0, 1, 3]].tolist()
+    column = tree.create_from_array("y", array)
+    column.read(0, 4, np.empty(4, "i8"))
+
+
 def test_what_dask_asks_for(tree):
     column = tree.create_from_array("x", np.zeros((4, 3), "f4"))
     assert ((4, 3), 2, np.dtype("f4"), 48) == (
