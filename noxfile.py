@@ -83,7 +83,6 @@ def package(session: nox.Session) -> None:
 def bigfile(session: nox.Session) -> None:
     """Compare BigFile trees with the original; this needs a network and a compiler."""
     install(session, "test")
-    session.install("-q", "dask[array]")
     session.run("pytest", "-q", "tests/bigfile", env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
 
 

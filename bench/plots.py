@@ -220,6 +220,34 @@ def access(result: dict) -> Any:
     return figure
 
 
+def bigfile(result: dict) -> Any:
+    """Draw the time of each action for each side: one panel per action."""
+    rows = result["rows"]
+    titles = {
+        "write": "write %(mib)d MiB" % result,
+        "read": "read %(mib)d MiB" % result,
+        "rows": "read %(count)d random rows" % result,
+    }
+    sides = unique(rows, "side")[::-1]
+    figure, axes = panels(1, len(titles), width=3.2, height=2)
+    for axis, (action, title) in zip(axes[0], titles.items(), strict=True):
+        for row in where(rows, action=action):
+            colour = "0.6" if row["side"] == "bigfile" else "tab:blue"
+            axis.barh(sides.index(row["side"]), row["best"], 0.6, color=colour)
+        axis.set(title=title, xlabel="seconds", yticks=range(len(sides)))
+        axis.set_yticklabels([SHOWN[side] for side in sides])
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.title.set_fontsize(9)
+    return figure
+
+
+# Side of the comparison with BigFile → its label.
+SHOWN = {
+    "this": "this version",
+    "bigfile": "bigfile 0.1.52",
+    "dataset": "dataset, compressed",
+}
+
 # Column of the results → title of the panel.
 SUMMARY = {"write": "write, MB/s", "read": "read, MB/s", "ratio": "compression ratio"}
 
@@ -231,6 +259,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
     "peers": ("peers", peers),
     "summary": ("peers", summary),
     "access": ("access", access),
+    "bigfile": ("bigfile", bigfile),
 }
 
 

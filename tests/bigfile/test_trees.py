@@ -367,21 +367,6 @@ def test_pickle(tree):
     assert () == bigfile.verify(tree).findings
 
 
-def test_dask(tree):
-    dask = pytest.importorskip("dask.array")
-    array = np.arange(300.0).reshape(100, 3)
-    column = tree.create_from_array("x", array, Nfile=3)
-    lazy = dask.from_array(column, chunks=(30, 3))
-    assert np.array_equal(array * 2, (lazy * 2).compute())
-    tree.create_from_array("y", lazy + 1)
-    target = tree.create("z", ("f8", 3), 100, 2)
-    dask.store(lazy + 1, target, lock=False)
-    target.close()
-    assert np.array_equal(array + 1, tree["z"][:])
-    assert np.array_equal(array + 1, tree["y"][:])
-    assert () == bigfile.verify(tree).findings
-
-
 @pytest.mark.parametrize(
     ("chunks", "expected"),
     [
