@@ -36,6 +36,35 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     """
+    with _unfinished(path, mode) as (target, temporary):
+        disk.make_folder(temporary)
+        change = Change(Folder(temporary), sync)
+        yield change
+        change.commit()
+        remove_changes(Folder(temporary))
+        _put(temporary, target, sync)
+
+
+@contextmanager
+def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
+    """Yield a free path, for a dataset that gets its name when the block ends.
+
+    The block may write the dataset in many steps, and need not sync any. `mode` and
+    `sync` are those of `creating`.
+    """
+    with _unfinished(path, mode) as (target, temporary):
+        yield temporary
+        if sync:
+            _sync_tree(temporary)
+        _put(temporary, target, sync)
+
+
+@contextmanager
+def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
+    """Yield the full name for a path, and a free path on the same file system.
+
+    The dataset that is to be replaced is locked.
+    """
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
     target = os.path.abspath(os.fsdecode(path))
@@ -44,15 +73,18 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         remove_leftovers(*_start(target))
         with _beside(target) as temporary:
-            disk.make_folder(temporary)
-            change = Change(Folder(temporary), sync)
-            yield change
-            change.commit()
-            remove_changes(Folder(temporary))
-            _put(temporary, target, sync)
+            yield target, temporary
     finally:
         if lock is not None:
             lock.close()
+
+
+def _sync_tree(path: str) -> None:
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with disk.open(os.path.join(folder, name), "r+b") as fp:
+                disk.sync(fp)
+        disk.sync_folder(os.path.join(folder, os.curdir))
 
 
 def remove_dataset(path: str, sync: bool) -> None:
