@@ -17,7 +17,7 @@ from .dtypes import block_dtype, check_convertible
 from .header import Header
 from .reading import Reader
 from .tree import Tree, clean_name
-from .writing import PIECE_NBYTES, Writer, read_header, threads_for
+from .writing import PIECE_NBYTES, Writer, read_header, read_unwritten, threads_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -137,6 +137,12 @@ class Column:
     @property
     def nbytes(self) -> int:
         return self.size * self._layout.row_nbytes
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether there are rows that no writer has finished."""
+        _, content = read_header(self._tree, self._folder)
+        return bool(read_unwritten(self._tree, self._folder, content, self.size))
 
     def __len__(self) -> int:
         return self.size

@@ -23,7 +23,7 @@ from .writing import Writer, commit_new, make_block
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Any
 
@@ -222,11 +222,21 @@ class File:
         array = table_of(array)
         full = self._full(blockname)
         new = new_header(row_dtype(array), array.shape[0], Nfile)
+        return self.create_filled(full, new, lambda column: store(array, column, 0))
+
+    def create_filled(
+        self, full: str, new: Header, fill: Callable[[Column], object]
+    ) -> Column:
+        """Create a block with a layout, and let `fill` write its rows.
+
+        `full` is its name from the root of the tree. The header is written when `fill`
+        returns.
+        """
         writer = self._make(full, new)
         writer.begin_new()
         column = Column._over(self._tree, full, writer, self._nthreads)
         try:
-            store(array, column, 0)
+            fill(column)
             sums, _ = writer.take()
             commit_new(self._tree, self._tree.folder(full), new, sums=sums)
         finally:

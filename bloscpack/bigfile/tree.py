@@ -117,14 +117,15 @@ class Tree:
 
     def blocks(self, group: str = "") -> list[str]:
         """Return the names of all blocks in a group, relative to it, sorted."""
-        return sorted(name for name, is_block in self._walk_from(group) if is_block)
+        return sorted(name for name, is_block in self.walk(group) if is_block)
 
     def groups(self, group: str = "") -> list[str]:
         """Return ``""``, for a group itself, and the names of all groups in it."""
-        found = (name for name, is_block in self._walk_from(group) if not is_block)
+        found = (name for name, is_block in self.walk(group) if not is_block)
         return ["", *sorted(found)]
 
-    def _walk_from(self, group: str) -> Iterator[tuple[str, bool]]:
+    def walk(self, group: str = "") -> Iterator[tuple[str, bool]]:
+        """Yield the names of all blocks and groups, and whether each is a block."""
         top = self.folder(group)
         return self._walk(top, "", (self._identity(top),))
 
