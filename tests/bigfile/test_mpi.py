@@ -18,6 +18,7 @@ from bigfile import mpi_program
 from bigfile.mpi_program import NFILE, NMEMB, SIZE, own, rows_of_block
 from bigfile.originals import environment_with
 from bigfile.test_trees import files_of
+from project.test_docs import named_block
 from support import environment
 
 from bloscpack import bigfile
@@ -172,6 +173,24 @@ def test_a_block_whose_writer_was_killed_is_named(mpiexec, tmp_path):
     report = bigfile.verify(tmp_path)
     assert not report.ok
     assert [("g/x", "header")] == [(f.block, f.kind) for f in report.findings]
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation(python, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(named_block("bigfile.rst", "mpi-example"))
+    command = [Path(python).with_name("mpiexec"), "-n", "4", python, "-m", "mpi4py"]
+    subprocess.run(
+        [*map(str, command), str(program)],
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+        env=environment(),
+    )
+    tree = bigfile.File(tmp_path / "PART_019")
+    assert [0, 1, 2, 3] == tree["0/Position"][::100, 0].tolist()
+    assert np.array_equal(np.arange(4000), tree["0/ID"][:])
+    assert () == bigfile.verify(tree).findings
 
 
 def test_any_error_can_be_sent():
