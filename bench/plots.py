@@ -232,10 +232,16 @@ def bigfile(result: dict) -> Any:
     figure, axes = panels(1, len(titles), width=3.2, height=2)
     for axis, (action, title) in zip(axes[0], titles.items(), strict=True):
         for row in where(rows, action=action):
-            colour = "0.6" if row["side"] == "bigfile" else "tab:blue"
-            axis.barh(sides.index(row["side"]), row["best"], 0.6, color=colour)
-        axis.set(title=title, xlabel="seconds", yticks=range(len(sides)))
-        axis.set_yticklabels([SHOWN[side] for side in sides])
+            y, value = sides.index(row["side"]), 1000 * row["best"]
+            colour = "0.4" if row["side"] == "bigfile" else "tab:blue"
+            axis.plot(value, y, "o", color=colour)
+            text = "%.0f" % value if value > 99 else "%.3g" % value
+            axis.annotate(text, (value, y + 0.2), ha="center", fontsize=8)
+        axis.set(title=title, xlabel="ms", xscale="log", ylim=(-0.5, len(sides) - 0.3))
+        axis.set(yticks=range(len(sides)), yticklabels=[SHOWN[s] for s in sides])
+        axis.margins(x=0.2)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("")
         axis.spines[["top", "right"]].set_visible(False)
         axis.title.set_fontsize(9)
     return figure
