@@ -1,9 +1,9 @@
 """The attributes of a block as JSON, and back.
 
-Pure functions. A number or a text stands for a single item, a list for several. JSON
-has fewer types than a tree, so a *record* goes with the values: the type of each
-attribute, and the bytes of a file of attributes that could not be made again from these
-values, letter by letter.
+Pure functions. A value is a number or a text for a single item, and a list for several
+items. JSON has fewer types than a tree, so the values come with a *record*: the type of
+each attribute, and the bytes of a file of attributes that `decode` could not make again
+from these values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # The keys of a record.
 TYPES, FILES = "types", "files"
-# How a text begins that stands for another value, a convention of nbodykit.
+# The beginning of a text that represents another value, a convention of nbodykit.
 JSON_TEXT = "json://"
 
 

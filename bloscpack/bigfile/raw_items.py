@@ -19,7 +19,7 @@ class RawItems:
     Parameters
     ----------
     file
-        Its position is that of the first row.
+        Its position is the beginning of the first row.
     nbytes
         The number of bytes from there to the end.
     row

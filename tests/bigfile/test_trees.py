@@ -17,6 +17,7 @@ from support import environment
 
 from bloscpack import bigfile
 from bloscpack.bigfile.dtypes import WIDTHS
+from bloscpack.bigfile.raw_items import RawItems
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -553,6 +554,27 @@ def test_linked_files_are_not_followed_out_of_the_tree(tree, tmp_path, name):
         with suppress(BloscpackError):
             action()
     assert before == victim.read_bytes()
+
+
+def test_a_block_without_a_header_is_unfinished(tree, tmp_path):
+    tree.create_from_array("g/x", np.arange(10), Nfile=6).close()
+    (tmp_path / "tree/g/x/header").unlink()
+    tree.refresh()
+    report = bigfile.verify(tree)
+    (finding,) = report.findings
+    assert not report.ok
+    assert ("g/x", "header") == (finding.block, finding.kind)
+    assert finding.message.endswith("finished: 000000, 000001, 000002, 000003, ...")
+
+
+def test_raw_items_may_not_become_fewer(tree, tmp_path):
+    (tmp_path / "raw").write_bytes(bytes(80))
+    with open(tmp_path / "raw", "rb") as fp:
+        table = RawItems(fp, 160, np.dtype(("i8", (2,))))
+        assert (10, 2) == table.shape
+        with pytest.raises(StorageError, match="shorter"):
+            tree.create_from_array("x", table)
+    assert [] == tree.blocks
 
 
 def test_a_pipe_is_not_read(tree, tmp_path):
