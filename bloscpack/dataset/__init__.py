@@ -21,6 +21,7 @@ from .group import create_group as create_group
 from .group import make_group, open_node
 from .new import create_array as create_array
 from .new import create_table as create_table
+from .new import from_pandas as from_pandas
 from .opening import Options
 from .table import Table as Table
 
@@ -224,10 +225,10 @@ def convert(
     Examples
     --------
     >>> from bloscpack import dataset
-    >>> numpy.save('n.npy', numpy.arange(4))
-    >>> done = dataset.convert('n.npy', 'n.bcolz', clevel=9)
-    >>> done.kind, done.lost, dataset.open('n.bcolz')[:].tolist()
-    ('array', [], [0, 1, 2, 3])
+    >>> dataset.create_array('n.zarr', [1, 2, 3], attrs={'unit': 'm'}).close()
+    >>> done = dataset.convert('n.zarr', 'n.npy')
+    >>> done.kind, done.nbytes, done.lost
+    ('array', 24, ['the attributes'])
     """
     from .conversion import convert
 

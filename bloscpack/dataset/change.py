@@ -7,8 +7,8 @@ The others (`Change.stage`) get their names in `Change.commit`. The commit point
 * for one staged file, the rename that gives it its name;
 * for several, or if files are removed, the rename of a journal,
   ``.bloscpack/journal``, which lists them. Readers that see the journal read the new
-  contents. Then the files get their names, and the journal is removed. If the process dies meanwhile, the next writer does the
-  rest.
+  contents. Then the files get their names, and the journal is removed. If the process
+  dies meanwhile, the next writer does the rest.
 
 With `sync`, all contents are on the disk before the commit point. Only one writer at a
 time has a dataset open (`FolderLock`).

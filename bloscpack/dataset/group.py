@@ -17,7 +17,14 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .create import creating, remove_dataset, remove_leftovers
 from .folder import Folder, is_member_name
-from .layouts import detect, find_group, folders_in, group_class, table_class
+from .layouts import (
+    detect,
+    find_group,
+    folders_in,
+    group_class,
+    prepare_changes,
+    table_class,
+)
 from .new import create_array, create_table
 from .node import Node
 from .opening import Options, open_leaf
@@ -51,6 +58,7 @@ def _open_group(folder: Folder, layout: str, options: Options) -> Group:
         return Group(found, None, options)
     found.check_layout()
     remove_leftovers(folder.root)
+    prepare_changes(layout, folder, options.sync)
     return Group(found, SharedWriter(folder, options.sync), options)
 
 
@@ -350,4 +358,5 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(key)
         else:
             self._close_members(path)
+            prepare_changes(self.layout, self._layout.folder, self._options.sync)
             remove_dataset(path, self._options.sync)

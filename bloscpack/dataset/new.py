@@ -171,6 +171,52 @@ def create_table(
     return opened
 
 
+def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
+    """Create a table of the columns of a DataFrame, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    frame
+        The DataFrame. If its index has a name, it becomes the first column, and so does
+        each named level of several; an index without a name is left out.
+    options
+        Parameters of `create_table`.
+
+    Raises
+    ------
+    UsageError
+        If two columns have the same name, or if the layout can't hold a column: for
+        example one with missing items among integers or texts.
+    """
+    levels = [i for i, name in enumerate(frame.index.names) if name is not None]
+    series = [frame.index.get_level_values(level).to_series() for level in levels]
+    series += [frame.iloc[:, number] for number in range(frame.shape[1])]
+    names = [column.name for column in series]
+    if len(set(names)) < len(names):
+        raise UsageValueError(
+            "expected columns with different names, found %s"
+            % ", ".join(map(str, names))
+        )
+    return create_table(path, {c.name: _plain_items(c) for c in series}, **options)
+
+
+def _plain_items(column: Any) -> Items:
+    """Return the items of a Series; raise `UsageError` if NumPy would change them."""
+    items: Items = column.to_numpy()
+    if column.dtype.kind in "iub" and items.dtype.kind != column.dtype.kind:
+        raise UsageValueError(
+            "the column '%s' of the dtype '%s' has missing items, which no array of "
+            "this dtype can have" % (column.name, column.dtype)
+        )
+    return items
+
+
+# `Table` can't import this module, which imports it.
+Table.from_pandas = staticmethod(from_pandas)
+
+
 def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if attrs is None else dict(attrs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .array import Array
 from .folder import Folder
-from .layouts import array_class, is_column, table_class
+from .layouts import array_class, is_column, prepare_changes, table_class
 from .table import Table
 from .writer import Writer
 
@@ -41,7 +41,10 @@ def open_leaf(
     folder: Folder, layout: str, kind: str, options: Options
 ) -> Array | Table:
     """Return the array or table in a folder."""
-    writer = Writer(folder, options.sync) if options.writable else None
+    writer = None
+    if options.writable:
+        prepare_changes(layout, folder, options.sync)
+        writer = Writer(folder, options.sync)
     try:
         if kind == "array":
             return _open_array(folder, array_class(layout), writer, options)

@@ -17,8 +17,8 @@ from .rows import as_columns, blocks_of, items_of, named_columns
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, ClassVar
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
@@ -70,6 +70,8 @@ class Table(Node):
 
     _layout: TableLayout
     _writer: Writer | None
+    # Creates a table of a DataFrame; `new` sets it.
+    from_pandas: ClassVar[Callable[..., Table]]
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)

@@ -12,8 +12,7 @@ from ...lazy_array import open_ndarray
 from ...npy_io import without_items
 from ...numpy_io import pack_items
 from .contents import (
-    BLOCK_NBYTES,
-    FORTRAN_NBYTES,
+    FORTRAN_FACTOR,
     ArrayContent,
     GroupContent,
     as_array,
@@ -56,8 +55,8 @@ def _rows(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
         return
     length = lazy.shape[-1 if transposed else 0]
     reads_all = lazy.order == "F" and not transposed
-    nbytes = FORTRAN_NBYTES if reads_all else BLOCK_NBYTES
-    step = rows_in_block(lazy.nbytes // max(1, length), nbytes=nbytes)
+    factor = FORTRAN_FACTOR if reads_all else 1
+    step = rows_in_block(lazy.nbytes // max(1, length), factor=factor)
     for start in range(0, length, step):
         part = slice(start, start + step)
         yield lazy[..., part].T if transposed else lazy[part]

@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
-# The same for rows of an array in Fortran order: each block reads all of the file.
-FORTRAN_NBYTES = 4 * BLOCK_NBYTES
+# Blocks of rows of an array in Fortran order are larger by this factor: each of them
+# reads all of the file.
+FORTRAN_FACTOR = 4
 
 
-def rows_in_block(row_nbytes: int, unit: int = 1, nbytes: int = BLOCK_NBYTES) -> int:
-    """Return the number of rows in a block: a multiple of `unit`, if those fit."""
-    rows = max(1, nbytes // max(1, row_nbytes))
+def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
+    """Return the number of rows in a block: a multiple of `unit`, if those fit.
+
+    A block has `factor` times the usual size.
+    """
+    rows = max(1, factor * BLOCK_NBYTES // max(1, row_nbytes))
     return rows - rows % unit if rows > unit else rows
 
 
@@ -349,9 +353,9 @@ def without_group(content: Content) -> Content:
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
 
     def blocks() -> Iterator[Columns]:
-        parts = (regrouped(({n: r} for r in a.rows()), step) for n, a in arrays.items())
-        for some in zip(*parts, strict=True):
-            yield {name: rows for part in some for name, rows in part.items()}
+        parts = [regrouped_rows(array.rows(), step) for array in arrays.values()]
+        for rows in zip(*parts, strict=True):
+            yield dict(zip(arrays, rows, strict=True))
 
     return TableContent(
         columns,
@@ -365,8 +369,13 @@ def without_group(content: Content) -> Content:
 # Blocks
 
 
-def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
+def regrouped_rows(blocks: Iterable[Array], count: int) -> Iterator[Array]:
     """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
+    return (block[""] for block in regrouped(({"": rows} for rows in blocks), count))
+
+
+def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
+    """Do the same for several columns."""
     room: Columns = {}
     filled = 0
     for block in blocks:

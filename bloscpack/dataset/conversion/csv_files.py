@@ -15,7 +15,7 @@ from functools import partial
 import numpy
 
 from ..._crashsafe.replace import replacing
-from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .contents import (
     Column,
     GroupContent,
@@ -44,6 +44,8 @@ WRITTEN_ROWS = 16384
 EXACT = 2**53
 BOOL, INT, UINT, FLOAT, TEXT = "boolean", "Int64", "UInt64", "Float64", "string"
 TYPES = {BOOL: "?", INT: "i8", UINT: "u8", FLOAT: "f8"}
+# The release of pandas from which it always reads floats exactly.
+ALWAYS_EXACT = (3, 1)
 # Texts that pandas takes for a missing number.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 
@@ -58,6 +60,8 @@ class _Scan:
         self.kinds: set[str] = set()
         self.missing = False
         self.low = self.high = 0
+        # Whether floats are so large that integers among them may be rounded.
+        self.doubtful = False
 
     def add(self, series: Any) -> None:
         """Take a part of the column into account."""
@@ -71,6 +75,8 @@ class _Scan:
         if kind in (INT, UINT):
             self.low = min(self.low, int(present.min()))
             self.high = max(self.high, int(present.max()))
+        if kind == FLOAT:
+            self.doubtful = self.doubtful or bool((present.abs() >= EXACT).any())
 
     def dtype(self, name: str) -> DType | None:
         """Return the type that holds all values; None for text."""
@@ -85,59 +91,78 @@ class _Scan:
                 return numpy.dtype(bool)
             return None
         if max(self.high, -self.low) > EXACT:
-            raise UsageValueError(
-                "column '%s' has missing values or fractions, and integers that a "
-                "float does not hold exactly; --dtype %s=U chooses text" % (name, name)
-            )
+            raise _rounded(name)
         return numpy.dtype("f8")
+
+
+def _rounded(name: str) -> UsageValueError:
+    return UsageValueError(
+        "column '%s' has missing values or fractions, and integers that a float does "
+        "not hold exactly; the type 'U' makes it text: --dtype %s=U" % (name, name)
+    )
 
 
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
     pandas = import_package("pandas", "tables", "reading CSV")
-    with _named(path, pandas):
-        names, length, found = _scan(path, pandas, request)
+    typed = bool(request.dtypes)
+    with _named(path, pandas, typed):
+        scans, length = _scan(path, pandas, request)
+        names = list(scans)
         unknown = [name for name in request.dtypes if name not in names]
         if unknown:
             raise UsageValueError(
                 "there is no column '%s'; the columns are %s"
                 % (unknown[0], ", ".join(names))
             )
-        dtypes = {name: request.dtypes.get(name, found.get(name)) for name in names}
-        _set_lengths(path, pandas, dtypes)
+        dtypes = {
+            name: request.dtypes[name] if name in request.dtypes else scan.dtype(name)
+            for name, scan in scans.items()
+        }
+        doubtful = [name for name, scan in scans.items() if scan.doubtful]
+        _read_texts(path, pandas, dtypes, doubtful)
     columns = {name: Column(dtype) for name, dtype in dtypes.items() if dtype}
-    return TableContent(columns, length, partial(_blocks, path, pandas, columns))
+    return TableContent(columns, length, partial(_blocks, path, pandas, columns, typed))
 
 
 @contextmanager
-def _named(path: str, pandas: Any) -> Iterator[None]:
-    """Turn the errors of pandas about the file into `DamageError` with its name."""
+def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
+    """Turn the errors of pandas about the file into `DamageError` with its name.
+
+    With `typed`, the caller gave types, and a value of another type is his error.
+    """
     try:
         yield
-    except UsageValueError:
+    except UsageError:
         raise
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise DamageError("it is no CSV: %s" % error, filename=path) from error
+        text = str(error).strip()
+        raise DamageError("it is no CSV: %s" % text, filename=path) from error
     except (UnicodeDecodeError, ValueError, OverflowError) as error:
+        if typed and not isinstance(error, UnicodeDecodeError):
+            raise UsageValueError(
+                "'%s': a column has another type than the given one: %s" % (path, error)
+            ) from error
         raise DamageError(str(error), filename=path) from error
 
 
 def _parts(path: str, pandas: Any, rows: int, **options: Any) -> Any:
+    """Return an iterator of parts of the file, as DataFrames."""
+    release = tuple(map(int, pandas.__version__.split(".")[:2]))
+    if release < ALWAYS_EXACT:
+        options["float_precision"] = "round_trip"
     return pandas.read_csv(
         path,
         chunksize=rows,
         low_memory=False,
-        float_precision="round_trip",
         index_col=False,
         keep_default_na=False,
         **options,
     )
 
 
-def _scan(
-    path: str, pandas: Any, request: Request
-) -> tuple[list[str], int, dict[str, DType | None]]:
-    """Return the names, the number of rows and the types; None for text."""
+def _scan(path: str, pandas: Any, request: Request) -> tuple[dict[str, _Scan], int]:
+    """Return what the file says about each column, and the number of rows."""
     _check_names(path, pandas)
     scans: dict[str, _Scan] = {}
     length = 0
@@ -154,12 +179,7 @@ def _scan(
             length += len(part)
             for name in part.columns:
                 scans.setdefault(name, _Scan()).add(part[name])
-    found = {
-        name: scan.dtype(name)
-        for name, scan in scans.items()
-        if name not in request.dtypes
-    }
-    return list(scans), length, found
+    return scans, length
 
 
 def _check_names(path: str, pandas: Any) -> None:
@@ -176,34 +196,52 @@ def _check_names(path: str, pandas: Any) -> None:
             )
 
 
-def _set_lengths(path: str, pandas: Any, dtypes: dict[str, DType | None]) -> None:
-    """Replace the types of text columns whose length is unknown."""
+def _read_texts(
+    path: str, pandas: Any, dtypes: dict[str, DType | None], doubtful: list[str]
+) -> None:
+    """Replace the types of text columns whose length is unknown.
+
+    Raises `UsageError` if one of the `doubtful` columns would be rounded.
+    """
     kinds = {
         name: "U" if dtype is None else dtype.kind
         for name, dtype in dtypes.items()
         if dtype is None or (dtype.kind in "US" and not dtype.itemsize)
     }
-    if not kinds:
+    doubtful = [name for name in doubtful if name not in kinds]
+    if not kinds and not doubtful:
         return
     most = dict.fromkeys(kinds, 0)
-    with _parts(path, pandas, SCAN_ROWS, usecols=list(kinds), dtype=str) as parts:
+    names = [*kinds, *doubtful]
+    with _parts(path, pandas, SCAN_ROWS, usecols=names, dtype=str) as parts:
         for part in parts:
             for name, kind in kinds.items():
-                values = _texts(part[name], kind)
-                most[name] = longest(values, most[name])
+                most[name] = longest(_texts(part[name], kind), most[name])
+            for name in doubtful:
+                _check_exact(_texts(part[name]), name)
     for name, kind in kinds.items():
         dtypes[name] = text_dtype(most[name], kind)
 
 
-def _blocks(path: str, pandas: Any, columns: dict[str, Column]) -> Iterator[Columns]:
+def _check_exact(texts: list[str], name: str) -> None:
+    """Raise `UsageError` if an integer is changed when it becomes a float."""
+    for text in texts:
+        is_integer = len(text) > 15 and text.strip().lstrip("+-").isdigit()
+        if is_integer and int(float(text)) != int(text):
+            raise _rounded(name)
+
+
+def _blocks(
+    path: str, pandas: Any, columns: dict[str, Column], typed: bool
+) -> Iterator[Columns]:
     """Yield blocks of rows."""
     # pandas knows numbers; NumPy makes text, dates and others.
-    simple = {n: c.dtype for n, c in columns.items() if c.dtype.kind in "biuf"}
-    given = {n: simple.get(n, str) for n in columns}
+    simple = {n: c.dtype for n, c in columns.items() if _is_simple(c.dtype)}
+    given = {n: _native(simple[n]) if n in simple else str for n in columns}
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
     missing = {n: list(MISSING) for n, dtype in simple.items() if dtype.kind == "f"}
     with (
-        _named(path, pandas),
+        _named(path, pandas, typed),
         _parts(path, pandas, step, dtype=given, na_values=missing) as parts,
     ):
         for part in parts:
@@ -224,8 +262,17 @@ def _texts(series: Any, kind: str = "U") -> list[Any]:
     return [value.encode("utf-8") for value in values] if kind == "S" else values
 
 
+def _is_simple(dtype: DType) -> bool:
+    """Return whether pandas reads numbers of a type."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+def _native(dtype: DType) -> DType:
+    return dtype.newbyteorder("=") if dtype != "f2" else numpy.dtype("f4")
+
+
 def _column(series: Any, dtype: DType, name: str) -> Array:
-    if dtype.kind in "biuf":
+    if _is_simple(dtype):
         array: Array = series.to_numpy(dtype)
         return array
     values = _texts(series, dtype.kind)

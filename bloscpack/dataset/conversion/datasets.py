@@ -27,6 +27,7 @@ from .contents import (
     as_table,
     is_table,
     regrouped,
+    regrouped_rows,
     rows_in_block,
 )
 
@@ -160,9 +161,9 @@ def _write_array(
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
-    blocks = regrouped(({"": rows} for rows in array.rows()), step)
+    blocks = regrouped_rows(array.rows(), step)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, enumerate(block[""] for block in blocks))
+        found.create(change, "", new, enumerate(blocks))
 
 
 def _write_table(

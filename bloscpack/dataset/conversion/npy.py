@@ -25,7 +25,7 @@ from ...exceptions import DamageError, NotReadable, UsageValueError
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ..folder import is_safe_part
 from .contents import (
-    FORTRAN_NBYTES,
+    FORTRAN_FACTOR,
     ArrayContent,
     GroupContent,
     as_array,
@@ -209,7 +209,7 @@ def _rows_of_fortran(
         else:
             offset = fp.tell()
         columns = math.prod(shape[1:])
-        step = rows_in_block(columns * dtype.itemsize, nbytes=FORTRAN_NBYTES)
+        step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
         at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
         for start in range(0, shape[0], step):
             count = min(step, shape[0] - start)

@@ -50,7 +50,12 @@ def read(path: str, request: Request) -> Content:
     """Return the contents of a store."""
     zarr = import_package("zarr", "zarr", "reading a Zarr store")
     with _named(path):
-        found = zarr.open(path, mode="r")
+        store: Any = path
+        if os.path.isfile(path):
+            storage = import_package("zarr.storage", "zarr", "reading a Zarr store")
+            store = storage.ZipStore(path, mode="r")
+            request.resources.callback(store.close)
+        found = zarr.open(store, mode="r")
         return _content(found, path)
 
 

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
     from .base import ArrayLayout, GroupLayout, NewArray, TableLayout
 
-# Name → where its function `detect` and the classes for each kind are. The first layout
-# that detects a folder wins.
+# Name → where its function `detect` and the classes for each kind are, and what is
+# called before a dataset is changed. The first layout that detects a folder wins.
 LAYOUTS = {
     "zarr": {
         "detect": "zarr_group.detect",
         "array": "zarr_array.ZarrArray",
         "table": "zarr_group.ZarrTable",
         "group": "zarr_group.ZarrGroup",
+        "prepare": "zarr_group.drop_consolidated",
     },
     "blz": {
         "detect": "blz.detect",
@@ -67,10 +68,10 @@ def array_class(name: str) -> type[ArrayLayout]:
     return found
 
 
-def layouts_for(new: NewArray) -> list[str]:
-    """Return the names of the layouts that can hold an array."""
+def layouts_for(new: NewArray, *, without: str) -> list[str]:
+    """Return the names of the layouts that can hold an array, apart from one."""
     found = []
-    for name in LAYOUTS:
+    for name in (name for name in LAYOUTS if name != without):
         with suppress(UsageError):
             array_class(name).block_rows_for(new)
             found.append(name)
@@ -131,6 +132,13 @@ def folders_in(path: str) -> Iterator[str]:
                 names.append(entry.name)
     for name in sorted(names):
         yield os.path.join(path, name)
+
+
+def prepare_changes(layout: str, folder: Folder, sync: bool) -> None:
+    """Do what a layout wants to be done before a dataset is changed."""
+    if "prepare" in LAYOUTS[layout]:
+        prepare: Callable[[Folder, bool], None] = _load(LAYOUTS[layout]["prepare"])
+        prepare(folder, sync)
 
 
 def is_column(path: str) -> bool:

@@ -270,7 +270,7 @@ def check_dtype(new: NewArray) -> None:
         return
     from . import layouts_for
 
-    others = [name for name in layouts_for(new) if name != ZarrArray.name]
+    others = layouts_for(new, without=ZarrArray.name)
     raise UsageValueError(
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
         "portable data type; %s"

@@ -11,10 +11,13 @@ same length.
 
 from __future__ import annotations
 
+import os
+
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..folder import is_member_name
+from ..folder import Folder, is_member_name
+from ..writer import SharedWriter
 from .base import GroupLayout, TableLayout
 from .zarr_array import ZarrArray
 
@@ -24,13 +27,12 @@ if TYPE_CHECKING:
 
     from ...serializers import JsonObject
     from ..change import Change
-    from ..folder import Folder
     from .base import NewColumn
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
-# A key with copies of the documents of all members, which zarr-python reads in their
-# place. A change makes it wrong, so it is left out.
+# A key of a group with copies of the documents of all members, which zarr-python reads
+# in their place. A change would make it wrong.
 CONSOLIDATED = "consolidated_metadata"
 # The name of the first axis of each column.
 ROW = "row"
@@ -73,6 +75,25 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     document.pop(CONSOLIDATED, None)
     document["attributes"] = attributes
     change.stage(folder.full(ZARR_JSON), encode_json(document))
+
+
+def drop_consolidated(folder: Folder, sync: bool) -> None:
+    """Remove the copies of documents from a node, and from the groups around it.
+
+    Other readers would take a copy for the document of the node that changes.
+    """
+    while True:
+        try:
+            document = read_document(folder)
+        except (FormatError, OSError):  # not in a group of Zarr
+            return
+        if document.get(CONSOLIDATED) is not None:
+            with SharedWriter(folder, sync).change() as change:
+                stage_document(change, folder, document["attributes"])
+        outer = os.path.dirname(folder.root)
+        if outer == folder.root:
+            return
+        folder = Folder(outer)
 
 
 def check_attributes(attributes: JsonObject) -> None:

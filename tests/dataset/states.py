@@ -1,0 +1,300 @@
+"""Any sequence of changes: machines in which a dataset and NumPy do the same.
+
+A layout gets its tests by an entry of `LAYOUTS`. Other programs that read the dataset,
+too, are `programs`, which run after each step, and `last_programs`, which run once.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bloscpack import dataset
+from bloscpack.verify import verify
+
+LAYOUTS = ("bcolz", "zarr")
+DTYPES = ("i4", ">f8", "S8", "U8", "M8[s]", "u1")
+ROWS = st.integers(0, 40)
+
+
+def numbers_of(dtype, shape, start):
+    """Return different items of a dtype."""
+    count = np.prod(shape, dtype=int)
+    return np.arange(start, start + count).reshape(shape).astype(dtype)
+
+
+def joined(*parts):
+    """Return rows of several arrays in the byte order of the first."""
+    return np.concatenate(parts, dtype=parts[0].dtype)
+
+
+def resized(items, rows, fill=0):
+    """Return the first rows, or all and rows of the fill value."""
+    result = np.zeros((rows, *items.shape[1:]), items.dtype)
+    if fill:
+        result[:] = fill
+    result[: len(items)] = items[:rows]
+    return result
+
+
+class Machine(RuleBasedStateMachine):
+    """What the machines for arrays and tables have in common.
+
+    Attributes
+    ----------
+    folder
+        Where the datasets are.
+    layout
+        Their layout.
+    programs, last_programs
+        Functions that read an array, by the path of its folder.
+    """
+
+    folder = None
+    layout = "zarr"
+    programs = ()
+    last_programs = ()
+    opened = None
+
+    def start(self):
+        self.count = 0
+        self.path = self.folder / str(len(os.listdir(self.folder)))
+
+    def next(self):
+        """Return a number from which new items count."""
+        self.count += 1
+        return 1000 * self.count
+
+    @rule()
+    def reopen(self):
+        self.opened.close()
+        self.opened = dataset.open(self.path, "r+", sync=False)
+
+    @rule(name=st.sampled_from("xy"), value=st.integers())
+    def set_attribute(self, name, value):
+        self.opened.attrs[name] = value
+        assert value == dataset.open(self.path).attrs[name]
+
+    @rule(name=st.sampled_from("xy"))
+    def remove_attribute(self, name):
+        if name in self.opened.attrs:
+            del self.opened.attrs[name]
+        assert name not in dataset.open(self.path).attrs
+
+    def arrays(self):
+        """Return the path of each array, and its items."""
+        raise NotImplementedError
+
+    @invariant()
+    def same(self):
+        if self.opened is None:
+            return
+        self.check()
+        for path, items in self.arrays().items():
+            for read in self.programs:
+                assert_same(items, read(path))
+
+    def check(self):
+        """Compare the dataset, as the writer and as a reader sees it."""
+        raise NotImplementedError
+
+    def teardown(self):
+        if self.opened is None:
+            return
+        self.opened.close()
+        for path, items in self.arrays().items():
+            for read in self.last_programs:
+                assert_same(items, read(path))
+            for place in sorted((path / "c").rglob("*")):  # the shards of zarr
+                assert place.is_dir() or verify(place).ok
+
+
+def assert_same(expected, found):
+    np.testing.assert_array_equal(expected, found)
+    assert expected.dtype.newbyteorder("=") == found.dtype.newbyteorder("=")
+
+
+class ArrayMachine(Machine):
+    """An array."""
+
+    @initialize(
+        rows=ROWS,
+        chunks=st.integers(1, 12),
+        slots=st.integers(1, 4),
+        inner=st.sampled_from([(), (2,), (2, 1)]),
+        dtype=st.sampled_from(DTYPES),
+    )
+    def create(self, rows, chunks, slots, inner, dtype):
+        self.start()
+        self.expected = numbers_of(dtype, (rows, *inner), 0)
+        self.fill = 5 if self.expected.dtype.kind in "if" else 0
+        shards = {} if self.layout == "bcolz" else {"shards": chunks * slots}
+        self.opened = dataset.create_array(
+            self.path,
+            self.expected,
+            layout=self.layout,
+            chunks=chunks,
+            sync=False,
+            fill_value=self.fill or None,
+            **shards,
+        )
+
+    def items(self, rows):
+        shape = (rows, *self.expected.shape[1:])
+        return numbers_of(self.expected.dtype, shape, self.next())
+
+    @rule(rows=ROWS)
+    def append(self, rows):
+        new = self.items(rows)
+        self.expected = joined(self.expected, new)
+        self.opened.append(new)
+
+    @rule(rows=st.integers(0, 90))
+    def resize(self, rows):
+        self.expected = resized(self.expected, rows, self.fill)
+        self.opened.resize(rows)
+
+    @rule(rows=ROWS)
+    def trim(self, rows):
+        rows = min(rows, len(self.expected))
+        self.expected = self.expected[: len(self.expected) - rows]
+        self.opened.trim(rows)
+
+    @rule(
+        start=st.integers(-60, 60),
+        stop=st.integers(-60, 60),
+        step=st.sampled_from([1, 2, -1, -3]),
+    )
+    def assign(self, start, stop, step):
+        key = slice(start, stop, step)
+        self.expected[key] = new = self.items(len(self.expected[key]))
+        self.opened[key] = new
+
+    @rule(numbers=st.lists(st.integers(0, 59), max_size=9))
+    def assign_rows(self, numbers):
+        numbers = [n for n in numbers if n < len(self.expected)]
+        new = self.items(len(numbers))
+        self.expected[np.array(numbers, int)] = new
+        self.opened[numbers] = new
+
+    def arrays(self):
+        return {self.path: self.expected}
+
+    def check(self):
+        assert_same(self.expected, self.opened[:])
+        assert_same(self.expected, dataset.open_array(self.path)[:])
+
+
+class TableMachine(Machine):
+    """A table, whose columns are added and removed."""
+
+    @initialize(rows=ROWS, chunks=st.integers(1, 9))
+    def create(self, rows, chunks):
+        self.start()
+        self.expected = {
+            "a": numbers_of("i8", rows, 0),
+            "b": numbers_of(">f4", (rows, 2), 0),
+        }
+        self.opened = dataset.create_table(
+            self.path, self.expected, layout=self.layout, chunks=chunks, sync=False
+        )
+
+    def __len__(self):
+        return len(next(iter(self.expected.values())))
+
+    def items(self, rows):
+        start = self.next()
+        return {
+            name: numbers_of(items.dtype, (rows, *items.shape[1:]), start)
+            for name, items in self.expected.items()
+        }
+
+    @rule(rows=ROWS)
+    def append(self, rows):
+        new = self.items(rows)
+        self.opened.append(new)
+        for name, items in new.items():
+            self.expected[name] = joined(self.expected[name], items)
+
+    @rule(rows=st.integers(0, 60))
+    def resize(self, rows):
+        self.opened.resize(rows)
+        for name, items in self.expected.items():
+            self.expected[name] = resized(items, rows)
+
+    @rule(rows=ROWS)
+    def trim(self, rows):
+        rows = min(rows, len(self))
+        self.opened.trim(rows)
+        for name, items in self.expected.items():
+            self.expected[name] = items[: len(items) - rows]
+
+    @rule(start=st.integers(0, 40), count=ROWS)
+    def assign(self, start, count):
+        key = slice(start, start + count)
+        new = self.items(len(range(len(self))[key]))
+        self.opened[key] = new
+        for name, items in new.items():
+            self.expected[name][key] = items
+
+    @rule(number=st.integers(0, 9), start=ROWS)
+    def assign_to_a_column(self, number, start):
+        name = list(self.expected)[number % len(self.expected)]
+        new = self.items(len(self))[name][start:]
+        self.opened[name][start:] = new
+        self.expected[name][start:] = new
+
+    @rule(
+        name=st.sampled_from("cdef"), first=st.booleans(), dtype=st.sampled_from(DTYPES)
+    )
+    def add_or_remove(self, name, first, dtype):
+        if name in self.expected:
+            self.opened.remove_column(name)
+            del self.expected[name]
+            return
+        new = {name: numbers_of(dtype, len(self), self.next())}
+        self.opened.add_column(name, new[name], position=0 if first else None)
+        self.expected = {**new, **self.expected} if first else {**self.expected, **new}
+
+    def arrays(self):
+        return {self.path / name: items for name, items in self.expected.items()}
+
+    def check(self):
+        for table in (self.opened, dataset.open_table(self.path)):
+            assert list(self.expected) == table.names
+            assert len(self) == len(table)
+            for name, items in self.expected.items():
+                assert_same(items, table[name][:])
+
+
+MACHINES = (ArrayMachine, TableMachine)
+
+
+def run(machine, folder, layout, *, programs=(), last_programs=(), examples=30):
+    """Run a machine for a layout with many sequences of changes."""
+    attributes = {
+        "folder": folder,
+        "layout": layout,
+        "programs": programs,
+        "last_programs": last_programs,
+    }
+    run_state_machine_as_test(
+        type(machine.__name__, (machine,), attributes),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        ),
+    )

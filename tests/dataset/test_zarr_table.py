@@ -1,0 +1,263 @@
+"""Tables of the layout zarr: groups of arrays of the same length."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import bloscpack
+from bloscpack import dataset
+from bloscpack.exceptions import DamageError, DoesNotFit, FormatError, UsageError
+
+ROWS = {
+    "a": np.arange(50, dtype="i4"),
+    "m": np.arange(100.0).reshape(50, 2),
+    "s": np.array(["x", "yz"] * 25),
+    "big": np.arange(50, dtype=">u2"),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    dataset.create_table(
+        tmp_path / "t", ROWS, chunks=8, shards=16, attrs={"x": 1}
+    ).close()
+    return tmp_path / "t"
+
+
+def document(path):
+    return json.loads((path / "zarr.json").read_text())
+
+
+def assert_table(expected, path):
+    """Check a table, and that the arrays of Zarr in its folder are its columns."""
+    table = dataset.open_table(path)
+    assert list(expected) == table.names
+    for name, items in expected.items():
+        np.testing.assert_array_equal(items, table[name][:])
+        assert items.dtype == table[name].dtype
+        assert len(items) == document(path / name)["shape"][0] == len(table)
+    nodes = {p.parent.name for p in path.glob("*/zarr.json")}
+    assert set(expected) == nodes
+
+
+def test_files(path):
+    assert {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {"column-order": ["a", "m", "s", "big"], "x": 1},
+    } == document(path)
+    assert ["row"] == document(path / "a")["dimension_names"]
+    assert ["row", "m_axis_1"] == document(path / "m")["dimension_names"]
+    assert {"a", "m", "s", "big", "zarr.json"} == set(os.listdir(path))
+    found = bloscpack.unpack_ndarray_from_file(path / "m" / "c" / "1" / "0")
+    np.testing.assert_array_equal(ROWS["m"][16:32], found)
+    assert_table(ROWS, path)
+    assert ("zarr", 50) == (dataset.open(path).layout, len(dataset.open(path)))
+
+
+def test_changes(path):
+    with dataset.open_table(path, "r+") as table:
+        table.append(ROWS)
+        table.append(table[3:5])
+        table[0] = table[4]
+        table[[5, 7]] = table[3:5]
+        table["a"][9] = 99
+        table.trim(2)
+        table.resize(110)
+        table.attrs["y"] = 2
+        table["a"].attrs["unit"] = "m"
+        with pytest.raises(UsageError, match="append to the table"):
+            table["a"].append([1])
+    expected = {n: np.concatenate([c, c], dtype=c.dtype) for n, c in ROWS.items()}
+    for items in expected.values():
+        items[0], items[[5, 7]] = items[4], items[3:5]
+    expected["a"][9] = 99
+    for name, items in expected.items():
+        expected[name] = np.zeros((110, *items.shape[1:]), items.dtype)
+        expected[name][:100] = items
+    assert_table(expected, path)
+    table = dataset.open(path)
+    assert {"x": 1, "y": 2} == dict(table.attrs)
+    assert {"unit": "m"} == dict(table["a"].attrs)
+    assert ["a", "m", "s", "big"] == document(path)["attributes"]["column-order"]
+
+
+def test_columns_are_added_and_removed(path):
+    with dataset.open_table(path, "r+") as table:
+        column = table["m"]
+        table.add_column("new", np.ones((50, 3), "f4"), position=1, attrs={"u": 1})
+        table.remove_column("m")
+        assert column.closed
+        table.add_column("m", np.arange(50), shards=20, chunks=10)
+        assert (10,) == table["m"].chunks
+        for name in ("__x", "zarr.json", "a/b", "", "..", 5):
+            with pytest.raises(UsageError, match="the name of a column"):
+                table.add_column(name, ROWS["a"])
+        with pytest.raises(UsageError, match="the column 'f': the layout"):
+            table.add_column("f", np.zeros(50, "i4,f8"))
+        with pytest.raises(DoesNotFit, match="expected '50' rows"):
+            table.add_column("f", [1])
+    expected = {**ROWS, "m": np.arange(50), "new": np.ones((50, 3), "f4")}
+    names = ["a", "new", "s", "big", "m"]
+    assert_table({name: expected[name] for name in names}, path)
+    assert not (path / "f").exists()
+
+
+def test_a_removed_column_is_no_array_after_a_crash(path, monkeypatch):
+    """A reader that knows only Zarr must not find it: its chunks may be gone."""
+    monkeypatch.setattr("bloscpack.dataset.layouts.base.remove_tree", lambda path: None)
+    with dataset.open_table(path, "r+") as table:
+        table.remove_column("m")
+        assert (path / "m" / "c").exists()
+        assert not (path / "m" / "zarr.json").exists()
+    assert_table({n: c for n, c in ROWS.items() if n != "m"}, path)
+    monkeypatch.undo()
+    with dataset.open_table(path, "r+") as table:
+        table.add_column("m", np.arange(50))
+    others = {n: c for n, c in ROWS.items() if n != "m"}
+    assert_table({**others, "m": np.arange(50)}, path)
+
+
+@pytest.mark.parametrize("name", ["f", "o", "g"])
+def test_a_dtype_that_zarr_lacks(tmp_path, name):
+    columns = {
+        "f": np.zeros(5, "i4,f8"),
+        "o": np.array([None] * 5),
+        "g": np.zeros(5, np.longdouble),
+    }
+    rows = {"a": np.arange(5), name: columns[name]}
+    with pytest.raises(UsageError, match="the column '%s': the layout 'zarr'" % name):
+        dataset.create_table(tmp_path / "t", rows)
+    assert [] == os.listdir(tmp_path)
+
+
+def test_text_among_other_objects_is_refused(tmp_path):
+    for items, message in (
+        (["x", None], "the dtype 'object'"),
+        (["x", float("nan")], "expected text in each item"),
+        ([1, "x"], "expected text in each item"),
+    ):
+        rows = {"a": np.array(items, object)}
+        with pytest.raises(UsageError, match=message):
+            dataset.create_table(tmp_path / "t", rows)
+    with dataset.create_table(tmp_path / "t", {"a": np.array(["x"], object)}) as table:
+        with pytest.raises(UsageError, match="expected items of dtype"):
+            table.append({"a": np.array(["x", None], object)})
+        table.append({"a": np.array([b"y", "z"][1:], object)})
+        assert ["x", "z"] == table["a"][:].tolist()
+
+
+def test_selections(path):
+    table = dataset.open(path)
+    rows = table[table["a"][:] % 7 == 3]
+    assert [3, 10, 17, 24, 31, 38, 45] == rows["a"].tolist()
+    assert ROWS["m"][3::7].tolist() == rows["m"].tolist()
+    assert table.dtype == rows.dtype
+    assert ROWS["big"][5:30:5].tolist() == table.columns[3][5:30:5].tolist()
+    assert ("yz", 49) == (table[-1]["s"], table[-1]["big"])
+    assert ["s", "a"] == list(table[["s", "a"]].dtype.names)
+
+
+def test_attributes_of_other_programs_stay(path):
+    text = document(path)
+    text["other"] = {"must_understand": False}
+    (path / "zarr.json").write_text(json.dumps(text))
+    with dataset.open_table(path, "r+") as table:
+        table.attrs["y"] = [1]
+        table.remove_column("m")
+        with pytest.raises(UsageError, match="makes a group a table"):
+            table.attrs["column-order"] = []
+        table.attrs.put({"z": 2})
+    text["attributes"] = {"column-order": ["a", "s", "big"], "z": 2}
+    assert text == document(path)
+
+
+def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
+    group = dataset.create_group(tmp_path / "g")
+    group.create_table("in/t", ROWS).close()
+    group.create_array("in/a", [1, 2]).close()
+    places = [tmp_path / "g", tmp_path / "g" / "in", tmp_path / "g" / "in" / "t"]
+
+    def consolidate():
+        for place in places:
+            text = {**document(place), "consolidated_metadata": {"metadata": {}}}
+            (place / "zarr.json").write_text(json.dumps(text))
+
+    def consolidated():
+        return [p for p in places if "consolidated_metadata" in document(p)]
+
+    consolidate()
+    dataset.open(places[2]).close()
+    assert places == consolidated()
+    dataset.open(places[1] / "a", "r+").close()
+    assert places[2:] == consolidated()
+    for change in (
+        lambda: dataset.open(places[2], "r+").close(),
+        lambda: dataset.create_array(places[2] / "x", [1]).close(),
+    ):
+        consolidate()
+        change()
+        assert [] == consolidated()
+
+
+DAMAGED = [["a", "a"], ["a", 5], ["../t"], "a", None, {"a": 1}, ["__a"]]
+
+
+@pytest.mark.parametrize("order", DAMAGED, ids=repr)
+def test_a_damaged_column_order(path, order):
+    text = document(path)
+    text["attributes"]["column-order"] = order
+    (path / "zarr.json").write_text(json.dumps(text))
+    with pytest.raises(DamageError, match="expected 'column-order'") as caught:
+        dataset.open(path)
+    assert str(path / "zarr.json") == caught.value.filename
+
+
+def test_a_missing_column(path):
+    text = document(path)
+    text["attributes"]["column-order"].append("z")
+    (path / "zarr.json").write_text(json.dumps(text))
+    with pytest.raises(FormatError, match="the folder of the column 'z', found none"):
+        dataset.open(path)
+    (path / "z").symlink_to(path / "a")
+    with pytest.raises(FormatError, match="the folder of the column 'z', found none"):
+        dataset.open(path)
+
+
+def test_dataframes(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "a": [1, 2, 3],
+            "s": ["x", "yz", ""],
+            "t": pandas.to_datetime(["2020-01-01", None, "2021-05-06"]),
+            "i": pandas.array([1, 2, 3], dtype="Int64"),
+            "c": pandas.Categorical(["u", "v", "u"]),
+        }
+    )
+    with dataset.from_pandas(tmp_path / "t", frame, attrs={"x": 1}) as table:
+        assert list(frame) == table.names
+        assert {"x": 1} == dict(table.attrs)
+        for name in frame:
+            assert (
+                frame[name].isna().tolist() == table.to_pandas()[name].isna().tolist()
+            )
+        assert frame["s"].tolist() == table.to_pandas()["s"].tolist()
+    named = frame.set_index(["s", "a"]).rename_axis(["s", None])
+    with dataset.Table.from_pandas(tmp_path / "n", named) as table:
+        assert ["s", "t", "i", "c"] == table.names
+    wrong = {
+        "different names": pandas.DataFrame([[1, 2]], columns=["a", "a"]),
+        "different names, found a, a": frame[["a"]].rename_axis("a"),
+        "missing items": pandas.DataFrame({"a": pandas.array([1, None], "Int64")}),
+        "the name of a column": pandas.DataFrame({5: [1]}),
+        "the column 'a'|expected text": pandas.DataFrame({"a": ["x", None]}),
+    }
+    for message, bad in wrong.items():
+        with pytest.raises(UsageError, match=message):
+            dataset.from_pandas(tmp_path / "wrong", bad)
+    assert {"t", "n"} == set(os.listdir(tmp_path))
