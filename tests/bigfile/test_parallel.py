@@ -38,6 +38,29 @@ column.close()
 """
 
 
+READER = """
+import sys
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from bloscpack import bigfile
+
+path, stop = sys.argv[1], int(sys.argv[2])
+rows = np.load(path + ".npy")
+column = bigfile.File(path)["g/x"]
+rng = np.random.default_rng(stop)
+ranges = np.sort(rng.integers(0, stop, (200, 2)))
+
+def check(pair):
+    assert np.array_equal(column[pair[0] : pair[1]], rows[pair[0] : pair[1]])
+    assert np.array_equal(column[pair[0]], rows[pair[0]])
+
+print("ready", flush=True)
+sys.stdin.readline()
+with ThreadPoolExecutor(3) as pool:
+    list(pool.map(check, ranges.tolist()))
+"""
+
+
 @pytest.fixture
 def rows():
     return made(np.dtype("<i4"), (SIZE, NMEMB), 1)
@@ -62,7 +85,11 @@ def shared(tmp_path, rows):
 
 
 def start(tree, number, of, *more):
-    command = [sys.executable, "-c", WRITER, tree.basename, str(number), str(of), *more]
+    return started(WRITER, tree, str(number), str(of), *more)
+
+
+def started(program, tree, *arguments):
+    command = [sys.executable, "-c", program, tree.basename, *arguments]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -85,6 +112,20 @@ def test_processes_write_the_tree_of_a_single_one(shared, alone, tmp_path, count
         assert 0 == process.returncode
     assert alone == files_of(tmp_path / "shared")
     assert () == bigfile.verify(shared).findings
+
+
+def test_processes_and_threads_read_while_others_write(shared, alone, tmp_path, rows):
+    with shared["g/x"] as column:
+        column.write(0, rows[:500])
+    processes = [start(shared, number, 4) for number in (2, 3)]
+    processes += [started(READER, shared, str(stop)) for stop in (250, 500)]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate()
+        assert 0 == process.returncode
+    assert alone == files_of(tmp_path / "shared")
 
 
 def test_threads_write_the_tree_of_a_single_one(shared, alone, tmp_path, rows):
