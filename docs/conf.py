@@ -45,6 +45,6 @@ nitpick_ignore_regex = [
         "py:class",
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
-    ("py:class", r"Any\w+|\w+Keywords"),
+    ("py:class", r"Any\w+|\w+Keywords|RowStream"),
     ("py:class", r"bloscpack\.(headers|_damage)\..*"),
 ]

@@ -1,7 +1,7 @@
 """Datasets: arrays, tables and groups of them in folders of compressed files.
 
 >>> from bloscpack import dataset
->>> with dataset.create_array('a', numpy.arange(5)) as array:
+>>> with dataset.create_array('a', range(5)) as array:
 ...     array.append([5, 6])
 >>> dataset.open('a')[2:].tolist()
 [2, 3, 4, 5, 6]
@@ -16,9 +16,11 @@ import os
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
+from .folder import Folder
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
+from .layouts import detect
 from .new import create_array as create_array
 from .new import create_table as create_table
 from .new import from_pandas as from_pandas
@@ -263,7 +265,7 @@ def _open(
         new = "w" if mode == "w" else "x"
         return create(path, mode=new, sync=options.sync, **creation)
     options.writable = mode != "r"
-    found: Any = open_node(path, options)
+    found: Any = open_node(detect(Folder.open(path)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 
 from .._reading.array_index import ArrayIndex, row_blocks
 from ..exceptions import UsageError, UsageValueError
 from .node import Node
-from .rows import appended_blocks, as_rows, assigned_blocks, converted, filled_rows
+from .row_stream import stream_of
+from .rows import assigned_blocks, converted, filled_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from .change import Change
     from .layouts.base import ArrayLayout
+    from .row_stream import RowStream
     from .writer import SharedWriter, Writer
 
 # Number of bytes that iterating over an array reads at a time.
@@ -50,6 +53,19 @@ class Array(Node):
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
+        # The table of a column that was opened without it, and whether to close it.
+        self._table: Node | None = None
+        self._closes_table = False
+
+    def alone(self, table: Node, *, closes_table: bool) -> Array:
+        """Return a column as an array that keeps its table in memory, and its locks.
+
+        `closes_table` says that the table is closed with the column. The table itself
+        has another object for the column: a cycle would keep the locks.
+        """
+        column = copy.copy(self)
+        column._table, column._closes_table = table, closes_table
+        return column
 
     # Description
 
@@ -121,6 +137,8 @@ class Array(Node):
         A column of a table stays open for writing until the table is closed.
         """
         self._layout.reader.closed = True
+        if self._table is not None and self._closes_table:
+            self._table.close()
         if not self._is_column:
             super().close()
 
@@ -183,7 +201,8 @@ class Array(Node):
         ----------
         values
             Rows, or a single row, that NumPy can convert to the type of the items
-            without a loss; only floats are rounded.
+            without a loss; only floats are rounded. An array that is not in memory is
+            read in slices. An iterator yields blocks of rows.
 
         Raises
         ------
@@ -191,13 +210,12 @@ class Array(Node):
             If the rows don't fit, or if the array was opened for reading.
         """
         writer = self._check_alone()
-        rows = as_rows(values, self.dtype, self.shape[1:])
-        if not len(rows):
+        rows = stream_of(values, self.dtype, self.shape[1:])
+        if rows.length == 0:
             return
-        length = len(self) + len(rows)
         with writer.change() as change:
             self.stage_append(change, rows)
-        self._layout.committed(length)
+        self._layout.committed(len(self) + (rows.length or 0))
 
     def resize(self, length: int | tuple[int, ...]) -> None:
         """Set the number of rows: remove the last rows, or add rows of `fill_value`.
@@ -240,11 +258,14 @@ class Array(Node):
 
     # Parts of a change, for tables
 
-    def stage_append(self, change: Change, rows: Items) -> None:
+    def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
         layout, length = self._layout, len(self)
-        blocks = appended_blocks(self.__getitem__, length, rows, layout.block_rows)
-        layout.stage(change, blocks, length + len(rows), extends=True)
+        stream = stream_of(rows, self.dtype, self.shape[1:])
+        blocks = stream.appended(self.__getitem__, length, layout.block_rows)
+        layout.stage(
+            change, blocks, lambda: length + (stream.length or 0), extends=True
+        )
 
     def stage_resize(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows."""
@@ -253,7 +274,7 @@ class Array(Node):
             inner, fill = self.shape[1:], self.fill_value
             self.stage_append(change, filled_rows(count, inner, fill, self.dtype))
         elif count:
-            self._layout.stage(change, [], length, extends=True)
+            self._layout.stage(change, [], lambda: length, extends=True)
 
     def resized(self, length: int, old: int) -> None:
         """Take over the number of rows of a change that was committed."""
@@ -269,7 +290,7 @@ class Array(Node):
         blocks = assigned_blocks(
             self.__getitem__, self.shape, layout.block_rows, index, items
         )
-        layout.stage(change, blocks, len(self), extends=False)
+        layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:
         shape = (length, *self.shape[1:]) if not isinstance(length, tuple) else length

@@ -104,11 +104,13 @@ class Change:
             if self._sync:
                 disk.sync(file.fp)
 
-    def abandon(self, file: UnfinishedFile) -> None:
-        """Close and remove a file."""
-        with suppress(OSError):  # closing writes the buffer: the disk may be full
-            file.fp.close()
-        disk.remove(self._root.path(file.place))
+    def abandon(self, *files: UnfinishedFile) -> None:
+        """Close and remove files."""
+        for file in files:
+            with suppress(OSError):  # closing writes the buffer: the disk may be full
+                file.fp.close()
+        for file in files:
+            disk.remove(self._root.path(file.place))
 
     def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
         file = self.begin(name)

@@ -17,7 +17,7 @@ from .._storage.disk import disk
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, remove_changes, remove_tree
 from .folder import Folder
-from .layouts import find, folders_in, is_column
+from .layouts import find, table_around
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _check_target(target: str, mode: str) -> FolderLock | None:
         raise StorageError(
             errno.EEXIST, "it is not a dataset, and is not replaced by one", target
         )
-    if is_column(target):
+    if table_around(Folder(target)) is not None:
         raise UsageValueError(
             "'%s' is a column of a table: remove the column from the table, and add "
             "another one" % target
@@ -131,12 +131,13 @@ def _check_target(target: str, mode: str) -> FolderLock | None:
 
 def _check_no_writer(path: str) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
-    found = find(Folder(path))
+    folder = Folder(path)
+    found = find(folder)
     if found is None or found[1] != "array":
-        for inner in folders_in(path):
-            if find(Folder(inner)) is not None:
-                FolderLock(inner).close()
-            _check_no_writer(inner)
+        for name in folder.folders():
+            if find(folder.dataset(name)) is not None:
+                FolderLock(folder.path(name)).close()
+            _check_no_writer(folder.path(name))
 
 
 @contextmanager

@@ -84,7 +84,11 @@ class Folder:
         The path of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
+    far
+        Whether each read of a file is a round trip to another machine.
     """
+
+    far = False
 
     def __init__(
         self, root: str, prefix: str = "", pending: dict[str, str] | None = None
@@ -141,6 +145,19 @@ class Folder:
         """Return a folder inside; raise `StorageError` if it is elsewhere."""
         self.check_inside(name)
         return Folder(self.root, self.full(name) + "/", self.pending)
+
+    def dataset(self, name: str) -> Folder:
+        """Return a folder inside that is a dataset of its own."""
+        folder = type(self)(self.path(name))
+        folder.read_journal()
+        return folder
+
+    def around(self) -> tuple[Folder, str] | None:
+        """Return the folder around a dataset, and the name of the dataset in it."""
+        outer, name = os.path.split(self.root)
+        if not is_member_name(name):
+            return None
+        return type(self)(outer), name
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
@@ -213,6 +230,22 @@ class Folder:
                 section="metadata",
                 filename=self.path(name),
             ) from error
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders inside that can be members, sorted."""
+        names = []
+        with suppress(OSError), os.scandir(self.path()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and is_member_name(entry.name):
+                    names.append(entry.name)
+        return sorted(names)
+
+    def names(self, name: str) -> list[str]:
+        """Return the names in a folder; none if there is no such folder."""
+        try:
+            return os.listdir(self.path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""

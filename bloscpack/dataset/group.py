@@ -8,7 +8,6 @@ and several processes may change different members of a group.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
@@ -18,9 +17,10 @@ from .array import Array
 from .create import creating, remove_dataset, remove_leftovers
 from .folder import Folder, is_member_name
 from .layouts import (
+    Found,
     detect,
-    find_group,
-    folders_in,
+    find_member,
+    find_members,
     group_class,
     prepare_changes,
     table_class,
@@ -43,23 +43,18 @@ if TYPE_CHECKING:
     Kind = TypeVar("Kind", bound=Node)
 
 
-def open_node(path: Path, options: Options) -> Node:
-    """Open the dataset in a folder, of any kind."""
-    folder = Folder.open(path)
-    layout, kind = detect(folder)
-    if kind == "group":
-        return _open_group(folder, layout, options)
-    return open_leaf(folder, layout, kind, options)
-
-
-def _open_group(folder: Folder, layout: str, options: Options) -> Group:
-    found = group_class(layout)(folder)
+def open_node(found: Found, options: Options) -> Array | Table | Group:
+    """Open a dataset of any kind."""
+    if found.kind != "group":
+        return open_leaf(found, options)
+    folder = found.folder
+    layout = group_class(found.layout)(folder)
     if not options.writable:
-        return Group(found, None, options)
-    found.check_layout()
+        return Group(layout, None, options)
+    layout.check_layout()
     remove_leftovers(folder.root)
-    prepare_changes(layout, folder, options.sync)
-    return Group(found, SharedWriter(folder, options.sync), options)
+    prepare_changes(found.layout, folder, options.sync)
+    return Group(layout, SharedWriter(folder, options.sync), options)
 
 
 def create_group(
@@ -103,8 +98,10 @@ def create_group(
     found.check_layout()
     with creating(path, mode, sync) as change:
         found.create(change, {} if attrs is None else dict(attrs))
-    folder = Folder.open(path)
-    return _open_group(folder, layout, Options(writable=True, sync=sync))
+    created = Found(Folder.open(path), layout, "group")
+    opened = open_node(created, Options(writable=True, sync=sync))
+    assert isinstance(opened, Group)
+    return opened
 
 
 def make_group(path: Path, attrs: Mapping[str, Any] | None, sync: bool) -> None:
@@ -113,7 +110,7 @@ def make_group(path: Path, attrs: Mapping[str, Any] | None, sync: bool) -> None:
     Raises `FormatError` if it has other contents.
     """
     folder = Folder.open(path)
-    if os.listdir(folder.root) and detect(folder)[0] != "folder":
+    if os.listdir(folder.root) and detect(folder).layout != "folder":
         return
     writer = Writer(folder, sync)
     try:
@@ -129,8 +126,8 @@ class Group(Node, Mapping[str, Node]):
     ``group['a/b']`` is the member ``b`` of the group ``a``, or a column ``b`` of the
     table ``a``. Iterating yields the names of the members, sorted.
 
-    A member of a group that is open for changes is open for changes, too: until it is
-    closed or no longer in use, no other writer can open it.
+    A member of a group that is open for changes is open for changes, too, if its layout
+    can be changed: until it is closed or no longer in use, no other writer can open it.
 
     Attributes
     ----------
@@ -152,7 +149,7 @@ class Group(Node, Mapping[str, Node]):
         self._options = options
         self._closed = False
         # The members that are open, by path: a second writer could not open them.
-        self._opened: WeakValueDictionary[str, Node] = WeakValueDictionary()
+        self._opened: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     @property
     def closed(self) -> bool:
@@ -198,12 +195,11 @@ class Group(Node, Mapping[str, Node]):
         if not rest:
             return member
         try:
-            inner = member[rest]  # type: ignore[index]
+            inner = member[rest]
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            inner = copy.copy(inner)  # no cycle, which would keep the locks
-            inner._owner = member
+            return inner.alone(member, closes_table=False)
         return inner
 
     def _checked_key(self, key: object) -> str:
@@ -213,18 +209,17 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(key)
         return key.strip("/")
 
-    def _open_member(self, name: str) -> Node | None:
-        path = self._member_path(name)
-        found = None if path is None else find_group(Folder(path))
-        if path is None or found is None:
+    def _open_member(self, name: str) -> Array | Table | Group | None:
+        found = find_member(self._layout.folder, name)
+        if found is None:
             return None
-        opened = self._opened.get(path)
+        opened: Array | Table | Group | None = self._opened.get(found.folder.root)
         if opened is not None and not opened.closed:
             return opened
         options = self._options
-        if found[0] == "folder":
-            options = Options(allow_pickle=options.allow_pickle)
-        return self._adopted(path, open_node(path, options))
+        if not found.writable:
+            options = Options(options.allow_pickle)
+        return self._adopted(found.folder.root, open_node(found, options))
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Return a member that was opened, after a note of it."""
@@ -234,32 +229,22 @@ class Group(Node, Mapping[str, Node]):
             self._opened[path] = member
         return member
 
-    def _member_path(self, name: str) -> str | None:
-        """Return the path of a folder that may be a member; None if there is none."""
-        if not is_member_name(name) or not self._layout.folder.is_folder(name):
-            return None
-        return self._layout.folder.path(name)
-
     def __contains__(self, key: object) -> bool:
         """Return whether there is a member, without opening it for changes."""
-        first, _, rest = (
-            self._checked_key(key).partition("/") if isinstance(key, str) else [""] * 3
-        )
-        path = self._member_path(first)
-        found = None if path is None else find_group(Folder(path))
-        if path is None or found is None or not rest:
-            return found is not None
-        if found[1] == "table":
-            return rest in table_class(found[0])(Folder.open(path)).columns
-        if found[1] == "array":
+        if not isinstance(key, str):
             return False
-        return rest in _open_group(Folder.open(path), found[0], Options())
+        first, _, rest = self._checked_key(key).partition("/")
+        found = find_member(self._layout.folder, first)
+        if found is None or not rest:
+            return found is not None
+        if found.kind == "table":
+            return rest in table_class(found.layout)(found.folder).columns
+        return found.kind == "group" and rest in open_node(found, Options())
 
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")
-        for path in folders_in(self.path):
-            if find_group(Folder(path)) is not None:
-                yield os.path.basename(path)
+        for name, _ in find_members(self._layout.folder):
+            yield name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -278,7 +263,9 @@ class Group(Node, Mapping[str, Node]):
             self.path,
             self.layout,
         )
-        return title if self._closed else "\n".join([title, *shown_members(self.path)])
+        if self._closed:
+            return title
+        return "\n".join([title, *shown_members(self._layout.folder)])
 
     # Changing
 
@@ -336,7 +323,7 @@ class Group(Node, Mapping[str, Node]):
         parts = name.split("/") if isinstance(name, str) else []
         if not parts or not all(map(is_member_name, parts)):
             raise UsageValueError(
-                "the name of a member must be that of a folder, and neither "
+                "the name of a member must be valid for a folder, and neither be "
                 "'zarr.json' nor begin with '__', not %.200r" % (name,)
             )
         return parts
@@ -354,9 +341,10 @@ class Group(Node, Mapping[str, Node]):
             owner.remove_column(last)
         elif owner is not self:
             del owner[last]
-        elif (path := self._member_path(last)) is None or last not in self:
+        elif last not in self:
             raise KeyError(key)
         else:
-            self._close_members(path)
-            prepare_changes(self.layout, self._layout.folder, self._options.sync)
-            remove_dataset(path, self._options.sync)
+            folder, sync = self._layout.folder, self._options.sync
+            self._close_members(folder.path(last))
+            prepare_changes(self.layout, folder, sync)
+            remove_dataset(folder.path(last), sync)

@@ -8,17 +8,11 @@ from ..exceptions import UsageValueError
 from .array import Array
 from .create import creating
 from .folder import Folder
-from .layouts import array_class, table_class
+from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
-from .rows import (
-    blocks_of,
-    check_same_length,
-    converted,
-    filled_rows,
-    items_of,
-    named_columns,
-)
+from .row_stream import counted, new_rows
+from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -28,6 +22,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
+    from .layouts.base import Blocks
 
 
 def create_array(
@@ -52,7 +47,9 @@ def create_array(
     path
         The folder, which appears when the array is complete.
     data
-        The items; None for an array of `shape` and `dtype` that holds `fill_value`.
+        The items: an array, one that is read in slices, such as an array of Zarr or
+        HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
+        that holds `fill_value`.
     layout
         ``'zarr'``, which any Zarr software reads, or ``'bcolz'``, that of bcolz 1.x.
     shape, dtype
@@ -89,18 +86,26 @@ def create_array(
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
-    rows = _new_rows(data, shape, dtype, fill_value)
-    attributes = _plain(attrs)
+    rows = new_rows(data, shape, dtype, fill_value)
     new = NewArray(
-        rows.dtype, rows.shape, chunks, fill_value, attributes, settings, shards=shards
+        rows.dtype,
+        (rows.length or 0, *rows.inner),
+        chunks,
+        fill_value,
+        _plain(attrs),
+        settings,
+        shards=shards,
     )
     found = array_class(layout)
     found.check_layout()
     step = found.block_rows_for(new)
+    blocks: Blocks = ()
+    if data is not None or not found.sparse:
+        blocks = counted(rows.blocks(step), step, new)
     with creating(path, mode, sync) as change:
-        found.create(change, "", new, blocks_of(rows, step))
+        found.create(change, "", new, blocks)
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "array", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "array"), options)
     assert isinstance(opened, Array)
     return opened
 
@@ -166,7 +171,7 @@ def create_table(
     with creating(path, mode, sync) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Folder.open(path), layout, "table", options)
+    opened = open_leaf(Found(Folder.open(path), layout, "table"), options)
     assert isinstance(opened, Table)
     return opened
 
@@ -219,30 +224,6 @@ Table.from_pandas = staticmethod(from_pandas)
 
 def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if attrs is None else dict(attrs)
-
-
-def _new_rows(
-    data: Any, shape: int | tuple[int, ...] | None, dtype: Any, fill_value: Any
-) -> Items:
-    """Return the items of a new array."""
-    if data is None:
-        if shape is None or dtype is None:
-            raise UsageValueError("expected data, or shape and dtype")
-        length, *inner = (shape,) if isinstance(shape, int) else shape
-        wanted = numpy.dtype(dtype)
-        fill = numpy.zeros((), wanted) if fill_value is None else fill_value
-        return filled_rows(length, tuple(inner), fill, wanted)
-    rows = items_of(data)
-    if dtype is not None:
-        rows = converted(rows, numpy.dtype(dtype))
-    if shape is not None and rows.shape != (
-        (shape,) if isinstance(shape, int) else shape
-    ):
-        raise UsageValueError(
-            "expected data of shape %s, found an array of shape %s"
-            % (shape, rows.shape)
-        )
-    return rows
 
 
 def _new_columns(

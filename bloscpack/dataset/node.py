@@ -19,8 +19,6 @@ class Node:
     """An array, a table or a group in a folder."""
 
     _layout: NodeLayout
-    # Kept in memory as long as this: the table of a column, which holds the locks.
-    _owner: object = None
 
     def __init__(
         self, layout: NodeLayout, writer: Writer | SharedWriter | None = None

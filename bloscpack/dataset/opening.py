@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .array import Array
-from .folder import Folder
-from .layouts import array_class, is_column, prepare_changes, table_class
+from .layouts import array_class, prepare_changes, table_around, table_class
 from .table import Table
 from .writer import Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .folder import Folder
+    from .layouts import Found
     from .layouts.base import ArrayLayout, TableLayout
 
 # Number of times that a table is opened again whose columns have different lengths.
@@ -37,16 +38,19 @@ class Options:
         self.sync = sync
 
 
-def open_leaf(
-    folder: Folder, layout: str, kind: str, options: Options
-) -> Array | Table:
-    """Return the array or table in a folder."""
+def open_leaf(found: Found, options: Options) -> Array | Table:
+    """Return the array or table that was found; for a column, as one of its table."""
+    around = table_around(found.folder) if found.kind == "array" else None
+    if around is not None:
+        table = open_leaf(around[0], options)
+        return table[around[1]].alone(table, closes_table=True)  # type: ignore
+    folder, layout = found.folder, found.layout
     writer = None
     if options.writable:
         prepare_changes(layout, folder, options.sync)
         writer = Writer(folder, options.sync)
     try:
-        if kind == "array":
+        if found.kind == "array":
             return _open_array(folder, array_class(layout), writer, options)
         return _open_table(folder, table_class(layout), writer, options)
     except BaseException:
@@ -59,10 +63,9 @@ def _open_array(
     folder: Folder, layout: type[ArrayLayout], writer: Writer | None, options: Options
 ) -> Array:
     found = layout(folder, allow_pickle=options.allow_pickle)
-    if writer is None:
-        return Array(found)
-    found.check_writable()
-    return Array(found, writer, is_column=is_column(folder.root))
+    if writer is not None:
+        found.check_writable()
+    return Array(found, writer)
 
 
 def _open_table(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy
 
 from ..exceptions import BloscpackError
-from .folder import Folder
-from .layouts import array_class, find_group, folders_in, table_class
+from .layouts import array_class, find_members, table_class
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -16,6 +13,8 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array as Items
     from .array import Array
+    from .folder import Folder
+    from .layouts import Found
 
 # Number of rows at each end of a table.
 SHOWN_ROWS = 3
@@ -62,38 +61,34 @@ def shown_items(items: Items) -> list[str]:
     return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]
 
 
-def shown_members(path: str) -> list[str]:
+def shown_members(folder: Folder) -> list[str]:
     """Return a line for each member of a group, and for those inside of members."""
     lines: list[str] = []
-    for line in _member_lines(path, "  "):
+    for line in _member_lines(folder, "  "):
         if len(lines) == SHOWN_MEMBERS:
             return [*lines, "  ..."]
         lines.append(line)
     return lines
 
 
-def _member_lines(path: str, indent: str) -> Iterator[str]:
-    members = {}
-    for place in folders_in(path):
-        found = find_group(Folder(place))
-        if found is not None:
-            members[place] = found
-    width = max((len(os.path.basename(place)) for place in members), default=0)
-    for place, found in members.items():
-        name = os.path.basename(place).ljust(width)
-        yield "%s%s  %s" % (indent, name, _description(place, *found))
-        if found[1] == "group":
-            yield from _member_lines(place, indent + "  ")
+def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
+    members = dict(find_members(folder))
+    width = max(map(len, members), default=0)
+    for name, found in members.items():
+        yield "%s%s  %s" % (indent, name.ljust(width), _description(found))
+        if found.kind == "group":
+            yield from _member_lines(found.folder, indent + "  ")
 
 
-def _description(path: str, layout: str, kind: str) -> str:
+def _description(found: Found) -> str:
     """Return kind, shape and dtype of a member."""
+    layout, kind = found.layout, found.kind
     try:
         if kind == "array":
-            array = array_class(layout)(Folder.open(path))
+            array = array_class(layout)(found.folder)
             return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
         if kind == "table":
-            columns = table_class(layout)(Folder.open(path)).columns
+            columns = table_class(layout)(found.folder).columns
             count = min((column.shape[0] for column in columns.values()), default=0)
             return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
         return "group" if layout == "zarr" else "group (%s)" % layout

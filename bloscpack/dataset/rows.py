@@ -98,27 +98,6 @@ def blocks_of(
         yield number, rows[start : start + block_rows]
 
 
-def appended_blocks(
-    read: Callable[[slice], Array], length: int, rows: Array, block_rows: int
-) -> Iterator[tuple[int, Array]]:
-    """Yield the blocks that change when rows are appended to `length` rows.
-
-    `read` returns rows that are there now.
-    """
-    first, count = divmod(length, block_rows)
-    taken = 0
-    if count and len(rows):
-        taken = block_rows - count
-        # No concatenate(): its result has the byte order of the machine.
-        new = rows[:taken]
-        block: Array = numpy.empty((count + len(new), *rows.shape[1:]), rows.dtype)
-        block[:count] = read(slice(length - count, length))
-        block[count:] = new
-        yield first, block
-        first += 1
-    yield from blocks_of(rows[taken:], block_rows, first)
-
-
 def filled_rows(count: int, inner: tuple[int, ...], fill: Any, dtype: DType) -> Array:
     """Return `count` equal rows, which take the memory of one item."""
     return numpy.broadcast_to(numpy.array(fill, dtype), (count, *inner))

@@ -1,7 +1,7 @@
 """Any sequence of changes: machines in which a dataset and NumPy do the same.
 
-A layout gets its tests by an entry of `LAYOUTS`. Other programs that read the dataset,
-too, are `programs`, which run after each step, and `last_programs`, which run once.
+A layout gets its tests by an entry of `LAYOUTS`. Callers add checks of the arrays, for
+example with other programs.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ class Machine(RuleBasedStateMachine):
         Where the datasets are.
     layout
         Their layout.
-    programs, last_programs
-        Functions that read an array, by the path of its folder.
+    checks, last_checks
+        Functions of the path of an array and its items, which are called after each
+        step, and at the end.
     """
 
     folder = None
     layout = "zarr"
-    programs = ()
-    last_programs = ()
+    checks = ()
+    last_checks = ()
     opened = None
 
     def start(self):
@@ -101,8 +102,8 @@ class Machine(RuleBasedStateMachine):
             return
         self.check()
         for path, items in self.arrays().items():
-            for read in self.programs:
-                assert_same(items, read(path))
+            for check in self.checks:
+                check(path, items)
 
     def check(self):
         """Compare the dataset, as the writer and as a reader sees it."""
@@ -113,8 +114,8 @@ class Machine(RuleBasedStateMachine):
             return
         self.opened.close()
         for path, items in self.arrays().items():
-            for read in self.last_programs:
-                assert_same(items, read(path))
+            for check in self.last_checks:
+                check(path, items)
             for place in sorted((path / "c").rglob("*")):  # the shards of zarr
                 assert place.is_dir() or verify(place).ok
 
@@ -158,6 +159,12 @@ class ArrayMachine(Machine):
         new = self.items(rows)
         self.expected = joined(self.expected, new)
         self.opened.append(new)
+
+    @rule(counts=st.lists(st.integers(1, 12), max_size=4))
+    def append_blocks(self, counts):
+        blocks = [self.items(rows) for rows in counts]
+        self.expected = joined(self.expected, *blocks)
+        self.opened.append(iter(blocks))
 
     @rule(rows=st.integers(0, 90))
     def resize(self, rows):
@@ -280,13 +287,13 @@ class TableMachine(Machine):
 MACHINES = (ArrayMachine, TableMachine)
 
 
-def run(machine, folder, layout, *, programs=(), last_programs=(), examples=30):
+def run(machine, folder, layout, *, checks=(), last_checks=(), examples=30):
     """Run a machine for a layout with many sequences of changes."""
     attributes = {
         "folder": folder,
         "layout": layout,
-        "programs": programs,
-        "last_programs": last_programs,
+        "checks": checks,
+        "last_checks": last_checks,
     }
     run_state_machine_as_test(
         type(machine.__name__, (machine,), attributes),

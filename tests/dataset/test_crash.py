@@ -92,6 +92,9 @@ def run(operation, path, count, monkeypatch):
 def content(path):
     """Return all that a user sees of a dataset."""
     found = dataset.open(path)
+    if isinstance(found, dataset.Group):
+        members = {name: content(path / name) for name in found}
+        return members, members, dict(found.attrs)
     if isinstance(found, dataset.Table):
         assert 1 == len({len(column) for column in found.columns.values()})
         items = {name: column[:].tolist() for name, column in found.columns.items()}
@@ -106,9 +109,36 @@ def array(path):
     ).close()
 
 
+def zarr_array(path):
+    data = np.arange(50, dtype="i4")
+    arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
+    dataset.create_array(path, data, **arguments).close()
+
+
 def table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
+
+
+def zarr_table(path):
+    data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
+    dataset.create_table(path, data, chunks=8, shards=16, attrs={"a": 1}).close()
+
+
+def group(path):
+    with dataset.create_group(path, attrs={"a": 1}) as opened:
+        opened.create_array("a", np.arange(20), chunks=8)
+        opened.create_table("in/t", {"x": np.arange(5)}, layout="bcolz")
+
+
+def content_for_others(path):
+    """Return what readers see that do not know the journal."""
+    copy = path.parent / "copy"
+    shutil.copytree(path, copy, ignore=shutil.ignore_patterns(".bloscpack"))
+    try:
+        return content(copy)
+    finally:
+        shutil.rmtree(copy)
 
 
 def change(function):
@@ -120,11 +150,7 @@ def change(function):
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
-            for lock in (
-                opened.columns[0]._writer._locks
-                if isinstance(opened, dataset.Table)
-                else opened._writer._locks
-            ):
+            for lock in getattr(opened._writer, "_locks", ()):
                 lock.close()
             raise
         opened.close()
@@ -139,28 +165,65 @@ def assign(key, value):
     return function
 
 
+ARRAY_CHANGES = {
+    "append": lambda a: a.append(np.arange(40)),
+    "append one": lambda a: a.append([7]),
+    "append blocks": lambda a: a.append(iter([[1], [2, 3]])),
+    "assign one chunk": assign(slice(3, 7), 7),
+    "assign all": assign(slice(None), 7),
+    "assign some": assign(slice(1, None, 20), 7),
+    "grow": lambda a: a.resize(90),
+    "shrink": lambda a: a.resize(20),
+    "empty": lambda a: a.resize(0),
+    "attributes": lambda a: a.attrs.update(b=2),
+}
+# Changes of several files: readers that do not know the journal may see a part of them.
+WITH_JOURNAL = ("assign all", "assign some")
 ROWS = {"x": np.arange(40), "y": np.zeros((40, 2))}
+TABLE_CHANGES = {
+    "append": lambda t: t.append(ROWS),
+    "grow": lambda t: t.resize(70),
+    "shrink": lambda t: t.resize(10),
+    "assign": assign(slice(5, 45), ROWS),
+    "assign to a column": lambda t: t["x"].__setitem__(slice(9, 40), 5),
+    "add": lambda t: t.add_column("z", np.arange(50)),
+    "remove": lambda t: t.remove_column("x"),
+    "attributes": lambda t: t.attrs.update(b=2),
+}
+GROUP_CHANGES = {
+    "create": lambda g: g.create_array("new", np.arange(20), chunks=8),
+    "create a table": lambda g: g.create_table("in/new", ROWS),
+    "create a group": lambda g: g.create_group("new", attrs={"b": 2}),
+    "replace": lambda g: g.create_array("a", [5], mode="w"),
+    "remove": lambda g: g.__delitem__("a"),
+    "remove a group": lambda g: g.__delitem__("in"),
+    "attributes": lambda g: g.attrs.update(b=2),
+}
 OPERATIONS = {
-    "append": (array, change(lambda a: a.append(np.arange(40)))),
-    "append one": (array, change(lambda a: a.append([7]))),
-    "assign one chunk": (array, change(assign(slice(3, 9), 7))),
-    "assign all": (array, change(assign(slice(None), 7))),
-    "assign some": (array, change(assign(slice(1, None, 20), 7))),
-    "grow": (array, change(lambda a: a.resize(90))),
-    "shrink": (array, change(lambda a: a.resize(20))),
-    "empty": (array, change(lambda a: a.resize(0))),
-    "attributes": (array, change(lambda a: a.attrs.update(b=2))),
-    "table: append": (table, change(lambda t: t.append(ROWS))),
-    "table: grow": (table, change(lambda t: t.resize(70))),
-    "table: shrink": (table, change(lambda t: t.resize(10))),
-    "table: assign": (table, change(assign(slice(5, 45), ROWS))),
-    "table: add": (table, change(lambda t: t.add_column("z", np.arange(50)))),
-    "table: remove": (table, change(lambda t: t.remove_column("x"))),
+    **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
+    **{
+        "zarr: " + name: (zarr_array, change(each))
+        for name, each in ARRAY_CHANGES.items()
+    },
+    **{
+        "%s: %s" % (make.__name__, name): (make, change(each))
+        for make in (table, zarr_table)
+        for name, each in TABLE_CHANGES.items()
+    },
+    **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
     "replace an array": (
         array,
         lambda path: dataset.create_array(
             path, [1, 2], layout="bcolz", mode="w"
         ).close(),
+    ),
+    "zarr: replace": (
+        zarr_array,
+        lambda path: dataset.create_array(path, [1, 2], mode="w").close(),
+    ),
+    "group: replace all": (
+        group,
+        lambda path: dataset.create_group(path, mode="w").close(),
     ),
     "replace a table": (
         table,
@@ -190,9 +253,12 @@ def test_every_call(make, operation, tmp_path, monkeypatch):
                 more = [(found[0] and found[0][0]) or 0] * 20
                 opened.append(more)
                 assert found[0] + more == opened[:].tolist()
-            else:
+            elif isinstance(opened, dataset.Table):
                 opened.append(opened[:20])
-        assert not (path / ".bloscpack").exists()
+            else:
+                opened.create_group("more")
+                opened.get("in")  # removes what is left in it
+        assert not list(path.glob("**/.*bloscpack*"))
         states.add(repr(found))
         shutil.rmtree(path.parent)
     assert done
@@ -201,8 +267,35 @@ def test_every_call(make, operation, tmp_path, monkeypatch):
     assert repr(old) in states
 
 
+@pytest.mark.parametrize("name", ARRAY_CHANGES)
+def test_readers_without_the_journal(name, tmp_path, monkeypatch):
+    """Other readers of Zarr see the old or the new content after a crash, too."""
+    zarr_array(tmp_path / "old")
+    old = content(tmp_path / "old")
+    states = []
+    for count in range(500):
+        path = tmp_path / "work" / "data"
+        path.parent.mkdir()
+        shutil.copytree(tmp_path / "old", path)
+        _, done = run(change(ARRAY_CHANGES[name]), path, count, monkeypatch)
+        states.append(content_for_others(path))
+        shutil.rmtree(path.parent)
+        if done:
+            break
+    assert done
+    new = states[-1]
+    mixed = [state for state in states if state not in (old, new)]
+    if name not in WITH_JOURNAL:
+        assert [] == mixed
+    for items, attributes in mixed:  # some shards are old, and some are new
+        assert old[1] == attributes
+        for start in range(0, 50, 16):
+            part = slice(start, start + 16)
+            assert items[part] in (old[0][part], new[0][part])
+
+
 def test_creating(tmp_path, monkeypatch):
-    for make in (array, table):
+    for make in (array, zarr_array, table, zarr_table, group):
         for count in range(500):
             path = tmp_path / "data"
             _, done = run(make, path, count, monkeypatch)
@@ -231,7 +324,7 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
             synced.discard(arguments[0])
         elif name == "sync":
             synced.add(arguments[0])
-        elif name == "rename" and "bloscpack-" not in arguments[0]:
+        elif name == "rename" and "bloscpack-" not in "".join(arguments):
             assert arguments[0] in synced
     last = max(i for i, call in enumerate(calls) if call[0] in ("rename", "exchange"))
     assert any(call[0] == "sync_folder" for call in calls[last:])

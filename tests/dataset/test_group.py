@@ -177,7 +177,7 @@ def test_two_writers_in_one_group(path):
 def test_a_dropped_member_is_unlocked(path):
     group = dataset.open_group(path, "r+")
     column = group["t/x"]  # keeps the table open
-    assert column._owner is group["t"]
+    assert column._table is group["t"]
     with pytest.raises(StorageError, match="another writer"):
         dataset.open(path / "t", "r+")
     del column
@@ -305,16 +305,20 @@ def test_a_folder_of_datasets(tmp_path):
         dataset.create_group(tmp_path / "b", mode="w")
     with dataset.open_group(tmp_path / "b", "a") as group:
         group.create_array("new", [1], layout="bcolz")
-        with pytest.raises(UsageError, match="opened for reading"):
-            group["2020/daily"].trim(1)
+        for member in (group["2020/daily"], group["blz"]):
+            with pytest.raises(UsageError, match="opened for reading"):
+                member.trim(1)
     assert ["2020", "blz", "new"] == list(dataset.open(tmp_path / "b"))
 
 
 def test_a_column_is_opened_on_its_own(path):
     with dataset.open_array(path / "t" / "x", "r+") as column:
         column[0] = 7
+        with pytest.raises(StorageError, match="another writer"):
+            dataset.open(path / "t", "r+")
         with pytest.raises(UsageError, match="append to the table"):
             column.append([1])
+    dataset.open(path / "t", "r+").close()
     with pytest.raises(UsageError, match="is a column of a table"):
         dataset.create_array(path / "t" / "x", [1], layout="bcolz", mode="w")
     assert (7, 5) == (dataset.open(path)["t"]["x"][0], len(dataset.open(path)["t"]))

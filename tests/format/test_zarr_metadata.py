@@ -26,12 +26,13 @@ ITEMS = [
     ("<U3", "\u00e9\U0001f600", "\u00e9\U0001f600"),
     (">U3", "", ""),
     ("<M8[D]", np.datetime64(3, "D"), 3),
-    ("<M8[s]", np.datetime64("NaT"), "NaT"),
+    ("<M8[s]", np.datetime64("NaT", "s"), "NaT"),
     (">m8[25us]", np.timedelta64(7, "25us"), 7),
-    ("<M8", np.datetime64("NaT"), "NaT"),
+    ("<M8", None, "NaT"),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.parametrize(("code", "fill", "stored"), ITEMS)
 def test_arrays(code, fill, stored):
     dtype = np.dtype(code)

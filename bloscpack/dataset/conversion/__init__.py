@@ -14,7 +14,7 @@ from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...constants import MAGIC
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ..folder import Folder
-from ..layouts import LAYOUTS, find_group
+from ..layouts import LAYOUTS, find_any
 from .contents import has_attributes, has_dims, is_table, without_group
 from .request import Request
 
@@ -172,9 +172,9 @@ def _folder_format(path: str) -> Format:
     from .bigfile_trees import is_tree
     from .zarr_stores import is_store
 
-    found = find_group(Folder.open(path))
+    found = find_any(Folder.open(path))
     if found is not None:
-        return FORMATS.get(found[0], FOLDER)
+        return FORMATS.get(found.layout, FOLDER)
     if is_store(path):
         return STORE
     if is_tree(path):

@@ -5,22 +5,23 @@ To add a layout, add a module and one entry of `LAYOUTS`.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from importlib import import_module
 
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
-from ..folder import Folder, is_member_name
+from ..folder import is_member_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .base import ArrayLayout, GroupLayout, NewArray, TableLayout
+    from ..folder import Folder
+    from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
-# Name → where its function `detect` and the classes for each kind are, and what is
-# called before a dataset is changed. The first layout that detects a folder wins.
+# Name → the places of the function `detect`, of the class for each kind, and of the
+# function `prepare`, which is called before a dataset is changed. The first layout that
+# detects a folder wins.
 LAYOUTS = {
     "zarr": {
         "detect": "zarr_group.detect",
@@ -104,58 +105,84 @@ def find(folder: Folder) -> tuple[str, str] | None:
     return None
 
 
-def find_group(folder: Folder) -> tuple[str, str] | None:
-    """Return layout and kind of a folder; a folder of datasets is a group.
+class Found:
+    """A dataset that was found in a folder, and not opened yet."""
+
+    def __init__(self, folder: Folder, layout: str, kind: str) -> None:
+        self.folder = folder
+        self.layout = layout
+        self.kind = kind
+
+    @property
+    def writable(self) -> bool:
+        """Whether its layout can be changed."""
+        found: type[NodeLayout] = _class(self.layout, self.kind)
+        return found.writable
+
+
+def find_any(folder: Folder) -> Found | None:
+    """Return the dataset in a folder; a folder of datasets is a group.
 
     None if there is no dataset in the folder or in the folders inside of it.
     """
     found = find(folder)
     if found is not None:
-        return found
-    places = [folder.root]
+        return Found(folder, *found)
+    places = [folder]
     for searched, place in enumerate(places):
         if searched == MAX_SEARCHED:
             break
-        for inner in folders_in(place):
-            if find(Folder(inner)) is not None:
-                return "folder", "group"
+        for name in place.folders():
+            inner = place.dataset(name)
+            if find(inner) is not None:
+                return Found(folder, "folder", "group")
             places.append(inner)
     return None
 
 
-def folders_in(path: str) -> Iterator[str]:
-    """Yield the paths of the folders in a folder that can be members, sorted."""
-    names = []
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False) and is_member_name(entry.name):
-                names.append(entry.name)
-    for name in sorted(names):
-        yield os.path.join(path, name)
+def find_member(folder: Folder, name: str) -> Found | None:
+    """Return the member of a group; None if there is none of this name."""
+    if not is_member_name(name) or not folder.is_folder(name):
+        return None
+    return find_any(folder.dataset(name))
+
+
+def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
+    """Yield the members of a group, sorted by name."""
+    for name in folder.folders():
+        found = find_any(folder.dataset(name))
+        if found is not None:
+            yield name, found
 
 
 def prepare_changes(layout: str, folder: Folder, sync: bool) -> None:
-    """Do what a layout wants to be done before a dataset is changed."""
+    """Call the function `prepare` of a layout, if any, before a dataset is changed."""
     if "prepare" in LAYOUTS[layout]:
         prepare: Callable[[Folder, bool], None] = _load(LAYOUTS[layout]["prepare"])
         prepare(folder, sync)
 
 
-def is_column(path: str) -> bool:
-    """Return whether a folder is a column: the folder around it is a table."""
-    outer, name = os.path.split(path)
+def table_around(folder: Folder) -> tuple[Found, str] | None:
+    """Return the table that a folder is a column of, and the name of the column."""
+    around = folder.around()
+    if around is None:
+        return None
+    outer, name = around
     try:
-        found = find(Folder(outer))
+        found = find(outer)
         if found is None or found[1] != "table":
-            return False
-        return name in table_class(found[0])(Folder(outer)).columns
+            return None
+        outer.read_journal()
+        if name not in table_class(found[0])(outer).columns:
+            return None
     except (FormatError, UsageError):  # a damaged table has no columns
-        return False
+        return None
+    return Found(outer, *found), name
 
 
-def detect(folder: Folder) -> tuple[str, str]:
-    """Return layout and kind of a folder; raise `FormatError` if it has no dataset."""
-    found = find_group(folder)
+def detect(folder: Folder) -> Found:
+    """Return the dataset in a folder; raise `FormatError` if there is none."""
+    found = find_any(folder)
     if found is None:
         raise NotReadable(
             "expected a dataset, found a folder without the files of one",

@@ -18,7 +18,7 @@ from ..change import remove_tree
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Protocol
 
     from ..._format.dtypes import Array, DType
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     # Rows that a change writes: the number of a block, and all its rows.
     Blocks = Iterable[tuple[int, Array]]
+    # Returns a number of rows, when it is known.
+    Length = Callable[[], int]
     # A column to be made, and its rows.
     NewColumn = tuple["NewArray", Blocks]
 
@@ -130,6 +132,8 @@ class ArrayLayout(NodeLayout):
 
     Attributes
     ----------
+    sparse
+        Whether items that were never written have the fill value.
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
     block_rows
@@ -141,6 +145,7 @@ class ArrayLayout(NodeLayout):
     """
 
     kind = "array"
+    sparse = False
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -162,8 +167,9 @@ class ArrayLayout(NodeLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`.
 
-        `prefix` ends in a slash, or is empty for the dataset itself. Raises
-        `UsageError` if the layout can't hold such an array.
+        `prefix` ends in a slash, or is empty for the dataset itself. The number of rows
+        in `new` is right when all blocks are written. Raises `UsageError` if the layout
+        can't hold such an array.
         """
         raise UsageError("the layout '%s' can only be read" % cls.name)
 
@@ -173,10 +179,11 @@ class ArrayLayout(NodeLayout):
         raise UsageError("the layout '%s' can only be read" % cls.name)
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows.
 
+        `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
         the old state remains readable with the new blocks.
         """

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, NewArray, NewColumn
+    from .base import Blocks, Length, NewArray, NewColumn
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -259,16 +259,17 @@ class BcolzArray(ArrayLayout):
         change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
         args = decode_settings(self.storage.get(self.settings_key), self.dtype)
         write = change.write if extends else change.stage
         written = write_chunks(blocks, args, self.folder.prefix, write)
-        if length != self.shape[0]:
+        nrows = length()
+        if nrows != self.shape[0]:
             row = math.prod(self.shape[1:]) * self.dtype.itemsize
-            shape = (length, *self.shape[1:])
-            sizes = encode_sizes(shape, row, self._estimate(length, row) + written)
+            shape = (nrows, *self.shape[1:])
+            sizes = encode_sizes(shape, row, self._estimate(nrows, row) + written)
             change.stage(self.folder.full(SIZES), sizes)
 
     def _estimate(self, length: int, row: int) -> int:

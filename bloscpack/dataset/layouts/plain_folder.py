@@ -26,7 +26,7 @@ class PlainFolder(GroupLayout):
 
     @classmethod
     def check_layout(cls) -> None:
-        """Raise `UsageError`: there is no place for what a group has."""
+        """Raise `UsageError`: a plain folder has no file for attributes."""
         raise UsageError(
             "a plain folder of datasets can only be read as a group; open_group with "
             "the mode 'a' makes it one of the layout 'zarr'"

@@ -15,9 +15,6 @@ file that has got more rows reads as before. `superchunk_writer` writes the file
 
 from __future__ import annotations
 
-from _thread import allocate_lock
-from itertools import pairwise
-
 import numpy
 
 from ..._engine.blosc_settings import own_settings
@@ -42,7 +39,8 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
-from ...exceptions import DamageError
+from ...exceptions import DamageError, FormatError
+from .open_files import OpenFiles
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -58,8 +56,6 @@ if TYPE_CHECKING:
     NameOf = Callable[[int], str]
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
-# Maximum number of files that a reader keeps open.
-MAX_OPEN = 64
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 512 * 2**10
 # The same for files that are far away, where each read is a round trip.
@@ -170,8 +166,7 @@ class SuperchunkFiles:
         self._name_of = name_of
         self._fill_value = fill_value
         self._check_missing = check_missing
-        self._open: dict[int, ShardIndex | None] = {}
-        self._lock = allocate_lock()
+        self._open = OpenFiles()
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
@@ -189,21 +184,15 @@ class SuperchunkFiles:
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
-        with self._lock:
-            self._open.clear()
+        self._open.clear()
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
-        with self._lock:
-            if number in self._open:
-                found = self._open.pop(number)
-                self._open[number] = found  # a dictionary keeps the order of insertion
-                return found
-        found = self._open_file(number)
-        with self._lock:
-            self._open[number] = found
-            if len(self._open) > MAX_OPEN:
-                self._open.pop(next(iter(self._open)))
+        kept = self._open.get(number)
+        if kept is None:
+            kept = (self._open_file(number),)
+            self._open.put(number, kept)
+        found: ShardIndex | None = kept[0]
         return found
 
     def _open_file(self, number: int) -> ShardIndex | None:
@@ -212,7 +201,10 @@ class SuperchunkFiles:
             storage = self._folder.storage(name)
         except FileNotFoundError:
             self._check_missing()
-            return None
+            try:  # a writer may have removed rows, and added others, meanwhile
+                storage = self._folder.storage(name)
+            except FileNotFoundError:
+                return None
         with naming_errors(self._folder.path(name)):
             return ShardIndex(storage, self.cut.slots)
 
@@ -248,7 +240,8 @@ class SuperchunkFiles:
         def deliver(_: None) -> None:
             pass
 
-        limit = RUN_NBYTES // max(1, self.cut.chunk_nbytes)
+        run_nbytes = FAR_RUN_NBYTES if self._folder.far else RUN_NBYTES
+        limit = run_nbytes // max(1, self.cut.chunk_nbytes)
         count = -(-len(numbers) // max(1, limit))
         nthreads = effective_nthreads(None, count)
         with own_settings:
@@ -290,7 +283,7 @@ class SuperchunkFiles:
         extents = [self._extent(file, number) for number in wanted]
         for number, frame in zip(wanted, self._frames(file, extents), strict=True):
             place = None if room is None else room(number)
-            use(number, self._plain(number, frame, place, extents))
+            use(number, self._plain(number, frame, place))
 
     def _extent(self, file: ShardIndex | None, number: int) -> tuple[int, int] | None:
         return None if file is None else file.extents[number % self.cut.slots]
@@ -300,32 +293,31 @@ class SuperchunkFiles:
     ) -> Iterator[memoryview | None]:
         """Yield the frame of each extent; neighbouring ones are read together."""
         found = [extent for extent in extents if extent is not None]
-        if file is None or not found:
-            yield from (None for _ in extents)
-            return
-        start, stop = found[0][0], found[-1][0] + found[-1][1]
-        together = all(a[0] + a[1] == b[0] for a, b in pairwise(found))
-        content = memoryview(b"")
-        if together:
-            content = self._read(file, start, stop - start)
+        content = memoryview(b"") if file is None else self._read(file, found)
         for extent in extents:
             if extent is None:
                 yield None
-            elif together:
-                yield content[extent[0] - start :][: extent[1]]
             else:
-                yield self._read(file, *extent)
+                yield content[: extent[1]]
+                content = content[extent[1] :]
 
-    def _read(self, file: ShardIndex, offset: int, nbytes: int) -> memoryview:
-        view = self._workspace.view(nbytes)
-        return view[: file.storage.read_into(view, offset)]
+    def _read(self, file: ShardIndex, extents: list[tuple[int, int]]) -> memoryview:
+        """Return the bytes of several extents, one after the other."""
+        storage, runs = file.storage, list(joined(extents))
+        if storage.far:
+            parts = storage.read_many([(start, start + size) for start, size in runs])
+            return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        view = self._workspace.view(sum(size for _, size in runs))
+        position = 0
+        for start, size in runs:
+            position += storage.read_into(view[position : position + size], start)
+        return view[:position]
 
     def _plain(
         self,
         number: int,
         frame: memoryview | None,
         place: memoryview | None,
-        extents: list[tuple[int, int] | None],
     ) -> memoryview:
         """Return the plain bytes of a chunk, in `place` if that is given."""
         start, stop = self.span(number)
@@ -334,7 +326,7 @@ class SuperchunkFiles:
             return self._filled(size, place)
         try:
             plain = self._decompress(frame, place if self._is_full(size) else None)
-        except DamageError as error:
+        except FormatError as error:
             self._locate(error, number)
             raise
         if plain is place:
@@ -358,7 +350,7 @@ class SuperchunkFiles:
         decompress_into(chunk, place, header)
         return place
 
-    def _locate(self, error: DamageError, number: int) -> None:
+    def _locate(self, error: FormatError, number: int) -> None:
         name = self._name_of(number // self.cut.slots)
         error.locate(number % self.cut.slots, None)
         error.filename = self._folder.path(name)
@@ -383,3 +375,16 @@ class SuperchunkFiles:
 
         self.load([number], use)
         return result
+
+
+def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield extents, offset and size, with neighbours joined."""
+    offset = stop = -1
+    for start, nbytes in extents:
+        if start != stop:
+            if offset >= 0:
+                yield offset, stop - offset
+            offset = start
+        stop = start + nbytes
+    if offset >= 0:
+        yield offset, stop - offset

@@ -32,7 +32,7 @@ from ...constants import (
 )
 from ...exceptions import DamageError
 from ...headers import BloscpackHeader
-from .superchunk_files import CHECKSUM
+from .superchunk_files import CHECKSUM, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -134,19 +134,6 @@ class ShardWriter:
         write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
 
 
-def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield extents, offset and size, with neighbours joined."""
-    offset = stop = -1
-    for start, nbytes in extents:
-        if start != stop:
-            if offset >= 0:
-                yield offset, stop - offset
-            offset = start
-        stop = start + nbytes
-    if offset >= 0:
-        yield offset, stop - offset
-
-
 def copy_extent(
     storage: Storage, offset: int, nbytes: int, fp: BinaryIO, target: int
 ) -> None:
@@ -214,9 +201,7 @@ class ShardFolder:
         self._current: tuple[UnfinishedFile, ShardWriter] | None = None
         self._unfinished: set[UnfinishedFile] = set()
 
-    def write(
-        self, blocks: Blocks, old: SuperchunkFiles | None = None, nrows: int = 0
-    ) -> None:
+    def write(self, blocks: Blocks, old: SuperchunkFiles | None = None) -> None:
         """Write blocks of rows, on several threads.
 
         Parameters
@@ -225,10 +210,12 @@ class ShardFolder:
             Numbers of chunks, ascending, and their rows.
         old
             The array now; its other chunks in the same files are kept.
-        nrows
-            The number of rows of the array then; only used with `old`.
         """
-        pieces = blocks if old is None else kept_and_new(blocks, old, nrows)
+        if not self._cut.row_nbytes:  # there is nothing to store
+            for _ in blocks:
+                pass
+            return
+        pieces = blocks if old is None else kept_and_new(blocks, old)
         try:
             with own_settings:
                 for_each(
@@ -241,8 +228,7 @@ class ShardFolder:
                 if self._current is not None:
                     self._finish(*self._current)
         except BaseException:
-            for file in self._unfinished:
-                self._change.abandon(file)
+            self._change.abandon(*self._unfinished)
             raise
 
     def _compress(self, piece: tuple[int, Array] | range) -> Piece:
@@ -292,46 +278,50 @@ class ShardFolder:
 
 
 def kept_and_new(
-    blocks: Blocks, old: SuperchunkFiles, nrows: int
+    blocks: Blocks, old: SuperchunkFiles
 ) -> Iterator[tuple[int, Array] | range]:
     """Yield the chunks of all files that change, in order.
 
     A range has the numbers of full chunks that are copied. The others are `blocks`, and
     chunks of the old array that are not stored in full.
     """
-    slots, nchunks = old.cut.slots, old.cut.count_chunks(nrows)
+    slots = old.cut.slots
     place = 0  # number of the next chunk
     for number, rows in blocks:
         start = number // slots * slots
         if place < start:
-            if place % slots:  # the rest of the file in front of it
-                stop = min(nchunks, -(-place // slots) * slots)
-                yield from _kept(old, place, stop, nrows)
+            yield from _kept_to_end(old, place)
             place = start
-        yield from _kept(old, place, number, nrows)
+        yield from _kept(old, place, number)
         yield number, rows
         place = number + 1
-    if place % slots:
-        stop = min(nchunks, -(-place // slots) * slots)
-        yield from _kept(old, place, stop, nrows)
+    yield from _kept_to_end(old, place)
+
+
+def _kept_to_end(
+    old: SuperchunkFiles, place: int
+) -> Iterator[tuple[int, Array] | range]:
+    """Yield the chunks from `place` to the end of the file that it is in."""
+    end = -(-place // old.cut.slots) * old.cut.slots
+    yield from _kept(old, place, min(end, old.nchunks))
 
 
 def _kept(
-    old: SuperchunkFiles, start: int, stop: int, nrows: int
+    old: SuperchunkFiles, start: int, stop: int
 ) -> Iterator[tuple[int, Array] | range]:
     """Yield chunks of the old array, all in one file."""
     if start >= stop:
         return
     cut = old.cut
     file = old.file(start // cut.slots)
-    full = min(nrows, old.nrows) // cut.chunk_rows
+    full = old.nrows // cut.chunk_rows
     first = start
     for number in range(start, stop):
         if file is None or number >= full or not file.extents[number % cut.slots]:
             if first < number:
                 yield range(first, number)
             first = number + 1
-            end = min((number + 1) * cut.chunk_rows, nrows)
+            end = min((number + 1) * cut.chunk_rows, old.nrows)
             yield number, old.rows(number * cut.chunk_rows, end)
     if first < stop:
         yield range(first, stop)

@@ -47,13 +47,16 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, NewArray
+    from .base import Blocks, Length, NewArray
 
 # Folder of the shards.
 SHARDS = "c"
 # About the plain size of a chunk, and of a shard, in bytes.
 CHUNK_NBYTES = 2**20
 SHARD_NBYTES = 16 * 2**20
+# Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
+# the tables of a file, also if it is not there yet.
+SLOTS = 256
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -86,6 +89,7 @@ class ZarrArray(ArrayLayout):
     """An array of Zarr format 3."""
 
     name = "zarr"
+    sparse = True
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -93,7 +97,7 @@ class ZarrArray(ArrayLayout):
         self._take(self._read())
 
     def _read(self) -> ArrayDocument:
-        """Return the document of the array as it is now."""
+        """Return the document that is in the file now."""
         folder = self.folder
         try:
             return decode_array(read_document(folder))
@@ -138,10 +142,11 @@ class ZarrArray(ArrayLayout):
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files of shards."""
-        total = 0
-        for number in range(self._cut.count_files(self.shape[0])):
-            with suppress(FileNotFoundError):
-                total += self.folder.size(self._shard_name(number))
+        total, count = 0, self._cut.count_files(self.shape[0])
+        for name in self.folder.names(SHARDS):
+            if name.isdecimal() and str(int(name)) == name and int(name) < count:
+                with suppress(OSError):
+                    total += self.folder.size(self._shard_name(int(name)))
         return total
 
     def read_attributes(self) -> JsonObject:
@@ -159,7 +164,7 @@ class ZarrArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         document = _document_of(new)
-        content = document.encode()
+        document.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         ndim = len(new.shape)
@@ -171,7 +176,8 @@ class ZarrArray(ArrayLayout):
             at_once=True,
         )
         shards.write(blocks)
-        change.stage(prefix + ZARR_JSON, content)
+        document.shape = new.shape
+        change.stage(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
@@ -185,7 +191,7 @@ class ZarrArray(ArrayLayout):
         change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def stage(
-        self, change: Change, blocks: Blocks, length: int, *, extends: bool
+        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
         document = self._read()
@@ -196,9 +202,10 @@ class ZarrArray(ArrayLayout):
             args_of(document),
             at_once=extends,
         )
-        shards.write(blocks, self._source, length)
-        if length != self.shape[0]:
-            document.shape = (length, *self.shape[1:])
+        shards.write(blocks, self._source)
+        nrows = length()
+        if nrows != self.shape[0]:
+            document.shape = (nrows, *self.shape[1:])
             change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def committed(self, length: int) -> None:
@@ -226,7 +233,7 @@ def args_of(document: ArrayDocument) -> BloscArgs:
     """Return the settings of Blosc for new chunks."""
     settings = dict(document.blosc)
     if settings["cname"] not in CNAME_AVAIL:
-        del settings["cname"]  # any codec may stand in a chunk
+        del settings["cname"]  # a chunk names its codec: any will do
     return BloscArgs(**settings)
 
 
@@ -271,15 +278,15 @@ def check_dtype(new: NewArray) -> None:
     from . import layouts_for
 
     others = layouts_for(new, without=ZarrArray.name)
+    if others:
+        hint = "these layouts can: %s" % ", ".join(map("'%s'".__mod__, others))
+    elif dtype.names is not None:
+        hint = "create a table, which has a column for each field"
+    else:
+        hint = "no other layout can either"
     raise UsageValueError(
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
-        "portable data type; %s"
-        % (
-            dtype,
-            "these layouts can: %s" % ", ".join(map("'%s'".__mod__, others))
-            if others
-            else "no other layout can either",
-        )
+        "portable data type; %s" % (dtype, hint)
     )
 
 
@@ -304,7 +311,7 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
         )
     rows = new.chunks or max(1, CHUNK_NBYTES // row)
     if new.shards is None:
-        return rows, max(1, SHARD_NBYTES // (rows * row))
+        return rows, min(max(1, SHARD_NBYTES // (rows * row)), SLOTS)
     if new.shards < 1:
         raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
     if new.chunks is None:

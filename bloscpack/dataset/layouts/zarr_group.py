@@ -178,7 +178,7 @@ class ZarrTable(TableLayout):
         """Raise `UsageError` unless a member of a group can have the name."""
         if not is_member_name(name):
             raise UsageValueError(
-                "the name of a column must be that of a folder, and neither "
+                "the name of a column must be valid for a folder, and neither be "
                 "'zarr.json' nor begin with '__', not %.200r" % (name,)
             )
 
