@@ -115,6 +115,13 @@ FORMATS = {
             begins=b"PAR1",
             attributes=True,
         ),
+        Format(
+            "bigfile",
+            "bigfile_trees",
+            (".bigfile",),
+            ("table", "group"),
+            attributes=True,
+        ),
         *(
             Format(
                 name,
@@ -162,6 +169,7 @@ def source_format(path: str) -> Format:
 
 
 def _folder_format(path: str) -> Format:
+    from .bigfile_trees import is_tree
     from .zarr_stores import is_store
 
     found = find_any(Folder.open(path))
@@ -169,8 +177,11 @@ def _folder_format(path: str) -> Format:
         return FORMATS.get(found.layout, FOLDER)
     if is_store(path):
         return STORE
+    if is_tree(path):
+        return FORMATS["bigfile"]
     raise NotReadable(
-        "expected a dataset or a Zarr store, found another folder", filename=path
+        "expected a dataset, a Zarr store or a BigFile tree, found another folder",
+        filename=path,
     )
 
 
