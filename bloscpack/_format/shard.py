@@ -18,13 +18,14 @@ from array import array
 
 from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
-from ..exceptions import FormatError, UsageError
+from ..exceptions import DoesNotFit, FormatError
 from ..serializers import SHARD, shard_rows
 from .blosc_header import decode_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Literal
 
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
@@ -65,22 +66,24 @@ def row_nbytes(described: Description | Array) -> int:
     return size
 
 
-def rows_for(array: Array, chunk_size: int | str) -> int:
+def rows_for(
+    array: Description | Array, order: Literal["C", "F"], chunk_size: int | str
+) -> int:
     """Return the number of rows of an inner chunk, for a wanted size of chunks.
 
-    Of `array` only dtype, shape and order are used. Raises `UsageError` if it can't be
-    a shard.
+    Of `array` only dtype and shape are used. Raises `DoesNotFit` if it can't be a
+    shard.
     """
-    reason = _obstacle(array)
+    reason = _obstacle(array, order)
     if reason is not None:
-        raise UsageError(
+        raise DoesNotFit(
             "an array of shape %s and dtype '%s' can't be a Zarr shard: %s"
             % (array.shape, array.dtype, reason)
         )
     return rows_in(chunk_size, row_nbytes(array), array.shape[0])
 
 
-def _obstacle(array: Array) -> str | None:
+def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | None:
     """Return why an array can't be a shard; None if it can."""
     dtype = array.dtype
     if not array.shape:
@@ -91,8 +94,7 @@ def _obstacle(array: Array) -> str | None:
         dtype.kind, (dtype.itemsize,)
     ):
         return "no Zarr reader takes shards of this type"
-    flags = array.flags
-    if array.ndim > 1 and flags.f_contiguous and not flags.c_contiguous:
+    if order == "F" and len(array.shape) > 1:
         return (
             "it has several axes in Fortran order, where the items of a row do not lie "
             "together: pack what numpy.ascontiguousarray returns"
@@ -136,17 +138,22 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     except FormatError:
         return None
     size = rows * row_nbytes(described)
-    if not 0 < size <= MAX_BUFFERSIZE:
-        return None
-    if described.order != "C" and len(described.shape) > 1:
+    if not has_inner_chunks(described, rows):
         return None
     fits = header.chunk_size == size or header.nchunks == 1
     return size if fits and 0 <= header.last_chunk <= size else None
 
 
-def with_rows(metadata: JsonObject, rows: int) -> JsonObject:
-    """Return the metadata of an array whose file is a shard."""
-    return {**metadata, SHARD: rows}
+def has_inner_chunks(described: Description, rows: int) -> bool:
+    """Return whether an array can be cut into inner chunks of `rows` rows (S2)."""
+    in_rows = described.order == "C" or len(described.shape) == 1
+    return in_rows and 0 < rows * row_nbytes(described) <= MAX_BUFFERSIZE
+
+
+def with_rows(metadata: JsonObject, rows: int | None) -> JsonObject:
+    """Return the metadata of an array whose file is a shard; None: is no shard."""
+    kept = {key: metadata[key] for key in metadata if key != SHARD}
+    return kept if rows is None else {**kept, SHARD: rows}
 
 
 def count_slots(header: BloscpackHeader) -> int:
