@@ -35,6 +35,7 @@ from .findings import ANOTHER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..headers import BloscpackHeader
     from .findings import Findings
     from .inspection import Inspection
     from .lenient_sections import Sections
@@ -50,7 +51,8 @@ NO_TRAILER = (
 )
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
-    "its chunks have other sizes: 'blpk repack -z' makes it a shard again"
+    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
+    "'blpk repack --no-shard' an ordinary file"
 )
 
 
@@ -92,22 +94,34 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
     header, entries = sections.header, sections.table.entries
     if header is None:
         return None
+    end = _end_by_table(storage, header, entries[-1]) if entries else None
+    if end is not None:
+        return end
     try:
-        if not entries:
-            cursor = Cursor(StorageFile(storage))
-            read_beginning(cursor)
-            return walk_chunks(cursor, header)[-1]
-        head = decode_header(storage.read_at(max(entries[-1], 0), BLOSC_HEADER_LENGTH))
+        cursor = Cursor(StorageFile(storage))
+        read_beginning(cursor)
+        end = walk_chunks(cursor, header)[-1]
+    except FormatError:
+        return None
+    # If there is a table, it or a chunk is wrong: only a separator makes sure.
+    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
+    return end if certain else None
+
+
+def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:
+    """Return where the chunk at `last` ends, None unless it is the last one."""
+    try:
+        head = decode_header(storage.read_at(max(last, 0), BLOSC_HEADER_LENGTH))
     except FormatError:
         return None
     size = head.ctbytes + header.checksum_impl.size
-    end = entries[-1] + size
+    end = last + size
     behind = storage.read_at(end, len(SEPARATOR))
     if behind == SEPARATOR:
         return end
     if behind.startswith(MAGIC):
         return None
-    content = storage.read_at(entries[-1], size)
+    content = storage.read_at(last, size)
     return end if is_intact(content, head, header.checksum_impl) else None
 
 
