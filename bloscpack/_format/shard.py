@@ -140,7 +140,7 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     size = rows * row_nbytes(described)
     if not has_inner_chunks(described, rows):
         return None
-    fits = header.chunk_size == size or header.nchunks == 1
+    fits = header.chunk_size == size or (header.nchunks == 1 and header.chunk_size >= 0)
     return size if fits and 0 <= header.last_chunk <= size else None
 
 
