@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARD", "shard_rows"]
 
-# The checksum of shards: every Zarr reader verifies it behind each inner chunk.
+# The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
 # No chunk begins like this, and no other file.
 SEPARATOR = b"shard\0\0\0"
