@@ -6,6 +6,7 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from .._format.shard import (
     SEPARATOR,
     count_slots,
     crc_of,
+    encode_entries,
     index_size,
     inner_size,
 )
@@ -33,7 +35,7 @@ from ..serializers import shard_rows
 from .findings import ANOTHER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ..headers import BloscpackHeader
     from .findings import Findings
@@ -260,36 +262,33 @@ class _TrailerCheck:
 
     def _check_entries(self, index: bytes) -> None:
         chains = self.inspection.numbering.chains
-        expected = [
-            (chain.offsets[i], chain.extent_of(i))
-            for chain in chains
-            for i in range(len(chain))
-        ]
-        last = chains[-1].sizes[-1]
-        if last == self.inner:
-            copied = 0
-        elif last:
-            copied = self.index_start - self.copy_start
-            self._check_copy(*expected[-1])
-            expected[-1] = self.copy_start, copied
-        else:
-            copied, expected[-1] = 0, (MISSING, MISSING)
+        expected = array("Q")
+        for chain in chains:
+            for i in range(len(chain)):
+                expected.extend((chain.offsets[i], chain.extent_of(i)))
+        last, copied = chains[-1].sizes[-1], 0
+        if last != self.inner:
+            offset, nbytes = expected[-2:]
+            del expected[-2:]
+            if last:
+                copied = self.index_start - self.copy_start
+                self._check_copy(offset, nbytes)
+                expected.extend((self.copy_start, copied))
         if self.copy_start + copied != self.index_start:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
-        nslots = len(index) // ENTRY.size
-        expected += [(MISSING, MISSING)] * (nslots - len(expected))
-        self._compare(index, expected)
+        self._compare(index, encode_entries(expected, len(index) // ENTRY.size))
 
-    def _compare(self, index: bytes, expected: Sequence[tuple[int, int]]) -> None:
-        found = [*ENTRY.iter_unpack(index)]
-        wrong = [i for i, pair in enumerate(expected) if found[i] != pair]
-        if not wrong:
+    def _compare(self, index: bytes, expected: bytes) -> None:
+        if index == expected:  # usually, and there may be millions of entries
             return
+        pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(expected), strict=True)
+        wrong = [i for i, (found, right) in enumerate(pairs) if found != right]
         i = wrong[0]
         message = "the shard index says that inner chunk %d has %s, but it has %s"
-        message %= i, _place(*found[i]), _place(*expected[i])
+        places = (ENTRY.unpack_from(data, ENTRY.size * i) for data in (index, expected))
+        message %= i, *(_place(*place) for place in places)
         if len(wrong) > 1:
             message += "; '%d' more entries are wrong" % (len(wrong) - 1)
         at = self.index_start + ENTRY.size * i

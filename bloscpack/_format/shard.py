@@ -14,6 +14,7 @@ NumPy and Blosc are imported only where they are needed: `blpk info` uses this m
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 
 from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
@@ -46,6 +47,7 @@ SEPARATOR = b"shard\0\0\0"
 ENTRY = struct.Struct("<QQ")
 # Both numbers of an entry without a chunk.
 MISSING = 2**64 - 1
+NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
 # Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
 # for "V", but fails on shards of it.
@@ -227,13 +229,18 @@ class Trailer:
 
 
 def settings_like(compressed: Buffer) -> Setting:
-    """Return the settings with which to compress a copy of a chunk."""
+    """Return the settings with which to compress a copy of a chunk.
+
+    The codec is another one if Blosc lacks that of the chunk, such as snappy.
+    """
+    from ..constants import CNAME_AVAIL
     from .tuning import FILTERS, Setting
 
     header = decode_header(compressed)
+    cname = CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME)
     shuffles = {name: number for number, name in FILTERS.items()}
     return Setting(
-        CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME),
+        cname if cname in CNAME_AVAIL else DEFAULT_CNAME,
         DEFAULT_CLEVEL,
         shuffles[header.filter],
         header.typesize,
@@ -243,10 +250,18 @@ def settings_like(compressed: Buffer) -> Setting:
 
 def encode_index(numbers: Iterable[int], nslots: int) -> bytes:
     """Return the index and its checksum, from offsets and sizes in turn."""
-    flat = array("Q", numbers)
-    flat.extend((MISSING, MISSING) * (nslots - len(flat) // 2))
-    packed = struct.pack("<%dQ" % len(flat), *flat)
+    packed = encode_entries(numbers, nslots)
     return packed + crc_of(packed)
+
+
+def encode_entries(numbers: Iterable[int], nslots: int) -> bytes:
+    """Return the index without its checksum; entries behind the numbers are missing."""
+    flat = array("Q", numbers)
+    nmissing = nslots - len(flat) // 2
+    if sys.byteorder == "big":
+        flat.byteswap()
+    # There may be millions of entries: no list of Python's numbers.
+    return flat.tobytes() + NO_ENTRY * nmissing
 
 
 def crc_of(index: Buffer) -> bytes:

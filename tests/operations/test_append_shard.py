@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
+from support import BLP
 
 import bloscpack as bp
 from bloscpack._crashsafe.in_place import JournaledChange
+from bloscpack._format.array_metadata import describe
 from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata
 from bloscpack.exceptions import DoesNotFit, FormatError, NotANumpyArray
@@ -271,6 +274,32 @@ def test_new_rows_have_new_inner_chunks(tmp_path):
     assert (ROWS[:36].reshape(12, 6) == bp.unpack_ndarray_from_file(path)).all()
     assert [] == bp.verify(path).findings
     assert (10, True) == (bp.info(path).shard.rows, bp.info(path).shard.index)
+
+
+def test_a_chunk_of_a_codec_that_blosc_lacks(tmp_path):
+    """The padded copy has another codec."""
+    pytest.importorskip("cramjam")
+    path = tmp_path / "a.blp"
+    path.write_bytes((BLP / "old" / "0.16.0-codec-snappy.blp").read_bytes())
+    plain, _ = bp.unpack_bytes_from_file(path)
+    array = np.frombuffer(plain, "u1")
+    repack(path, metadata=describe(array), shard=True)
+    assert "snappy" == bp.info(path).first_chunk.codec
+    assert (array == bp.unpack_ndarray_from_file(path)).all()
+    assert [] == bp.verify(path).findings
+
+
+def test_many_free_entries_take_little_memory():
+    """An index of a million entries, mostly free ones."""
+    tracemalloc.start()
+    try:
+        content = bp.pack_ndarray_to_bytes(ROWS, 80, shard=True, max_app_chunks=10**6)
+        before = tracemalloc.get_traced_memory()[1]
+        assert [] == bp.verify.verify_fp(io.BytesIO(content)).findings
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert max(before, peak) < 8 * len(content)
 
 
 def test_metadata_of_a_shard_make_bytes_a_shard(tmp_path):
