@@ -266,7 +266,8 @@ def pack_items(
     """
     described = describe(array, metadata)
     if shard:
-        rows = rows_for(array, chunk_size)
+        order: Literal["C", "F"] = "F" if described["order"] == "F" else "C"
+        rows = rows_for(array, order, chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
         if not _names_checksum(bloscpack_args, settings):

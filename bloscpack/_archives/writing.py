@@ -10,6 +10,7 @@ from zlib import crc32
 
 import numpy
 
+from .._format.array_metadata import describe
 from .._format.shard import count_slots, row_nbytes, rows_for
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import encode_directory, encode_local, join_crc, new_member
@@ -24,7 +25,7 @@ from .names import BLP, document_name, shard_name
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal
 
     from .._format.dtypes import Array
     from .._format.zip_format import Member
@@ -206,7 +207,8 @@ def _chunk_rows(array: Array, chunk_size: int | str) -> int | None:
     """
     parse_chunk_size(chunk_size)
     try:
-        rows = rows_for(array, chunk_size)
+        order: Literal["C", "F"] = "F" if describe(array)["order"] == "F" else "C"
+        rows = rows_for(array, order, chunk_size)
     except UsageError:
         return None
     return max(1, min(rows, len(array)))

@@ -6,6 +6,7 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from .._format.shard import (
     SEPARATOR,
     count_slots,
     crc_of,
+    encode_entries,
     index_size,
     inner_size,
 )
@@ -33,9 +35,10 @@ from ..serializers import shard_rows
 from .findings import ANOTHER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from .._storage.base import Storage
+    from ..headers import BloscpackHeader
     from .findings import Findings
     from .inspection import Inspection
     from .lenient_sections import Sections
@@ -54,7 +57,8 @@ NO_TRAILER = (
 )
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
-    "its chunks have other sizes: 'blpk repack -z' makes it a shard again"
+    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
+    "'blpk repack --no-shard' an ordinary file"
 )
 
 
@@ -83,22 +87,34 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
     header, entries = sections.header, sections.table.entries
     if header is None:
         return None
+    end = _end_by_table(storage, header, entries[-1]) if entries else None
+    if end is not None:
+        return end
     try:
-        if not entries:
-            cursor = Cursor(StorageFile(storage))
-            read_beginning(cursor)
-            return walk_chunks(cursor, header)[-1]
-        head = decode_header(storage.read_at(max(entries[-1], 0), BLOSC_HEADER_LENGTH))
+        cursor = Cursor(StorageFile(storage))
+        read_beginning(cursor)
+        end = walk_chunks(cursor, header)[-1]
+    except FormatError:
+        return None
+    # If there is a table, it or a chunk is wrong: only a separator makes sure.
+    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
+    return end if certain else None
+
+
+def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:
+    """Return where the chunk at `last` ends, None unless it is the last one."""
+    try:
+        head = decode_header(storage.read_at(max(last, 0), BLOSC_HEADER_LENGTH))
     except FormatError:
         return None
     size = head.ctbytes + header.checksum_impl.size
-    end = entries[-1] + size
+    end = last + size
     behind = storage.read_at(end, len(SEPARATOR))
     if behind == SEPARATOR:
         return end
     if behind.startswith(MAGIC):
         return None
-    content = storage.read_at(entries[-1], size)
+    content = storage.read_at(last, size)
     return end if is_intact(content, head, header.checksum_impl) else None
 
 
@@ -248,36 +264,33 @@ class _TrailerCheck:
 
     def _check_entries(self, index: bytes) -> None:
         chains = self.inspection.numbering.chains
-        expected = [
-            (chain.offsets[i], chain.extent_of(i))
-            for chain in chains
-            for i in range(len(chain))
-        ]
-        last = chains[-1].sizes[-1]
-        if last == self.inner:
-            copied = 0
-        elif last:
-            copied = self.index_start - self.copy_start
-            self._check_copy(*expected[-1])
-            expected[-1] = self.copy_start, copied
-        else:
-            copied, expected[-1] = 0, (MISSING, MISSING)
+        expected = array("Q")
+        for chain in chains:
+            for i in range(len(chain)):
+                expected.extend((chain.offsets[i], chain.extent_of(i)))
+        last, copied = chains[-1].sizes[-1], 0
+        if last != self.inner:
+            offset, nbytes = expected[-2:]
+            del expected[-2:]
+            if last:
+                copied = self.index_start - self.copy_start
+                self._check_copy(offset, nbytes)
+                expected.extend((self.copy_start, copied))
         if self.copy_start + copied != self.index_start:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
-        nslots = len(index) // ENTRY.size
-        expected += [(MISSING, MISSING)] * (nslots - len(expected))
-        self._compare(index, expected)
+        self._compare(index, encode_entries(expected, len(index) // ENTRY.size))
 
-    def _compare(self, index: bytes, expected: Sequence[tuple[int, int]]) -> None:
-        found = [*ENTRY.iter_unpack(index)]
-        wrong = [i for i, pair in enumerate(expected) if found[i] != pair]
-        if not wrong:
+    def _compare(self, index: bytes, expected: bytes) -> None:
+        if index == expected:  # usually, and there may be millions of entries
             return
+        pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(expected), strict=True)
+        wrong = [i for i, (found, right) in enumerate(pairs) if found != right]
         i = wrong[0]
         message = "the shard index says that inner chunk %d has %s, but it has %s"
-        message %= i, _place(*found[i]), _place(*expected[i])
+        places = (ENTRY.unpack_from(data, ENTRY.size * i) for data in (index, expected))
+        message %= i, *(_place(*place) for place in places)
         if len(wrong) > 1:
             message += "; '%d' more entries are wrong" % (len(wrong) - 1)
         at = self.index_start + ENTRY.size * i

@@ -83,7 +83,7 @@ assert not any(codes), codes
 """
 # Threads read all the time.
 BUSY = """
-lazy[0]  # imports everything: Python keeps locks of a module that another thread imports
+lazy[0]  # imports everything: a fork keeps locks of modules that others import
 stop = threading.Event()
 def read():
     draw = np.random.default_rng()
