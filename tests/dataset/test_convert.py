@@ -219,6 +219,15 @@ def test_names_of_members(names, message):
     assert ["a.npz"] == os.listdir()
 
 
+def test_a_name_that_leads_out_of_the_target():
+    """A hostile store may list any names."""
+    inside = contents.ArrayContent(np.dtype("i4"), (0,), list)
+    group = contents.GroupContent({"../../escaped": inside})
+    with pytest.raises(UsageError, match="no member"):
+        datasets.write(group, conversion.Request("b.zarr"), "zarr")
+    assert [] == os.listdir()
+
+
 @pytest.mark.parametrize("name", golden.entries())
 def test_golden_directories(name, tmp_path):
     golden.extract(name, tmp_path / "source")

@@ -11,9 +11,10 @@ from functools import partial
 from os.path import join, lexists
 
 from ... import dataset
-from ...exceptions import UsageError
+from ...exceptions import UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
+from ..folder import is_member_name
 from ..group import Group
 from ..layouts import array_class, table_class
 from ..layouts.base import NewArray
@@ -139,6 +140,10 @@ def _write(content: Content, request: Request, layout: str, path: str) -> None:
         with dataset.create_group(path, layout=layout, attrs=content.attrs):
             pass
         for name, member in content.members.items():
+            if not is_member_name(name):
+                raise UsageValueError(
+                    "no member of a group can have the name %.200r" % (name,)
+                )
             _write(member, request, layout, join(path, name))
     elif is_table(content):
         _write_table(as_table(content), request, layout, path)
