@@ -174,6 +174,8 @@ def run(args: argparse.Namespace) -> dict:
                     if seed:  # the first round imports modules
                         seconds[side.name].append(taken)
             for name, times in seconds.items():
+                if np.isnan(times).any():  # the peer does not have this action
+                    continue
                 row = {"place": "local", "chunk": CHUNK_NBYTES, "action": action}
                 row |= {"peer": name, "compressed": True, "best": min(times)}
                 rows.append(row | {"median": statistics.median(times)})
