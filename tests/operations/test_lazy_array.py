@@ -84,6 +84,8 @@ def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
 
 def content(value: object) -> object:
     """Return the bytes of an array or a scalar, field by field, without padding."""
+    if not value.dtype.itemsize:  # a contiguous copy would have one byte per item
+        return b""
     if value.dtype.names is None:
         # NumPy 2.2 takes the bytes of 64 axes only if they are contiguous.
         return numpy.ascontiguousarray(value).tobytes()
