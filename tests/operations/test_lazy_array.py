@@ -86,8 +86,8 @@ def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
 def content(value: object) -> object:
     """Return the bytes of an array or a scalar, field by field, without padding."""
     if value.dtype.names is None:
-        # NumPy 2.2 takes the bytes of 64 axes only if they are contiguous.
-        return numpy.ascontiguousarray(value).tobytes()
+        # NumPy 2.2 takes the bytes of more axes only if they are contiguous.
+        return (value.reshape(-1) if value.ndim > 32 else value).tobytes()
     return [content(value[name]) for name in value.dtype.names]
 
 
