@@ -70,8 +70,11 @@ def test_server_without_ranges():
 def test_another_format_is_named(ranges):
     with serving(gzip.compress(os.urandom(70_000))) as web:
         web.ranges = ranges
-        file = bp.open(web.url, whole=True)
-        with pytest.raises(OSError, match="found a gzip file") as caught:
+        # Closed here: `caught` keeps the file, and its spool, until they are collected.
+        with (
+            bp.open(web.url, whole=True) as file,
+            pytest.raises(OSError, match="found a gzip file") as caught,
+        ):
             file.read()
         assert web.url in str(caught.value)
 

@@ -87,8 +87,8 @@ def content(value: object) -> object:
     if not value.dtype.itemsize:  # a contiguous copy would have one byte per item
         return b""
     if value.dtype.names is None:
-        # NumPy 2.2 takes the bytes of 64 axes only if they are contiguous.
-        return numpy.ascontiguousarray(value).tobytes()
+        # NumPy 2.2 takes the bytes of more axes only if they are contiguous.
+        return (value.reshape(-1) if value.ndim > 32 else value).tobytes()
     return [content(value[name]) for name in value.dtype.names]
 
 
