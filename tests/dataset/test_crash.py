@@ -314,21 +314,21 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
             assert items[part] in (old[0][part], new[0][part])
 
 
-def test_creating(tmp_path, monkeypatch):
-    for make in (array, zarr_array, table, zarr_table, group):
-        for count in range(500):
-            path = tmp_path / "data"
-            _, done = run(make, path, count, monkeypatch)
-            if done:
-                break
-            if path.exists():
-                content(path)
-                shutil.rmtree(path)
-            make(path)
-            assert [path] == list(tmp_path.iterdir())
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [array, zarr_array, table, zarr_table, group])
+def test_creating(make, tmp_path, monkeypatch):
+    for count in range(500):
+        path = tmp_path / "data"
+        _, done = run(make, path, count, monkeypatch)
+        if done:
+            break
+        if path.exists():
+            content(path)
             shutil.rmtree(path)
-        assert done
+        make(path)
+        assert [path] == list(tmp_path.iterdir())
         shutil.rmtree(path)
+    assert done
 
 
 @pytest.mark.parametrize(("make", "operation"), OPERATIONS.values(), ids=OPERATIONS)

@@ -377,6 +377,7 @@ def test_a_missing_chunk(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_every_bit_of_a_chunk(tmp_path):
     golden.extract("bcolz/z_int_i4", tmp_path)
     path = tmp_path / "data" / "__3.blp"

@@ -513,5 +513,6 @@ def test_links_are_refused(tmp_path):
 # Any sequence of changes
 
 
+@pytest.mark.slow
 def test_any_sequence_of_changes(tmp_path):
     states.run(states.ArrayMachine, tmp_path, "zarr", checks=[check_files], examples=20)
