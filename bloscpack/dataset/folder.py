@@ -86,9 +86,12 @@ class Folder:
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     far
         Whether each read of a file is a round trip to another machine.
+    lists
+        Whether the names in a folder can be listed.
     """
 
     far = False
+    lists = True
 
     def __init__(
         self, root: str, prefix: str = "", pending: dict[str, str] | None = None
