@@ -17,6 +17,7 @@ from .._storage.urls import local_path, without_url
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
+from .dask_write import from_dask as from_dask
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node

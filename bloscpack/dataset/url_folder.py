@@ -50,6 +50,15 @@ class UrlFolder(Folder):
         # A file that was looked for, and is probably going to be read next.
         self._found: tuple[str, Storage] | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self._url, self.prefix, self._options)
+
+    def version(self) -> object:
+        """Return a value that no other object has: files may change unnoticed."""
+        from uuid import uuid4
+
+        return uuid4().hex
+
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed."""
         try:
@@ -173,6 +182,13 @@ class UrlFolder(Folder):
         full = {entry["name"].strip("/"): entry for entry in entries}
         full.pop(path.strip("/"), None)  # an empty object stands for the folder itself
         return [(name.rpartition("/")[2], entry) for name, entry in full.items()]
+
+
+def _reopen(url: str, prefix: str, options: StorageOptions | None) -> UrlFolder:
+    """Return a folder that was pickled, as it is now."""
+    whole = UrlFolder(url, storage_options=options)
+    whole.read_journal()
+    return UrlFolder(url, prefix, whole.pending, options)
 
 
 class UrlFile(RemoteStorage):
