@@ -83,8 +83,15 @@ def package(session: nox.Session) -> None:
 def bigfile(session: nox.Session) -> None:
     """Compare BigFile trees with the original; this needs a network and a compiler."""
     install(session, "test")
-    session.install("-q", "dask[array]")
     session.run("pytest", "-q", "tests/bigfile", env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
+
+
+@nox.session(python="3.11", default=False)
+def mpi(session: nox.Session) -> None:
+    """Write BigFile trees with the processes of MPI; this needs a network."""
+    install(session, "test,mpi")
+    session.install("-q", "mpich")
+    session.run("pytest", "-q", "tests/bigfile/test_mpi.py", *session.posargs)
 
 
 @nox.session(python="3.12", default=False)

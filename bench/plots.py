@@ -222,6 +222,40 @@ def access(result: dict) -> Any:
     return figure
 
 
+def bigfile(result: dict) -> Any:
+    """Draw the time of each action for each side: one panel per action."""
+    rows = result["rows"]
+    titles = {
+        "write": "write %(mib)d MiB" % result,
+        "read": "read %(mib)d MiB" % result,
+        "rows": "read %(count)d random rows" % result,
+    }
+    sides = unique(rows, "side")[::-1]
+    figure, axes = panels(1, len(titles), width=3.2, height=2)
+    for axis, (action, title) in zip(axes[0], titles.items(), strict=True):
+        for row in where(rows, action=action):
+            y, value = sides.index(row["side"]), 1000 * row["best"]
+            colour = "0.4" if row["side"] == "bigfile" else "tab:blue"
+            axis.plot(value, y, "o", color=colour)
+            text = "%.0f" % value if value > 99 else "%.3g" % value
+            axis.annotate(text, (value, y + 0.2), ha="center", fontsize=8)
+        axis.set(title=title, xlabel="ms", xscale="log", ylim=(-0.5, len(sides) - 0.3))
+        axis.set(yticks=range(len(sides)), yticklabels=[SHOWN[s] for s in sides])
+        axis.margins(x=0.2)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.title.set_fontsize(9)
+    return figure
+
+
+# Side of the comparison with BigFile → its label.
+SHOWN = {
+    "this": "this version",
+    "bigfile": "bigfile 0.1.52",
+    "dataset": "dataset, compressed",
+}
+
 # Column of the results → title of the panel.
 SUMMARY = {"write": "write, MB/s", "read": "read, MB/s", "ratio": "compression ratio"}
 
@@ -234,6 +268,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {
     "summary": ("peers", summary),
     "access": ("access", access),
     "dataset": ("dataset", access),
+    "bigfile": ("bigfile", bigfile),
 }
 
 

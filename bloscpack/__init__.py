@@ -13,6 +13,7 @@ Arrays
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
     open_ndarray                                        part of an array, as a LazyArray
+    savez, loadz                                        many arrays, as an ArrayArchive
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -22,19 +23,16 @@ Files that exist
     open(file, mode="rb", ...)             file object, a BloscpackFile, like gzip's
     Reader(file_object)                    part of the plain bytes or rows
     append(path, new_path)                 append the bytes of a file
-    append_bytes_to_file(bytes, path)      append bytes
-    append_ndarray_to_file(array, path)    append rows to an array
+    append_bytes_to_file, append_ndarray_to_file    append bytes, or rows
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
     references(paths), write_references    let Zarr and xarray read chunks in place
-Folders of many files
-    dataset.open(path), bigfile.File(path) arrays and tables of bcolz, BLZ and BigFile
-Other libraries
-    register_fsspec, register_joblib, register_shutil   let them compress with Bloscpack
+Folders of many files, and other libraries
+    dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
+    register_fsspec, register_joblib, register_shutil   formats for these libraries
 Settings, which the functions that pack also take as keywords
-    BloscArgs, BloscpackArgs, MetadataArgs
-    Limits                                 maximum sizes of a file to be read
+    BloscArgs, BloscpackArgs, MetadataArgs; Limits for reading
 Errors
     BloscpackError, the base of FormatError, StorageError and UsageError
 Deprecated names
@@ -96,6 +94,9 @@ if TYPE_CHECKING:
     from .references import write_references as write_references
     from .repacking import repack as repack
     from .verify import verify as verify
+    from .zip_io import ArrayArchive as ArrayArchive
+    from .zip_io import loadz as loadz
+    from .zip_io import savez as savez
 
 # Public module → the names that the package offers from it.
 _HOMES = {
@@ -116,6 +117,7 @@ _HOMES = {
     "reader": "Reader",
     "references": "write_references",
     "repacking": "repack",
+    "zip_io": "ArrayArchive loadz savez",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
@@ -153,6 +155,7 @@ _MODULES = (
     "serializers",
     "sysutil",
     "version",
+    "zip_io",
 )
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 

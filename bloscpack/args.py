@@ -593,7 +593,7 @@ def parse_chunk_size(chunk_size: int | str) -> int:
     Parameters
     ----------
     chunk_size
-        Number of bytes, or text: a number with a suffix, such as ``'1M'`` (see
+        Number of bytes, or text: a number, perhaps with a suffix, such as ``'1M'`` (see
         `bloscpack.pretty.reverse_pretty`), or ``'max'`` for the largest chunk size.
 
     Raises
@@ -601,10 +601,11 @@ def parse_chunk_size(chunk_size: int | str) -> int:
     UsageError
         The size is not in the range 1 to 2147483631. This is a ``ValueError`` too.
     """
-    if isinstance(chunk_size, str):
-        chunk_size = (
-            MAX_BUFFERSIZE if chunk_size == "max" else reverse_pretty(chunk_size)
-        )
+    if chunk_size == "max":
+        chunk_size = MAX_BUFFERSIZE
+    elif isinstance(chunk_size, str):
+        is_number = chunk_size.isascii() and chunk_size.isdecimal()
+        chunk_size = reverse_pretty(chunk_size + "B" * is_number)
     check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
     return plain_number(chunk_size)
 

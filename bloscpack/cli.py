@@ -20,7 +20,7 @@ from ._cli.exit_codes import (
 )
 from ._cli.interruption import expect_own_signal, watch
 from ._compat import sibling_names
-from ._storage.urls import shown_name
+from ._storage.urls import MARK, secrets_in, shown_name
 from .exceptions import BloscpackError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -217,6 +217,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.unraisablehook = _resend_signal
     try:
         arguments = sys.argv[1:] if argv is None else argv
+        if any(MARK in argument for argument in arguments):
+            log.HIDDEN = secrets_in(arguments)
         try:
             if not _answer_quickly(arguments):
                 code = _run(arguments, alone=alone)

@@ -176,7 +176,7 @@ class NoSuchBlock(StorageError, KeyError):
 
 
 class DoesNotFit(UsageError, RuntimeError):
-    """Raised by append if the new data do not fit the array in the file.
+    """Raised if new data do not fit the array in a file, or an array no Zarr shard.
 
     It is a ``RuntimeError``, as release 0.16 raised if a file could not be appended to.
     """

@@ -20,7 +20,7 @@ from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
-from .constants import BLOSCPACK_HEADER_LENGTH
+from .constants import BLOSCPACK_HEADER_LENGTH, MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from .headers import check_range
@@ -60,20 +60,23 @@ class BloscpackFile(io.BufferedIOBase):
         name; ``'ab'`` appends, or writes a new file. The ``b`` may be omitted.
     compresslevel
         Another name of ``clevel``, for functions that take a class of the standard
-        library: a number from 1 to 9.
+        library: a number from 1 to 9. As in bz2, mode ``'rb'`` ignores it.
     chunk_size, metadata
-        As in `bloscpack.pack_file_to_file`. In mode ``'ab'`` a file that exists keeps
-        its chunk size, and its metadata if `metadata` is None.
-    nthreads, sync
-        As in `bloscpack.pack_file_to_file`.
+        For writing, as in `bloscpack.pack_file_to_file`. In mode ``'ab'`` a file that
+        exists keeps its chunk size, and its metadata if `metadata` is None.
+    nthreads
+        Number of threads; None for the default.
+    sync
+        For writing, as in `bloscpack.pack_file_to_file`.
     limits
         The sizes that a file to be read must not exceed; see `Limits`.
     whole
-        Whether a file may be read as a whole from a server that can't send a part.
+        Whether a file to be read may be read as a whole from a server that can't send
+        a part.
     storage_options
         Settings of fsspec for a URL, such as keys.
     settings
-        Fields of `BloscArgs`, `BloscpackArgs` and `MetadataArgs` as keywords. In mode
+        For writing: fields of `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. In mode
         ``'ab'`` a file that exists uses those of `BloscArgs` for the new chunks.
 
     Raises
@@ -125,7 +128,8 @@ class BloscpackFile(io.BufferedIOBase):
             if "clevel" in settings:
                 raise UsageTypeError("'compresslevel' is another name of 'clevel'")
             check_range("compresslevel", compresslevel, 1, 9)
-            settings["clevel"] = compresslevel
+        if nthreads is not None:
+            check_range("nthreads", nthreads, 1, MAX_THREADS)
         # The name as the caller wrote it, None for a file object.
         self._name = os.fspath(file) if _is_path(file) else None
         self._file: Any = file if self._name is None else os.fsdecode(self._name)
@@ -133,11 +137,21 @@ class BloscpackFile(io.BufferedIOBase):
         self._pid = os.getpid()
         if self._kind == "r":
             refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
+            _refuse(
+                "a mode for writing, like 'wb'",
+                chunk_size=chunk_size != DEFAULT_CHUNK_SIZE,
+                metadata=metadata is not None,
+                sync=sync is not None,
+                **dict.fromkeys(settings, True),
+            )
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
             from ._streams.outputs import Settings
 
+            _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
+            if compresslevel is not None:
+                settings["clevel"] = compresslevel
             self._open_output(
                 Settings(
                     chunk_size,
@@ -543,6 +557,13 @@ def _beginning(source: str | Storage, remote: dict[str, Any]) -> tuple[bytes, in
             return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
     with disk.open(source, "rb") as fp:
         return fp.read(BLOSCPACK_HEADER_LENGTH), os.fstat(fp.fileno()).st_size
+
+
+def _refuse(needed: str, **given: bool) -> None:
+    """Raise `UsageError` if an argument is given that needs another mode."""
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageValueError("'%s' needs %s" % (name, needed))
 
 
 def _no_file(file: object) -> UsageTypeError:

@@ -451,18 +451,26 @@ def _check_number(
         )
 
 
-def check_magic(buffer_: bytes) -> None:
-    """Raise `FormatError` unless `buffer_` starts with the magic marker."""
-    if bytes(buffer_[:4]) != MAGIC:
-        raise NotReadable(
-            "the magic marker %r is missing from the bloscpack header, "
-            "instead we found: %r" % (MAGIC, bytes(buffer_[:4])),
-            section="header",
-            offset=0,
-        )
+def check_magic(buffer_: bytes, size: int | None = None) -> None:
+    """Raise `FormatError` unless `buffer_` starts with the magic marker.
+
+    The message names the format of the file if it is known. `size` is the size of the
+    file in bytes, None if it is unknown.
+    """
+    if bytes(buffer_[:4]) == MAGIC:
+        return
+    from ._format.other_formats import name_format
+
+    message = "the magic marker %r is missing from the bloscpack header, "
+    message += "instead we found: %r"
+    message %= MAGIC, bytes(buffer_[:4])
+    found = name_format(buffer_, size)
+    if found is not None:
+        message += "; this is " + found
+    raise NotReadable(message, section="header", offset=0)
 
 
-def find_layout(prefix: bytes) -> int:
+def find_layout(prefix: bytes, size: int | None = None) -> int:
     """Return the number of the layout, 0 to 3, of a file that starts with `prefix`.
 
     Layout 0 has no version byte, and its number of chunks may look like a version
@@ -472,6 +480,8 @@ def find_layout(prefix: bytes) -> int:
     ----------
     prefix
         The first 32 bytes of the file, fewer if the file is shorter.
+    size
+        Size of the file in bytes, None if it is unknown.
 
     Raises
     ------
@@ -479,7 +489,7 @@ def find_layout(prefix: bytes) -> int:
         This is no Bloscpack file, or a layout that no release wrote.
     """
     if len(prefix) >= len(MAGIC):
-        check_magic(prefix)
+        check_magic(prefix, size)
     if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
         version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
             prefix, HEADER_V0.size
@@ -513,7 +523,7 @@ def find_layout(prefix: bytes) -> int:
     return layout
 
 
-def decode_header(prefix: bytes) -> BloscpackHeader:
+def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
     """Return the header of a file of any layout.
 
     The header occupies ``HEADER_LENGTHS[header.format_version]`` bytes of `prefix`.
@@ -522,6 +532,8 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
     ----------
     prefix
         The first 32 bytes of the file, fewer if the file is shorter.
+    size
+        Size of the file in bytes, None if it is unknown.
 
     Raises
     ------
@@ -530,7 +542,7 @@ def decode_header(prefix: bytes) -> BloscpackHeader:
     FormatError
         The bytes are no valid header.
     """
-    layout = find_layout(prefix)
+    layout = find_layout(prefix, size)
     if layout == 0:
         return BloscpackHeader(
             format_version=0, nchunks=HEADER_V0.unpack_from(prefix)[1]

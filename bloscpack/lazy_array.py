@@ -20,7 +20,7 @@ from .exceptions import StorageError, UsageTypeError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from typing import Any
 
     from ._format.dtypes import Array, DType
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .args import AnyLimits
     from .serializers import Json
 
-    # The file and the options for opening it again.
-    Origin = tuple[str, dict[str, Any]]
+    # A function that opens the array again, and its arguments.
+    Origin = tuple[Callable[..., "LazyArray"], tuple[Any, ...]]
 
 
 class LazyArray:
@@ -251,7 +251,7 @@ def open_ndarray(
         A path, a URL, a binary file object that can seek, or a buffer with the bytes of
         the file. A file object stays open, and only the result may use it meanwhile.
     cache_nbytes
-        Maximum number of plain bytes of recently used chunks that are kept.
+        Maximum number of plain bytes of recently used chunks that are kept; 0 for none.
     nthreads
         Number of threads for each read; None for the default.
     limits
@@ -286,7 +286,7 @@ def open_ndarray(
     }
     origin = None
     if isinstance(file, (str, os.PathLike)):
-        origin = _full_name(os.fsdecode(file)), options
+        origin = _open_again, (full_name(os.fsdecode(file)), options)
     parts = open_parts(file, **options)
     try:
         with naming_errors(parts.name or ""):
@@ -296,7 +296,7 @@ def open_ndarray(
         raise
 
 
-def _full_name(name: str) -> str:
+def full_name(name: str) -> str:
     """Return a name that means the same in another folder."""
     return name if is_url(name) else os.path.abspath(os.fsdecode(local_path(name)))
 
@@ -307,16 +307,24 @@ def _token_name(name: str) -> tuple[str, str]:
 
     # The query may name the file, or be a signature.
     query = name.partition("?")[2] if is_url(name) else ""
-    return shown_name(_full_name(name)), sha256(query.encode()).hexdigest()
+    return shown_name(full_name(name)), sha256(query.encode()).hexdigest()
 
 
-def _reopen(name: str, options: dict[str, Any], state: tuple[object, ...]) -> LazyArray:
+def _open_again(name: str, options: dict[str, Any]) -> LazyArray:
+    return open_ndarray(name, **options)
+
+
+def _reopen(
+    open_again: Callable[..., LazyArray],
+    arguments: tuple[Any, ...],
+    state: tuple[object, ...],
+) -> LazyArray:
     """Return an array that was pickled; raise `StorageError` if its file differs."""
-    array = open_ndarray(name, **options)
+    array = open_again(*arguments)
     if array._state() != state:
         array.close()
         raise StorageError(
             "the file has changed since the array in it was pickled: '%s'"
-            % shown_name(name)
+            % shown_name(arguments[0])
         )
     return array

@@ -40,6 +40,9 @@ LOST: Exception | None = None
 OWNS_STREAMS = False
 # Called before each line of output: erases the progress bar. None without a bar.
 ERASE: Callable[[], None] | None = None
+# What the messages of the command show in place of secrets in its arguments. The
+# longest texts come first.
+HIDDEN: dict[str, str] = {}
 # The prefix of the command. With it, warnings go to standard error.
 COMMAND = "blpk"
 
@@ -85,7 +88,8 @@ def begin_command(owns_streams: bool) -> None:
         nothing else in this process writes to it.
     """
     global LEVEL, LOST, OUTPUT_IS_DATA, OUTPUT_IS_OPTIONAL, OWNS_STREAMS, PREFIX, QUIET
-    LEVEL, PREFIX, LOST = NORMAL, COMMAND, None
+    global HIDDEN
+    LEVEL, PREFIX, LOST, HIDDEN = NORMAL, COMMAND, None, {}
     QUIET = OUTPUT_IS_DATA = OUTPUT_IS_OPTIONAL = False
     OWNS_STREAMS = owns_streams
 
@@ -260,10 +264,17 @@ def encodable(text: str, stream: object) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def hide(text: str) -> str:
+    """Return text without the secrets of `HIDDEN`."""
+    for secret, shown in HIDDEN.items():
+        text = text.replace(secret, shown)
+    return text
+
+
 def _write(stream: TextIO | None, message: str) -> None:
     if stream is None:
         return  # closed before the program started
-    for line in message.split("\n"):
+    for line in hide(message).split("\n"):
         if line:
             text = encodable("%s: %s\n" % (PREFIX, printable(line)), stream)
             if stream is sys.stdout:

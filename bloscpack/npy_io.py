@@ -198,7 +198,7 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
         ) from error
 
 
-def _check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
+def check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
     """Raise `FormatError` unless exactly the items follow in `fp`, of `size` bytes."""
     left = None if size is None else size - fp.tell()
     if left is not None and left < array.nbytes:
@@ -291,7 +291,7 @@ def pack_npy_to_file(
     with open_file(npy_file) as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
-        _check_size(in_fp, array, size)
+        check_size(in_fp, array, size)
         with replacing(
             out_file,
             sync,
@@ -484,7 +484,7 @@ def append_npy(
     without_url(npy_file, "appending")
     with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
         rows = read_header(new_fp)
-        _check_size(new_fp, rows, size)
+        check_size(new_fp, rows, size)
         append_from(
             orig_file,
             new_fp,

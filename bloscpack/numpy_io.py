@@ -8,6 +8,7 @@ decompresses into its memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, overload  # NumPy imports typing
 
 import numpy
@@ -113,7 +114,10 @@ def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
     if isinstance(ndarray, numpy.generic):
         ndarray = numpy.asarray(ndarray)
     if not isinstance(ndarray, numpy.ndarray):
-        raise UsageTypeError("expected a NumPy array, not %r" % type(ndarray).__name__)
+        hint = ": savez stores several arrays" if isinstance(ndarray, Mapping) else ""
+        raise UsageTypeError(
+            "expected a NumPy array, not %r%s" % (type(ndarray).__name__, hint)
+        )
     if numpy.ma.is_masked(ndarray):
         raise UsageError(
             "masked arrays can't be stored, the mask would be lost; store "
@@ -262,7 +266,8 @@ def pack_items(
     """
     described = describe(array, metadata)
     if shard:
-        rows = rows_for(array, chunk_size)
+        order: Literal["C", "F"] = "F" if described["order"] == "F" else "C"
+        rows = rows_for(array, order, chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
         if not _names_checksum(bloscpack_args, settings):

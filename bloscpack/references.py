@@ -22,13 +22,24 @@ from ._format.chunk_grid import grid_chunk_shape
 from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
 from ._format.labels import Labels, default_dims
-from ._format.zarr_metadata import (
-    DATA_TYPES,
-    bytes_codec,
-    encode_fill_value,
+from ._format.reference_documents import (
+    BLOSC,
+    CHECKSUM_CODECS,
+    Format2,
+    Format3,
+    Part,
+    unfit,
 )
 from ._reading.opened import open_parts
-from ._storage.urls import is_url, last_part, local_path, shown_name, without_url
+from ._storage.urls import (
+    MARK,
+    is_url,
+    last_part,
+    local_path,
+    shown_name,
+    with_lower_schemes,
+    without_url,
+)
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
 
@@ -36,18 +47,17 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ._format.dtypes import DType
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
-    from .serializers import Json, JsonObject
+    from .dataset.in_place import ArrayInPlace
+    from .serializers import JsonObject
 
-# The checksums that a codec of Zarr verifies: its configuration in format 2, and its
-# name in format 3.
-CHECKSUM_CODECS = {
-    "adler32": ({"id": "adler32", "location": "end"}, "numcodecs.adler32"),
-    "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
-    "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
-}
+    # A file, or an array in a folder.
+    Source = Path | ArrayInPlace
+
+# Maximum size in bytes of a short last chunk with its padding, which is made in memory
+# and stored in the references.
+MAX_PADDED = 256 * 2**20
 # How a chunk begins that is stored in the references.
 INLINE = "base64:"
 
@@ -74,6 +84,8 @@ def references(
     files
         One file, several, or a mapping of array names to files; each is a path or a
         URL. By default an array has the name of its file without folder and extension.
+        A folder with an array of bcolz or BLZ is like a file. A folder with a table is
+        a group of its columns: the root of the store if there is nothing else.
     zarr_format
         2 or 3.
     concat
@@ -105,11 +117,20 @@ def references(
     """
     if zarr_format not in (2, 3):
         raise UsageValueError("zarr_format must be 2 or 3, not %r" % (zarr_format,))
-    describe = _Format2 if zarr_format == 2 else _Format3
-    options = flat, unverified, dims, storage_options
-    refs: JsonObject = dict(describe.group(""))
-    for array_name, paths in _named(files, name, concat):
-        parts = [_read(path, location, *options) for path in paths]
+    describe = Format2 if zarr_format == 2 else Format3
+    named = _named(files, name, concat)
+    groups: dict[str, JsonObject] = {"": {}}
+    arrays = _with_datasets(named, groups, alone=name is None and _is_one(files))
+    refs: JsonObject = {}
+    for group, attributes in groups.items():
+        refs.update(describe.group(group, attributes))
+    for array_name, sources in arrays:
+        parts = [
+            _read(source, location, flat, unverified, dims, storage_options)
+            if isinstance(source, (str, bytes, os.PathLike))
+            else _read_in_place(source, location, flat, dims)
+            for source in sources
+        ]
         refs.update(describe.array(array_name, _joined(parts)))
     return {"version": 1, "refs": refs}
 
@@ -206,13 +227,63 @@ def _named(
         if len(named) > 1:
             raise UsageError("one name was given for %d arrays" % len(named))
         named = [(name, named[0][1])]
+    _check_different(named)
+    return named
+
+
+def _check_different(named: Sequence[tuple[str, object]]) -> None:
     names = [key for key, _ in named]
     for key in names:
         if names.count(key) > 1:
             raise UsageError(
                 "two arrays have the name '%s': give a mapping of names to files" % key
             )
-    return named
+
+
+def _is_one(files: object) -> bool:
+    """Return whether a single file was given, without a name."""
+    return isinstance(files, (str, bytes, os.PathLike)) or (
+        isinstance(files, (list, tuple)) and len(files) == 1
+    )
+
+
+def _with_datasets(
+    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], *, alone: bool
+) -> list[tuple[str, list[Source]]]:
+    """Return the names and sources of all arrays, those in folders among them.
+
+    `groups` gets the name and the attributes of the group of each table; a table that
+    is `alone` is the root.
+    """
+    found: list[tuple[str, list[Source]]] = []
+    for key, paths in named:
+        sources: list[Source] = []
+        for path in paths:
+            if not _is_folder(path):
+                sources.append(path)
+                continue
+            from .dataset.in_place import DatasetInPlace
+
+            dataset = DatasetInPlace(local_path(path))
+            if dataset.attributes is None:
+                sources.append(dataset.arrays[""])
+                continue
+            if len(paths) > 1:
+                raise UsageError(
+                    "'%s' is a table, and only arrays can be joined"
+                    % shown_name(os.fsdecode(path))
+                )
+            group = "" if alone or not key else key + "/"
+            groups[group] = dataset.attributes
+            found += [(group + name, [array]) for name, array in dataset.arrays.items()]
+        if sources:
+            found.append((key, sources))
+    _check_different(found)
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    return not is_url(local_path(path)) and os.path.isdir(local_path(path))
 
 
 def _listed(files: Path | Iterable[Path]) -> list[Path]:
@@ -223,7 +294,9 @@ def _listed(files: Path | Iterable[Path]) -> list[Path]:
 
 def _stem(path: Path) -> str:
     base = _base(os.fsdecode(path))
-    for ending in (".blp", ".npy"):
+    if _is_folder(path):
+        base = os.path.basename(os.path.abspath(os.fsdecode(local_path(path))))
+    for ending in (".blp", ".npy", ".bcolz", ".blz"):
         base = base.removesuffix(ending)
     return base or "data"
 
@@ -233,27 +306,6 @@ def _base(path: str) -> str:
     return last_part(path) if is_url(path) else os.path.basename(path)
 
 
-class _Part:
-    """What one file contributes to an array.
-
-    ``dtype``, ``shape``, ``order`` and ``chunk_shape`` are those of its array.
-    ``chunks`` has a reference for each chunk, in the order of the file. ``full`` says
-    that its last chunk has full size.
-    """
-
-    path: str
-    dtype: DType
-    shape: tuple[int, ...]
-    order: str
-    chunk_shape: tuple[int, ...]
-    checksum: str
-    blosc: JsonObject
-    dims: list[str]
-    attributes: JsonObject
-    chunks: list[Json]
-    full: bool
-
-
 def _read(
     path: Path,
     location: str | None,
@@ -261,15 +313,17 @@ def _read(
     unverified: bool,
     dims: Sequence[str] | None,
     storage_options: StorageOptions | None,
-) -> _Part:
-    with open_parts(path, cache_nbytes=0, storage_options=storage_options) as opened:
-        part = _Part()
-        part.path = os.fsdecode(local_path(path))
+) -> Part:
+    name = os.fsdecode(path)  # bytes, too, are a name here
+    with open_parts(name, cache_nbytes=0, storage_options=storage_options) as opened:
+        part = Part()
+        part.path = os.fsdecode(local_path(name))
+        part.shown_name = shown_name(part.path)
         _describe(part, opened, flat)
         part.checksum = opened.header.checksum
         if part.checksum not in ("None", *CHECKSUM_CODECS):
             if not unverified:
-                raise _unfit(
+                raise unfit(
                     part,
                     "no Zarr reader verifies digests of type '%s': repack it with "
                     "adler32, crc32 or crc32c, or leave them unverified"
@@ -283,11 +337,36 @@ def _read(
         return part
 
 
-def _unfit(part: _Part, why: str) -> UsageError:
-    return UsageError("'%s' can't be referenced: %s" % (shown_name(part.path), why))
+def _read_in_place(
+    array: ArrayInPlace, location: str | None, flat: bool, dims: Sequence[str] | None
+) -> Part:
+    part = Part()
+    part.path = part.shown_name = array.path
+    part.dtype, part.order = array.dtype, "C"
+    part.shape, part.chunk_shape = array.shape, array.chunk_shape
+    _check_dtype(part)
+    if flat:
+        part.shape = (math.prod(part.shape),)
+        part.chunk_shape = (math.prod(part.chunk_shape),)
+    own_dims = array.dims if array.dims is None or not flat else array.dims[:1]
+    part.dims = _dims(part, own_dims if dims is None else dims)
+    part.checksum, part.blosc = "None", dict(BLOSC)
+    part.attributes = array.attributes
+    folder = array.path
+    if location is not None:
+        folder = "%s/%s" % (location.rstrip("/"), array.name)
+    part.chunks = [
+        ["%s/%s" % (folder, name), start, size] for name, start, size in array.chunks
+    ]
+    part.full = not array.rest
+    if array.rest:
+        full = math.prod(part.chunk_shape) * part.dtype.itemsize
+        _check_padded(full, part)
+        part.chunks.append(_inline(array.rest.ljust(full, b"\0"), part))
+    return part
 
 
-def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
+def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
     """Set dtype, shape, order and chunk shape of the array in a file."""
     if is_array(opened.metadata):
         array = Description(opened.metadata)
@@ -307,19 +386,19 @@ def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
         for start, stop in map(opened.span, range(1, opened.nchunks - 1))
     )
     if sizes_differ:
-        raise _unfit(part, "its chunks have different sizes")
+        raise unfit(part, "its chunks have different sizes")
     if not opened.nbytes:
         part.chunk_shape = tuple(max(1, n) for n in part.shape)
         return
     if chunk_size % itemsize:
-        raise _unfit(
+        raise unfit(
             part,
             "its chunks of %d bytes end within items of %d bytes: repack it with a "
             "multiple as chunk size" % (chunk_size, itemsize),
         )
     shape = grid_chunk_shape(part.shape, chunk_size // itemsize, part.order)
     if shape is None:
-        raise _unfit(
+        raise unfit(
             part,
             "its chunks of %d items form no regular grid in the shape %s: repack it "
             "with whole rows as chunk size, or refer to a flat array"
@@ -328,7 +407,7 @@ def _describe(part: _Part, opened: OpenedFile, flat: bool) -> None:
     part.chunk_shape = shape
 
 
-def _check_dtype(part: _Part) -> None:
+def _check_dtype(part: Part) -> None:
     """Raise `UsageError` if Zarr can't represent the dtype."""
     dtype = part.dtype
     fields = [] if dtype.fields is None else list(dtype.fields.values())
@@ -344,13 +423,13 @@ def _check_dtype(part: _Part) -> None:
         why = "fields with titles"
     else:
         return
-    raise _unfit(part, "Zarr has no %s (dtype %s)" % (why, dtype))
+    raise unfit(part, "Zarr has no %s (dtype %s)" % (why, dtype))
 
 
-def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
+def _dims(part: Part, dims: Sequence[str] | None) -> list[str]:
     found = default_dims(len(part.shape)) if dims is None else [*dims]
     if len(found) != len(part.shape):
-        raise _unfit(
+        raise unfit(
             part,
             "%d names were given for the %d axes of its array"
             % (len(found), len(part.shape)),
@@ -361,28 +440,38 @@ def _dims(part: _Part, dims: Sequence[str] | None) -> list[str]:
 def _place(path: str, location: str | None) -> str:
     """Return the name of a file in the references."""
     if location is not None:
-        return location.rstrip("/") + "/" + _base(path)
-    return path if is_url(path) else os.path.abspath(path)
+        path = location.rstrip("/") + "/" + _base(path)
+        return with_lower_schemes(path) if MARK in path else path
+    return with_lower_schemes(path) if is_url(path) else os.path.abspath(path)
 
 
-def _refer_to_chunks(part: _Part, opened: OpenedFile, place: str) -> None:
+def _refer_to_chunks(part: Part, opened: OpenedFile, place: str) -> None:
     digest_size = opened.header.checksum_impl.size
     kept = digest_size if part.checksum != "None" else 0
     extents = opened.extents() if opened.nbytes else []
     part.chunks = [
         [place, start, stop - start - digest_size + kept] for start, stop in extents
     ]
-    part.blosc = {"id": "blosc", "cname": "lz4", "clevel": 7, "shuffle": 1}
-    part.blosc["blocksize"] = 0
+    part.blosc = dict(BLOSC)
     full = math.prod(part.chunk_shape) * part.dtype.itemsize
     start, stop = opened.span(opened.nchunks - 1) if opened.nchunks else (0, 0)
     part.full = not extents or stop - start == full
     if not part.full:
+        _check_padded(full, part)
         plain = opened.read(start, stop).ljust(full, b"\0")
         part.chunks[-1] = _inline(plain, part)
 
 
-def _inline(plain: bytes, part: _Part) -> str:
+def _check_padded(full: int, part: Part) -> None:
+    if full > MAX_PADDED:
+        raise unfit(
+            part,
+            "its last chunk is short and would be padded to '%d' bytes, but at most "
+            "'%d' are: repack it with smaller chunks" % (full, MAX_PADDED),
+        )
+
+
+def _inline(plain: bytes, part: Part) -> str:
     """Return a chunk as text, for the references."""
     from ._engine.blosc_settings import own_settings
     from .args import BloscArgs
@@ -394,33 +483,33 @@ def _inline(plain: bytes, part: _Part) -> str:
     return INLINE + base64.b64encode(chunk + digest).decode("ascii")
 
 
-def _joined(parts: list[_Part]) -> _Part:
+def _joined(parts: list[Part]) -> Part:
     """Return the array whose rows are those of all parts."""
     first, *others = parts
     for part in others:
         if part.order == "F" or first.order == "F":
-            raise _unfit(part, "arrays in Fortran order can't be joined by rows")
+            raise unfit(part, "arrays in Fortran order can't be joined by rows")
         for name in ("dtype", "chunk_shape", "checksum"):
             if getattr(part, name) != getattr(first, name):
-                raise _unfit(
+                raise unfit(
                     part,
                     "its %s is %s, but that of '%s' is %s"
                     % (
                         name.replace("_", " "),
                         getattr(part, name),
-                        shown_name(first.path),
+                        first.shown_name,
                         getattr(first, name),
                     ),
                 )
         if part.shape[1:] != first.shape[1:] or not part.shape:
-            raise _unfit(
+            raise unfit(
                 part,
                 "its shape is %s, that of '%s' is %s"
-                % (part.shape, shown_name(first.path), first.shape),
+                % (part.shape, first.shown_name, first.shape),
             )
     for part in parts[:-1]:
         if others and (not part.full or part.shape[0] % part.chunk_shape[0]):
-            raise _unfit(
+            raise unfit(
                 part,
                 "another file follows, but its last chunk is shorter than the others",
             )
@@ -428,122 +517,6 @@ def _joined(parts: list[_Part]) -> _Part:
         first.shape = (sum(part.shape[0] for part in parts), *first.shape[1:])
         first.chunks = list(itertools.chain.from_iterable(p.chunks for p in parts))
     return first
-
-
-def _keys(part: _Part) -> list[tuple[int, ...]]:
-    """Return the place of each chunk in the grid, in the order of the file."""
-    counts = [
-        -(-n // size) for n, size in zip(part.shape, part.chunk_shape, strict=True)
-    ]
-    if part.order == "F":
-        places = itertools.product(*map(range, counts[::-1]))
-        return [place[::-1] for place in places]
-    return list(itertools.product(*map(range, counts)))
-
-
-class _Format2:
-    """Keys and documents of Zarr format 2."""
-
-    @staticmethod
-    def group(path: str) -> JsonObject:
-        """Return the document of a group."""
-        return {path + ".zgroup": json.dumps({"zarr_format": 2})}
-
-    @staticmethod
-    def array(path: str, part: _Part) -> JsonObject:
-        """Return the documents of an array, and its chunks."""
-        codec = CHECKSUM_CODECS[part.checksum][0] if part.checksum != "None" else None
-        document = {
-            "zarr_format": 2,
-            "shape": part.shape,
-            "chunks": part.chunk_shape,
-            "dtype": part.dtype.str if part.dtype.names is None else part.dtype.descr,
-            # Decoding starts with the compressor: it verifies and removes the digest.
-            "compressor": part.blosc if codec is None else codec,
-            "filters": None if codec is None else [part.blosc],
-            "fill_value": None,
-            "order": part.order,
-        }
-        attributes = {**part.attributes, "_ARRAY_DIMENSIONS": part.dims}
-        front = path + "/" if path else ""
-        refs: JsonObject = {
-            front + ".zarray": json.dumps(document),
-            front + ".zattrs": json.dumps(attributes),
-        }
-        for place, chunk in zip(_keys(part), part.chunks, strict=True):
-            refs[front + (".".join(map(str, place)) or "0")] = chunk
-        return refs
-
-
-class _Format3:
-    """Keys and documents of Zarr format 3."""
-
-    @staticmethod
-    def group(path: str) -> JsonObject:
-        """Return the document of a group."""
-        document = {"zarr_format": 3, "node_type": "group"}
-        return {path + "zarr.json": json.dumps(document)}
-
-    @staticmethod
-    def array(path: str, part: _Part) -> JsonObject:
-        """Return the document of an array, and its chunks."""
-        document = {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": part.shape,
-            "data_type": _data_type(part),
-            "chunk_grid": {
-                "name": "regular",
-                "configuration": {"chunk_shape": part.chunk_shape},
-            },
-            "chunk_key_encoding": {
-                "name": "default",
-                "configuration": {"separator": "/"},
-            },
-            "fill_value": encode_fill_value(part.dtype, 0),
-            "codecs": _codecs(part),
-            "attributes": part.attributes,
-            "dimension_names": part.dims,
-        }
-        front = path + "/" if path else ""
-        refs: JsonObject = {front + "zarr.json": json.dumps(document)}
-        for place, chunk in zip(_keys(part), part.chunks, strict=True):
-            refs["/".join((front + "c", *map(str, place)))] = chunk
-        return refs
-
-
-def _data_type(part: _Part) -> str:
-    dtype = part.dtype
-    try:
-        return DATA_TYPES[dtype.kind, dtype.itemsize]
-    except KeyError:
-        raise _unfit(
-            part,
-            "Zarr format 3 has no stable data type for the dtype %s: use format 2"
-            % dtype,
-        ) from None
-
-
-def _codecs(part: _Part) -> list[JsonObject]:
-    """Return the codecs of Zarr format 3, in the order of encoding."""
-    codecs: list[JsonObject] = []
-    if part.order == "F":
-        axes = list(range(len(part.shape)))[::-1]
-        codecs.append({"name": "transpose", "configuration": {"order": axes}})
-    blosc = {
-        "typesize": min(part.dtype.itemsize, 255),
-        "cname": part.blosc["cname"],
-        "clevel": part.blosc["clevel"],
-        "shuffle": "shuffle",
-        "blocksize": 0,
-    }
-    codecs += [bytes_codec(part.dtype), {"name": "blosc", "configuration": blosc}]
-    if part.checksum == "crc32c":
-        codecs.append({"name": "crc32c"})
-    elif part.checksum != "None":
-        name = CHECKSUM_CODECS[part.checksum][1]
-        codecs.append({"name": name, "configuration": {"location": "end"}})
-    return codecs
 
 
 make_callable(__name__)

@@ -22,7 +22,16 @@ from ._format.append_plan import updated_metadata
 from ._format.chunks import check_digest, decompress
 from ._format.metadata import Section, encode_section
 from ._format.sections import read_beginning, skip_frames
-from ._format.shard import SEPARATOR, row_nbytes, rows_in, with_rows
+from ._format.shard import (
+    DEFAULT_SHARD_CHECKSUM,
+    SEPARATOR,
+    SHARD,
+    has_inner_chunks,
+    row_nbytes,
+    rows_for,
+    rows_in,
+    with_rows,
+)
 from ._format.tuning import FILTERS
 from ._storage.base import naming_errors, read_up_to
 from ._storage.cursor import Cursor
@@ -41,6 +50,7 @@ from .args import (
     BloscpackArgs,
     MetadataArgs,
     calculate_nchunks,
+    parse_chunk_size,
     refuse_all_but,
 )
 from .checksums import CHECKSUMS_LOOKUP, check_valid_checksum
@@ -52,6 +62,7 @@ from .constants import (
     METADATA_HEADER_LENGTH,
 )
 from .defaults import (
+    DEFAULT_CHUNK_SIZE,
     DEFAULT_CLEVEL,
     DEFAULT_CNAME,
     DEFAULT_MAX_APP_CHUNKS,
@@ -76,10 +87,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from ._format.array_metadata import Description
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning, Frame
     from ._storage.protocols import BinaryFile, Buffer, Path, Writable
     from .abstract_io import Progress
+    from .serializers import Json
 
     class Settings(TypedDict, total=False):
         """The settings of `repack`, which documents them."""
@@ -94,6 +107,7 @@ if TYPE_CHECKING:
         max_app_chunks: int | Callable[[int], int] | None
         metadata: object
         keep_array: bool
+        shard: bool | None
         meta_checksum: str | None
         meta_codec: str | None
         max_meta_size: int | Callable[[int], int] | None
@@ -112,6 +126,7 @@ SETTINGS = (
     *BLOSCPACK_ARGS,
     "metadata",
     "keep_array",
+    "shard",
     *META_SETTINGS,
 )
 SHUFFLES = {name: number for number, name in FILTERS.items()}
@@ -154,6 +169,11 @@ def repack(
     keep_array
         Whether an array file stays an array file, as by default. False drops dtype,
         shape and order: the plain bytes and the metadata of the user stay.
+    shard
+        True makes an array file a shard of a Zarr v3 array, as
+        `bloscpack.pack_ndarray_to_file` does: chunks get whole rows, and the checksum
+        is then ``'crc32c'`` by default. False drops the index for Zarr; the checksum
+        stays. By default a shard stays one.
     meta_checksum, meta_codec, max_meta_size
         As in `bloscpack.MetadataArgs`, by default as in the file. By default the space
         for metadata grows only if new metadata need more.
@@ -168,7 +188,8 @@ def repack(
         The file is damaged.
     UsageError
         A setting is unknown or invalid, the new metadata describe an array of another
-        size, another file follows, or the file has hard links.
+        size, the array can't be a shard, another file follows, or the file has hard
+        links.
     StorageError
         Another writer is changing the file.
 
@@ -352,13 +373,11 @@ class Plan:
     def __init__(self, old: Survey, settings: Settings) -> None:
         given = {name: value for name, value in settings.items() if value is not None}
         self._old = old
-        # The old metadata that the new file has if no setting changes them.
-        self._metadata = old.beginning.metadata
-        if not settings.get("keep_array", True):
-            self._metadata = user_metadata(self._metadata)
         # The constructors below check the values.
-        self._row_nbytes, self._rows = self._shard_rows(settings)
-        self.metadata = old.beginning.metadata
+        self.metadata = self._new_metadata(settings)
+        # The plain size of an inner chunk if the new file is a shard, else None.
+        self._inner_nbytes: int | None = None
+        self._choose_inner_chunks(settings)
         self.section = self._encode_section(settings)
         self.cut = self._new_cut(settings.get("chunk_size"))
         compress = given.keys() & {*BLOSC_ARGS}
@@ -370,8 +389,9 @@ class Plan:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
+        usual = DEFAULT_SHARD_CHECKSUM if settings.get("shard") else old.header.checksum
         checksum = settings.get("checksum")
-        checksum = old.header.checksum if checksum is None else checksum
+        checksum = usual if checksum is None else checksum
         check_valid_checksum(checksum)
         offsets = settings.get("offsets")
         args = BloscpackArgs(
@@ -388,42 +408,77 @@ class Plan:
             max_app_chunks=args.effective_max_app_chunks(self.cut[0]),
         )
 
-    def _shard_rows(self, settings: Settings) -> tuple[int, int | None]:
-        """Return the size of a row of a shard, and the rows of its new inner chunks.
+    def _new_metadata(self, settings: Settings) -> Json:
+        """Return the new metadata, still with the old rows of inner chunks."""
+        old = self._old.beginning.metadata
+        kept = old if settings.get("keep_array", True) else user_metadata(old)
+        new = settings.get("metadata", UNCHANGED)
+        if new is UNCHANGED:
+            return kept
+        return updated_metadata(kept, self._old.nbytes, 0, new)
 
-        The second is None if the file is no shard, or does not stay one.
-        """
-        metadata = self._metadata
+    def _choose_inner_chunks(self, settings: Settings) -> None:
+        """Set the size of inner chunks, and their rows in the metadata."""
+        metadata, wanted = self.metadata, settings.get("shard")
+        if wanted is False:
+            if is_array(metadata) and SHARD in metadata:
+                self.metadata = with_rows(metadata, None)
+            return
         rows = shard_rows(metadata)
-        if rows is None:
-            return 0, None
+        if rows is None and not wanted:
+            return
         from ._format.array_metadata import Description
 
         described = Description(metadata)
-        size = row_nbytes(described)
-        if not size:
-            return 0, None
-        chunk_size = settings.get("chunk_size")
-        if chunk_size is not None:
-            rows = rows_in(chunk_size, size, described.shape[0])
-        return size, rows
+        new_rows = self._new_rows(described, rows, settings)
+        if new_rows is None:
+            return
+        if new_rows != rows:
+            described.check_nbytes(self._old.nbytes)
+            self.metadata = with_rows(described.metadata, new_rows)
+        self._inner_nbytes = new_rows * row_nbytes(described)
+
+    def _new_rows(
+        self, described: Description, old_rows: int | None, settings: Settings
+    ) -> int | None:
+        """Return the rows of an inner chunk; None if the file does not become a shard.
+
+        `old_rows` are those in the metadata.
+        """
+        size = settings.get("chunk_size")
+        fits = old_rows is not None and has_inner_chunks(described, old_rows)
+        if size is None and fits:
+            return old_rows
+        if settings.get("shard"):
+            size = self._usual_chunk_size() if size is None else size
+            return rows_for(described, described.order, size)
+        if size is None or old_rows is None or not has_inner_chunks(described, 1):
+            return None
+        return rows_in(size, row_nbytes(described), described.shape[0])
+
+    def _usual_chunk_size(self) -> int:
+        """Return the chunk size of a new shard, in bytes, for which none is given."""
+        nchunks, chunk_size, _ = self._old.cut
+        if nchunks > 1:
+            return chunk_size
+        # A single chunk was cut to its own size; the next one need not be as small.
+        return max(chunk_size, parse_chunk_size(DEFAULT_CHUNK_SIZE))
 
     def _new_cut(self, chunk_size: int | str | None) -> Cut:
         old = self._old
+        if self._inner_nbytes is not None:
+            cut = calculate_nchunks(old.nbytes, self._inner_nbytes)
+            return old.cut if old.regular and cut[0] == old.cut[0] == 1 else cut
         if old.cut[0] == 0:
             return old.cut
-        if self._rows is not None:
-            inner = self._rows * self._row_nbytes
-            cut = calculate_nchunks(old.nbytes, inner)
-            return old.cut if old.regular and cut[0] == old.cut[0] == 1 else cut
         if chunk_size is None and old.regular:
             return old.cut
         size = "%dB" % old.cut[1] if chunk_size is None else chunk_size
-        if is_array(self._metadata):
+        if is_array(self.metadata):
             from ._format.array_metadata import Description
             from .numpy_io import whole_items
 
-            itemsize = Description(self._metadata).dtype.itemsize
+            itemsize = Description(self.metadata).dtype.itemsize
             size = whole_items(size, max(itemsize, 1), old.nbytes)
         cut = calculate_nchunks(old.nbytes, size)
         # The chunk size of a single chunk may be larger than the chunk.
@@ -467,18 +522,12 @@ class Plan:
             if name in META_SETTINGS and value is not None
         }
         new = settings.get("metadata", UNCHANGED)
-        new_rows = self._rows is not None and self._rows != shard_rows(old.metadata)
-        if new is UNCHANGED and self._metadata is old.metadata and not new_rows:
+        if new is UNCHANGED and self.metadata is old.metadata:
             if not given or old.metadata_header is None:
                 return self._old.section
-            return _encode_like(old.metadata_header, old.metadata, given)
-        self.metadata = updated_metadata(self._metadata, self._old.nbytes, 0, new)
-        if self.metadata is None:
+        elif self.metadata is None:
             return None
-        if self._rows is not None:
-            self.metadata = with_rows(self.metadata, self._rows)
-        new = self.metadata
-        return _encode_like(old.metadata_header, new, given)
+        return _encode_like(old.metadata_header, self.metadata, given)
 
 
 def _encode_like(

@@ -63,7 +63,28 @@ A damaged file stays as it is.
   blpk: error: file 'missing.blp' does not exist!
   [1]
 
+An array file becomes a shard of a Zarr array, and an ordinary file again.
+
+  $ python -c "import numpy; numpy.save('a.npy', numpy.arange(3000.).reshape(300, 10))"
+  $ blpk c --npy -z 10K a.npy a.blp
+  $ cp a.blp before
+  $ blpk repack --shard a.blp
+  $ blpk info a.blp | grep -A 1 "'shard':$"
+  blpk: 'shard':
+  blpk: {'rows': 128, 'slots': 33, 'index': True}
+  $ header a.blp checksum
+  'crc32c'
+  $ blpk verify a.blp
+  a.blp: ok (3 chunks, 23.44K)
+  $ blpk repack --no-shard -k adler32 a.blp
+  $ cmp a.blp before
+  $ blpk repack --shard numbers.blp
+  blpk: error: expected the metadata of an array, found None (file 'numbers.blp', section 'metadata')
+  [1]
+
   $ ls -A
+  a.blp
+  a.npy
   all
   back
   before

@@ -24,7 +24,7 @@ from .._format import offsets as offset_table
 from .._format.append_plan import check_appendable, plan_append
 from .._format.chunks import check_digest, compress, decompress, plain_size
 from .._format.sections import find_last_chunk, read_beginning, walk_chunks
-from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots
+from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
 from ..abstract_io import effective_nthreads, log_digest
@@ -145,7 +145,8 @@ def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
     """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
 
     Raises an error unless the file can be appended to. A wrong entry of the offset
-    table, or a damaged chunk before the last two, may remain undetected.
+    table, or a damaged chunk before the last two, may remain undetected. In a shard all
+    entries are compared with the chunks: the new index gets them.
     """
     fp.seek(0)
     cursor = Cursor(fp)
@@ -153,7 +154,9 @@ def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
     check_appendable(beginning.header)
     first = cursor.position
     left = cursor.left()
-    boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
+    boundaries = None
+    if inner_size(beginning.metadata, beginning.header) is None:
+        boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
     if boundaries is None:
         cursor.move(first)
         boundaries = walk_chunks(cursor, beginning.header)

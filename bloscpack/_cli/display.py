@@ -21,7 +21,7 @@ from .exit_codes import for_each_file
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..serializers import Json, JsonObject
 
@@ -79,13 +79,26 @@ def json_text(value: object, compact: bool, encoding: str) -> str:
 
 def say_json(value: object) -> None:
     """Print a value as JSON in ASCII; NaN and infinities become null."""
+    log.put(_plain_json(value) + "\n")
+
+
+def say_json_list(pieces: Iterable[list[object]]) -> None:
+    """Print several lists as one, as `say_json` does, one piece after the other."""
+    before = "["
+    for piece in filter(None, pieces):
+        # Without the brackets around the items, and the line end before the last one.
+        log.put(before + _plain_json(piece)[1:-2])
+        before = ","
+    log.put("[]\n" if before == "[" else "\n]\n")
+
+
+def _plain_json(value: object) -> str:
     import json
 
     try:
-        text = json.dumps(value, indent=INDENT, allow_nan=False)
+        return json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(value), indent=INDENT)
-    log.put(text + "\n")
+        return json.dumps(_finite(value), indent=INDENT)
 
 
 def _finite(value: object) -> Json:

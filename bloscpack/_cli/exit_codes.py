@@ -37,6 +37,18 @@ HINT = "This might not be a bloscpack compressed file."
 EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
 )
+# Advice in messages of functions, and what the command says in its place.
+ADVICE = {
+    "'blpk decompress', or whole=True in open and open_ndarray, reads": (
+        "'blpk decompress' reads"
+    ),
+    "give a mapping of names to files": (
+        "rename a file, or write the references of each file with --name and -o"
+    ),
+    "or leave them unverified": "or use --unverified",
+    "or refer to a flat array": "or use --flat",
+    "pack what numpy.ascontiguousarray returns": "store a copy in C order",
+}
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
@@ -80,6 +92,16 @@ def printable_message_of(error: BaseException) -> str:
 
 
 def _message_of(error: BaseException) -> str:
+    text = _text_of(error)
+    filename = getattr(error, "filename", None)
+    if isinstance(filename, str) and is_input(filename):
+        text = text.replace("(file '%s'" % filename, "(standard input")
+    for advice, own in ADVICE.items():
+        text = text.replace(advice, own)
+    return text
+
+
+def _text_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         name = error.filename
         if name in STREAM_NAMES:

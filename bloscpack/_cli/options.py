@@ -94,6 +94,11 @@ def add_blosc_options(
         type=int,
         help="typesize for blosc (default: %s)" % shown,
     )
+    add_codec_options(group, kept=kept)
+
+
+def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
+    """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
     group.add_argument(
         "-l",
         "--clevel",

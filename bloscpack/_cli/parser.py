@@ -15,7 +15,7 @@ import argparse
 import sys
 from contextlib import suppress
 
-from ..log import printable
+from ..log import flush, hide, printable, put
 from . import verb_table
 from .exit_codes import EXIT_USAGE
 from .global_options import (
@@ -128,9 +128,18 @@ class _BaseParser(argparse.ArgumentParser):
         if file is not None or sys.stderr is not None:
             super().print_usage(file)
 
+    def print_help(self, file: Any = None) -> None:
+        """Show the help; raises `OutputLost` if standard output fails."""
+        if file is not None or sys.stdout is None:
+            super().print_help(file)
+            return
+        with suppress(BrokenPipeError):  # a pager may end at any time
+            put(self.format_help())
+            flush()
+
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(AttributeError, OSError):  # None has no method `write`
-            super()._print_message(message, file)
+            super()._print_message(hide(message), file)
 
 
 class _VerbParser(_BaseParser):

@@ -22,6 +22,9 @@ STREAM = "-"
 INPUT_NAME = "/dev/stdin"
 OUTPUT_NAME = "/dev/stdout"
 DEVICE = "/dev/fd/%d"
+# The names of the temporary files with copies of standard input. A shell makes names
+# like these for its process substitutions.
+_spools: set[str] = set()
 
 
 def standard_input() -> BinaryIO:
@@ -49,7 +52,9 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
     with tempfile.TemporaryFile() as spool:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
-        return DEVICE % os.dup(spool.fileno())  # stays open until the program ends
+        name = DEVICE % os.dup(spool.fileno())  # stays open until the program ends
+        _spools.add(name)
+        return name
 
 
 def quoted_input(in_file: str) -> str:
@@ -62,9 +67,14 @@ def shown_input(in_file: str) -> str:
     return "standard input" if is_input(in_file) else printable(shown_name(in_file))
 
 
+def plain_name(in_file: str) -> str:
+    """Return an input as programs name it: ``-`` for standard input."""
+    return STREAM if is_input(in_file) else shown_name(in_file)
+
+
 def is_input(name: str) -> bool:
     """Return whether a name is ``-`` or a path that `name_of_input` returns for it."""
-    return name in (STREAM, INPUT_NAME) or name.startswith(DEVICE.removesuffix("%d"))
+    return name in (STREAM, INPUT_NAME, *_spools)
 
 
 def check_exists(role: str, path: str) -> None:

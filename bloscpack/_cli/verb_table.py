@@ -110,6 +110,14 @@ VERBS: list[VerbRecord] = [
         other_names=("recompress", "rewrite"),
     ),
     VerbRecord(
+        "convert",
+        None,
+        "convert arrays and tables between formats",
+        writes=FILES,
+        settings=("nthreads", "codec", "clevel", "filter"),
+        other_names=("export", "import"),
+    ),
+    VerbRecord(
         "info",
         "i",
         "print information about a compressed file",

@@ -99,7 +99,7 @@ class Snapshot:
         self._rolled_back = False
         # The journal beside a replaced file belongs to the file that has its name now.
         self._was_replaced = self._is_replaced()
-        self._state = self._current_state()
+        self._state = self.current_state()
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
         self.digested = False
@@ -117,7 +117,7 @@ class Snapshot:
         self._rolled_back = True
         self._state = (), self._state[1]
 
-    def _current_state(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def current_state(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return values that change when the file or its journal changes."""
         of_file: tuple[int, ...] = ()
         if not self._regular:
@@ -139,7 +139,17 @@ class Snapshot:
 
     def is_unchanged(self) -> bool:
         """Return whether the bytes that ``fp`` reads have not changed since."""
-        return self._state == self._current_state()
+        return self._state == self.current_state()
+
+    def has_unchanged_file(self) -> bool:
+        """Return whether the file has not changed since; the journal may have.
+
+        This takes one system call, `is_unchanged` two.
+        """
+        if self._rolled_back or not self._regular:
+            return self.is_unchanged()
+        status = os.fstat(self._real_fp.fileno())
+        return self._state[0] == (status.st_size, status.st_mtime_ns)
 
     def is_settled(self) -> bool:
         """Return whether nothing was changed, and the file was not replaced just now.

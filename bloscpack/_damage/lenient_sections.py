@@ -115,7 +115,7 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     """Read the sections where the header puts them; add the errors to `findings`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
     try:
-        header = _decode_header(prefix)
+        header = _decode_header(prefix, storage.size)
     except FormatError as error:
         return _report_header(error, prefix, findings)
     _check_header(header, prefix, findings)
@@ -138,9 +138,9 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     return sections._replace(table=table, first=end)
 
 
-def _decode_header(prefix: bytes) -> BloscpackHeader:
+def _decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
     """Return the header; one of layout 0 must be followed by a chunk."""
-    header = decode_header(prefix)
+    header = decode_header(prefix, size)
     chunk_follows = prefix.startswith(BLOSC_PREFIX, HEADER_LENGTHS[0])
     if header.format_version == 0 and not chunk_follows:
         message = "expected a layout from 1 to 3, found '0'"

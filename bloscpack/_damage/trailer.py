@@ -6,6 +6,7 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,11 @@ from .._format.shard import (
     SEPARATOR,
     count_slots,
     crc_of,
+    encode_entries,
     index_size,
     inner_size,
 )
-from .._storage.base import READ_SIZE, Storage, StorageFile
+from .._storage.base import READ_SIZE, PartStorage, StorageFile
 from .._storage.cursor import Cursor
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -33,8 +35,10 @@ from ..serializers import shard_rows
 from .findings import ANOTHER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from .._storage.base import Storage
+    from ..headers import BloscpackHeader
     from .findings import Findings
     from .inspection import Inspection
     from .lenient_sections import Sections
@@ -43,6 +47,9 @@ SECTION = "shard"
 # Maximum number of separators examined in the search for a trailer. A budget keeps it
 # linear on hostile files; ordinary files have one separator.
 MAX_CANDIDATES = 64
+# Maximum number of bytes whose checksum is computed in this search, as a multiple of
+# the size of the file: the index of one candidate may begin in this many places.
+MAX_TIMES_READ = 1 + len(CHECKSUMS)
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
@@ -50,21 +57,9 @@ NO_TRAILER = (
 )
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
-    "its chunks have other sizes: 'blpk repack -z' makes it a shard again"
+    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
+    "'blpk repack --no-shard' an ordinary file"
 )
-
-
-class FrontOfStorage(Storage):
-    """The first `size` bytes of a storage."""
-
-    def __init__(self, storage: Storage, size: int) -> None:
-        self._storage = storage
-        self.size = size
-        self.identity = storage.identity
-        self.concurrent = storage.concurrent
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        return self._storage.read_into(view[: max(0, self.size - offset)], offset)
 
 
 # Finding
@@ -81,7 +76,7 @@ def without_trailer(storage: Storage, sections: Sections) -> Storage:
         start = None
     if start is None or start == storage.size:
         return storage
-    return FrontOfStorage(storage, start)
+    return PartStorage(storage, 0, start)
 
 
 def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
@@ -92,51 +87,74 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
     header, entries = sections.header, sections.table.entries
     if header is None:
         return None
+    end = _end_by_table(storage, header, entries[-1]) if entries else None
+    if end is not None:
+        return end
     try:
-        if not entries:
-            cursor = Cursor(StorageFile(storage))
-            read_beginning(cursor)
-            return walk_chunks(cursor, header)[-1]
-        head = decode_header(storage.read_at(max(entries[-1], 0), BLOSC_HEADER_LENGTH))
+        cursor = Cursor(StorageFile(storage))
+        read_beginning(cursor)
+        end = walk_chunks(cursor, header)[-1]
+    except FormatError:
+        return None
+    # If there is a table, it or a chunk is wrong: only a separator makes sure.
+    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
+    return end if certain else None
+
+
+def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:
+    """Return where the chunk at `last` ends, None unless it is the last one."""
+    try:
+        head = decode_header(storage.read_at(max(last, 0), BLOSC_HEADER_LENGTH))
     except FormatError:
         return None
     size = head.ctbytes + header.checksum_impl.size
-    end = entries[-1] + size
+    end = last + size
     behind = storage.read_at(end, len(SEPARATOR))
     if behind == SEPARATOR:
         return end
     if behind.startswith(MAGIC):
         return None
-    content = storage.read_at(entries[-1], size)
+    content = storage.read_at(last, size)
     return end if is_intact(content, head, header.checksum_impl) else None
 
 
 def _search(storage: Storage) -> int | None:
     """Return where the last trailer begins whose index is intact, None without one."""
     stop, left = storage.size, MAX_CANDIDATES
+    budget = _Budget(MAX_TIMES_READ * storage.size)
     while stop > 0:
         start = max(0, stop - READ_SIZE)
         # A separator may lie across two blocks.
         block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
         at = block.rfind(SEPARATOR)
         while at >= 0:
-            if _is_trailer(storage, start + at):
+            if _is_trailer(storage, start + at, budget):
                 return start + at
             left -= 1
-            if not left:
+            if not left or budget.left < 0:
                 return None
             at = block.rfind(SEPARATOR, 0, at)
         stop = start
     return None
 
 
-def _is_trailer(storage: Storage, start: int) -> bool:
+class _Budget:
+    """The number of bytes that may still be read; below 0 the search has ended."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _is_trailer(storage: Storage, start: int, budget: _Budget) -> bool:
     """Return whether a trailer with an intact index begins at `start`."""
     for at in _index_starts(storage, start + len(SEPARATOR)):
         offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
         # Compare the first entry before reading the others, perhaps much of the file.
         if offset == nbytes == MISSING or offset + nbytes <= storage.size:
             stop = storage.size - CRC_LENGTH
+            budget.left -= stop - at
+            if budget.left < 0:
+                return False
             if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
                 return True
     return False
@@ -246,36 +264,33 @@ class _TrailerCheck:
 
     def _check_entries(self, index: bytes) -> None:
         chains = self.inspection.numbering.chains
-        expected = [
-            (chain.offsets[i], chain.extent_of(i))
-            for chain in chains
-            for i in range(len(chain))
-        ]
-        last = chains[-1].sizes[-1]
-        if last == self.inner:
-            copied = 0
-        elif last:
-            copied = self.index_start - self.copy_start
-            self._check_copy(*expected[-1])
-            expected[-1] = self.copy_start, copied
-        else:
-            copied, expected[-1] = 0, (MISSING, MISSING)
+        expected = array("Q")
+        for chain in chains:
+            for i in range(len(chain)):
+                expected.extend((chain.offsets[i], chain.extent_of(i)))
+        last, copied = chains[-1].sizes[-1], 0
+        if last != self.inner:
+            offset, nbytes = expected[-2:]
+            del expected[-2:]
+            if last:
+                copied = self.index_start - self.copy_start
+                self._check_copy(offset, nbytes)
+                expected.extend((self.copy_start, copied))
         if self.copy_start + copied != self.index_start:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
-        nslots = len(index) // ENTRY.size
-        expected += [(MISSING, MISSING)] * (nslots - len(expected))
-        self._compare(index, expected)
+        self._compare(index, encode_entries(expected, len(index) // ENTRY.size))
 
-    def _compare(self, index: bytes, expected: Sequence[tuple[int, int]]) -> None:
-        found = [*ENTRY.iter_unpack(index)]
-        wrong = [i for i, pair in enumerate(expected) if found[i] != pair]
-        if not wrong:
+    def _compare(self, index: bytes, expected: bytes) -> None:
+        if index == expected:  # usually, and there may be millions of entries
             return
+        pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(expected), strict=True)
+        wrong = [i for i, (found, right) in enumerate(pairs) if found != right]
         i = wrong[0]
         message = "the shard index says that inner chunk %d has %s, but it has %s"
-        message %= i, _place(*found[i]), _place(*expected[i])
+        places = (ENTRY.unpack_from(data, ENTRY.size * i) for data in (index, expected))
+        message %= i, *(_place(*place) for place in places)
         if len(wrong) > 1:
             message += "; '%d' more entries are wrong" % (len(wrong) - 1)
         at = self.index_start + ENTRY.size * i

@@ -140,27 +140,27 @@ def _byte_table() -> list[int]:
     return table
 
 
-def _times_x(state: int) -> int:
-    return (state >> 1) ^ (POLYNOMIAL if state & 1 else 0)
+def _times_x(state: int, modulus: int = POLYNOMIAL) -> int:
+    return (state >> 1) ^ (modulus if state & 1 else 0)
 
 
-def multiply(one: int, other: int) -> int:
+def multiply(one: int, other: int, modulus: int = POLYNOMIAL) -> int:
     """Return the product of two polynomials."""
     product = 0
     for bit in range(31, -1, -1):
         if one >> bit & 1:
             product ^= other
-        other = _times_x(other)
+        other = _times_x(other, modulus)
     return product
 
 
-def _power(nwords: int) -> int:
-    """Return x to the power of the number of bits in `nwords` words."""
-    result, square, exponent = 1 << 31, 1 << 30, 32 * nwords
+def power(exponent: int, modulus: int = POLYNOMIAL) -> int:
+    """Return x to the power of a number of bits."""
+    result, square = 1 << 31, 1 << 30
     while exponent:
         if exponent & 1:
-            result = multiply(result, square)
-        square = multiply(square, square)
+            result = multiply(result, square, modulus)
+        square = multiply(square, square, modulus)
         exponent >>= 1
     return result
 
@@ -173,7 +173,7 @@ def _tables(nwords: int) -> Array:
     """
     import numpy
 
-    factor = _power(nwords)
+    factor = power(8 * WORD_LENGTH * nwords)
     bits = numpy.array([multiply(1 << bit, factor) for bit in range(32)], "u4")
     numbers = numpy.arange(256, dtype="u4")
     tables = numpy.zeros((WORD_LENGTH, 256), "u4")

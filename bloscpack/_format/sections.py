@@ -92,7 +92,7 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
     if debugging:
         log.debug("reading bloscpack header")
         log.debug("bloscpack_header_raw: %r", prefix)
-    header = decode_header(prefix)
+    header = decode_header(prefix, cursor.left())
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
     if debugging:
         log.debug("bloscpack header: %r", header)

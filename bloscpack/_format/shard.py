@@ -14,17 +14,19 @@ NumPy and Blosc are imported only where they are needed: `blpk info` uses this m
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 
 from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
-from ..exceptions import FormatError, UsageError
+from ..exceptions import DoesNotFit, FormatError
 from ..serializers import SHARD, shard_rows
 from .blosc_header import decode_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Literal
 
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARD", "shard_rows"]
 
-# The checksum of shards: every Zarr reader verifies it behind each inner chunk.
+# The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
 # No chunk begins like this, and no other file.
 SEPARATOR = b"shard\0\0\0"
@@ -45,7 +47,11 @@ SEPARATOR = b"shard\0\0\0"
 ENTRY = struct.Struct("<QQ")
 # Both numbers of an entry without a chunk.
 MISSING = 2**64 - 1
+NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
+# Size in bytes of the request for the trailer of a shard at a URL: one request of this
+# size takes less time than two small ones.
+FAR_SIZE = 2**20
 # Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
 # for "V", but fails on shards of it.
 KINDS = "biufcSUMm"
@@ -65,22 +71,24 @@ def row_nbytes(described: Description | Array) -> int:
     return size
 
 
-def rows_for(array: Array, chunk_size: int | str) -> int:
+def rows_for(
+    array: Description | Array, order: Literal["C", "F"], chunk_size: int | str
+) -> int:
     """Return the number of rows of an inner chunk, for a wanted size of chunks.
 
-    Of `array` only dtype, shape and order are used. Raises `UsageError` if it can't be
-    a shard.
+    Of `array` only dtype and shape are used. Raises `DoesNotFit` if it can't be a
+    shard.
     """
-    reason = _obstacle(array)
+    reason = _obstacle(array, order)
     if reason is not None:
-        raise UsageError(
+        raise DoesNotFit(
             "an array of shape %s and dtype '%s' can't be a Zarr shard: %s"
             % (array.shape, array.dtype, reason)
         )
     return rows_in(chunk_size, row_nbytes(array), array.shape[0])
 
 
-def _obstacle(array: Array) -> str | None:
+def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | None:
     """Return why an array can't be a shard; None if it can."""
     dtype = array.dtype
     if not array.shape:
@@ -91,8 +99,7 @@ def _obstacle(array: Array) -> str | None:
         dtype.kind, (dtype.itemsize,)
     ):
         return "no Zarr reader takes shards of this type"
-    flags = array.flags
-    if array.ndim > 1 and flags.f_contiguous and not flags.c_contiguous:
+    if order == "F" and len(array.shape) > 1:
         return (
             "it has several axes in Fortran order, where the items of a row do not lie "
             "together: pack what numpy.ascontiguousarray returns"
@@ -136,17 +143,22 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     except FormatError:
         return None
     size = rows * row_nbytes(described)
-    if not 0 < size <= MAX_BUFFERSIZE:
+    if not has_inner_chunks(described, rows):
         return None
-    if described.order != "C" and len(described.shape) > 1:
-        return None
-    fits = header.chunk_size == size or header.nchunks == 1
+    fits = header.chunk_size == size or (header.nchunks == 1 and header.chunk_size >= 0)
     return size if fits and 0 <= header.last_chunk <= size else None
 
 
-def with_rows(metadata: JsonObject, rows: int) -> JsonObject:
-    """Return the metadata of an array whose file is a shard."""
-    return {**metadata, SHARD: rows}
+def has_inner_chunks(described: Description, rows: int) -> bool:
+    """Return whether an array can be cut into inner chunks of `rows` rows (S2)."""
+    in_rows = described.order == "C" or len(described.shape) == 1
+    return in_rows and 0 < rows * row_nbytes(described) <= MAX_BUFFERSIZE
+
+
+def with_rows(metadata: JsonObject, rows: int | None) -> JsonObject:
+    """Return the metadata of an array whose file is a shard; None: is no shard."""
+    kept = {key: metadata[key] for key in metadata if key != SHARD}
+    return kept if rows is None else {**kept, SHARD: rows}
 
 
 def count_slots(header: BloscpackHeader) -> int:
@@ -220,13 +232,18 @@ class Trailer:
 
 
 def settings_like(compressed: Buffer) -> Setting:
-    """Return the settings with which to compress a copy of a chunk."""
+    """Return the settings with which to compress a copy of a chunk.
+
+    The codec is another one if Blosc lacks that of the chunk, such as snappy.
+    """
+    from ..constants import CNAME_AVAIL
     from .tuning import FILTERS, Setting
 
     header = decode_header(compressed)
+    cname = CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME)
     shuffles = {name: number for number, name in FILTERS.items()}
     return Setting(
-        CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME),
+        cname if cname in CNAME_AVAIL else DEFAULT_CNAME,
         DEFAULT_CLEVEL,
         shuffles[header.filter],
         header.typesize,
@@ -236,10 +253,18 @@ def settings_like(compressed: Buffer) -> Setting:
 
 def encode_index(numbers: Iterable[int], nslots: int) -> bytes:
     """Return the index and its checksum, from offsets and sizes in turn."""
-    flat = array("Q", numbers)
-    flat.extend((MISSING, MISSING) * (nslots - len(flat) // 2))
-    packed = struct.pack("<%dQ" % len(flat), *flat)
+    packed = encode_entries(numbers, nslots)
     return packed + crc_of(packed)
+
+
+def encode_entries(numbers: Iterable[int], nslots: int) -> bytes:
+    """Return the index without its checksum; entries behind the numbers are missing."""
+    flat = array("Q", numbers)
+    nmissing = nslots - len(flat) // 2
+    if sys.byteorder == "big":
+        flat.byteswap()
+    # There may be millions of entries: no list of Python's numbers.
+    return flat.tobytes() + NO_ENTRY * nmissing
 
 
 def crc_of(index: Buffer) -> bytes:
@@ -261,8 +286,9 @@ def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
     start = storage.size - index_size(nslots)
     if header.nchunks < 1 or start < first:
         return False
-    last = storage.read_at(start + ENTRY.size * (header.nchunks - 1), ENTRY.size)
-    offset, nbytes = ENTRY.unpack(last)
+    at = start + ENTRY.size * (header.nchunks - 1)
+    read = _reading_once(storage, first, at + ENTRY.size)
+    offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:
         place = start - len(SEPARATOR)
     elif offset + nbytes == start:  # the padded copy
@@ -270,4 +296,25 @@ def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
     else:
         place = offset + nbytes
     inside = first <= place <= start - len(SEPARATOR)
-    return inside and storage.read_at(place, len(SEPARATOR)) == SEPARATOR
+    return inside and read(place, len(SEPARATOR)) == SEPARATOR
+
+
+def _reading_once(
+    storage: Storage, first: int, stop: int
+) -> Callable[[int, int], bytes]:
+    """Return a function that reads bytes of a file, if far with one request for all.
+
+    That has the bytes in front of `stop`: the index, and the padded copy if it is no
+    longer than most are.
+    """
+    if not storage.far:
+        return storage.read_at
+    start = max(first, stop - FAR_SIZE)
+    block = storage.read_at(start, stop - start)
+
+    def read(offset: int, nbytes: int) -> bytes:
+        if start <= offset and offset + nbytes <= stop:
+            return block[offset - start : offset - start + nbytes]
+        return storage.read_at(offset, nbytes)
+
+    return read

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 
+from .._engine.forks import renew_after_fork
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -18,8 +20,13 @@ class ChunkCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._chunks: dict[Hashable, bytes] = {}
-        self._nbytes = 0
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one, and count the bytes again."""
         self._lock = allocate_lock()
+        self._nbytes = sum(map(len, self._chunks.values()))
 
     def __len__(self) -> int:
         return len(self._chunks)

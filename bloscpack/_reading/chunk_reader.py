@@ -7,11 +7,13 @@ run → verify each digest → decompress → hand the plain bytes to the caller
 from __future__ import annotations
 
 import io
+import zlib
 from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
 
 from .._engine.blosc_settings import own_settings
+from .._engine.forks import renew_after_fork
 from .._engine.threads import Workspace, for_each
 from .._format.blosc_header import decode_header
 from .._format.chunks import (
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
     # Called with the number of a chunk and its plain bytes.
     Work = Callable[[int, memoryview], Result]
+    # Offset and size of a chunk with its digest, and the CRC-32 of these bytes.
+    Witness = tuple[int, int, int]
 
 # Size of the reads of a file that is far, when its chunk headers are read.
 FAR_READ = 2**20
@@ -72,6 +76,9 @@ class ChunkReader:
         The sections in front of the chunks; the header and the metadata in them.
     index
         Where each chunk is.
+    witness
+        Offset, size and CRC-32 of one of the chunks that were read and that no append
+        changes; None before the first one.
     replaced_table
         Whether the last chunk contradicted the offset table, so that the headers of all
         chunks replaced it. The table is wrong, or the file has changed.
@@ -88,9 +95,11 @@ class ChunkReader:
         self._limits = limits
         self._runs = RunReader(storage)
         self._plain_workspace = Workspace()
-        self._end_lock = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._end: int | None = None
         self.replaced_table = False
+        self.witness: Witness | None = None
         # Exact reads: the sections in front of the chunks are few and small.
         cursor = Cursor(StorageFile(storage))
         self.beginning = read_beginning(cursor, limits)
@@ -101,6 +110,10 @@ class ChunkReader:
         self.is_cut = False
         index = index_from_table(self.beginning, self._first, storage.size)
         self.index: ChunkIndex = self._index_without_end() if index is None else index
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._end_lock = allocate_lock()
 
     def _index_without_end(self) -> ChunkIndex:
         """Return the index from the headers of the chunks.
@@ -345,6 +358,8 @@ class ChunkReader:
         header = self._check_size(number, frame, size)
         chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
         check_digest(chunk, digest, self.header.checksum_impl)
+        if self.witness is None and number + 1 < self.index.nchunks:
+            self.witness = self.index.offset(number), size, zlib.crc32(frame)
         return header, chunk
 
     @staticmethod

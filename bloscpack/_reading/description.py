@@ -175,13 +175,13 @@ def describe_shard(
     if rows is None or beginning.header.nchunks < 1:
         return None
     from .._format.shard import count_slots, has_trailer
-    from .._storage.base import FileObjectStorage
+    from .._storage.local import storage_of
 
     index = None
     if size is not None:
         position = fp.tell()
         fp.seek(0)
-        index = has_trailer(FileObjectStorage(fp), beginning.header, first_at)
+        index = has_trailer(storage_of(fp), beginning.header, first_at)
         fp.seek(position)
     return {"rows": rows, "slots": count_slots(beginning.header), "index": index}
 

@@ -5,7 +5,8 @@ chunk, the header and free entries of the offset table. The opened file keeps th
 plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
 the change, the sections in front of the chunks are read again, through the journal if
 there is one, and the read starts again. Digests prove that a chunk was read whole;
-without digests the state of the file is compared after each read.
+without digests the read starts again if the state of the file has changed. After a
+change, a chunk that was read before shows whether this is still the same file.
 
 A file that is replaced under its name changes nothing here: the old file stays open.
 """
@@ -14,19 +15,29 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from _thread import allocate_lock
 from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
+from .._engine.forks import renew_after_fork
 from .._storage.base import MemoryStorage, Storage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
-from ..exceptions import DamageError, FormatError, StorageError, UsageTypeError
+from ..constants import MAGIC, MAX_THREADS
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageTypeError,
+    UsageValueError,
+)
+from ..headers import check_range
 from ..serializers import user_metadata
 from .chunk_cache import ChunkCache
-from .chunk_reader import ChunkReader
+from .chunk_reader import MAX_FILE_SIZE, ChunkReader
 from .chunk_source import ChunkSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -37,10 +48,14 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from ..args import AnyLimits, Limits
+    from .chunk_reader import Witness
     from .chunk_source import Room
 
 # Default number of plain bytes that an opened file keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
+
+# Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
+LONGEST_NAME = 4096
 
 _NO_NAME = nullcontext()
 
@@ -110,8 +125,13 @@ class OpenedFile(ChunkSource):
         self.name = name
         self._local = local
         self._nthreads = nthreads
-        self._refreshing = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._snapshot: Snapshot | None = None
+        # A chunk that was read while the file was as it was opened.
+        self._witness: Witness | None = None
+        # The last state of a changed file in which it was found.
+        self._accepted: object = None
         with self._naming_errors():
             if local is None:
                 assert storage is not None
@@ -130,6 +150,10 @@ class OpenedFile(ChunkSource):
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._refreshing = allocate_lock()
 
     def _naming_errors(self) -> AbstractContextManager[None]:
         return _NO_NAME if self.name is None else naming_errors(self.name)
@@ -203,13 +227,47 @@ class OpenedFile(ChunkSource):
                     if not self._refresh(reader):
                         raise
                 else:
-                    proven = (
-                        reader.header.checksum_impl.size and not reader.replaced_table
+                    if snapshot is None:
+                        return
+                    digested = reader.header.checksum_impl.size
+                    proven = digested and not reader.replaced_table
+                    unchanged = (
+                        snapshot.has_unchanged_file if proven else snapshot.is_unchanged
                     )
-                    if snapshot is None or proven or snapshot.is_unchanged():
+                    if unchanged():
+                        self._witness = self._witness or reader.witness
+                        return
+                    if proven:
+                        self._check_witness(reader, snapshot)
                         return
                     self._refresh(reader)
         raise _always_changed(self.name or "")
+
+    def _check_witness(self, reader: ChunkReader, snapshot: Snapshot) -> None:
+        """Raise `StorageError` if the file was changed by more than an append.
+
+        Digests prove that a chunk was read whole, not that it is a chunk of the file
+        that was opened.
+        """
+        state = snapshot.current_state()
+        if state != self._accepted:
+            if not self._has_witness(reader):
+                raise self._changed()
+            self._accepted = state
+
+    def _has_witness(self, reader: ChunkReader) -> bool:
+        """Return whether a chunk that was read before is still in its place."""
+        if self._witness is None:
+            return True
+        offset, size, crc = self._witness
+        return zlib.crc32(reader.storage.read_at(offset, size)) == crc
+
+    def _changed(self) -> StorageError:
+        return StorageError(
+            errno.EIO,
+            "the file was changed by more than an append since it was opened",
+            self.name,
+        )
 
     def _load(
         self,
@@ -258,12 +316,8 @@ class OpenedFile(ChunkSource):
                 return False
             assert self._local is not None
             reader, snapshot = self._local.read_beginning()
-            if not self._continues(reader):
-                raise StorageError(
-                    errno.EIO,
-                    "the file was changed by more than an append since it was opened",
-                    self.name,
-                )
+            if not (self._continues(reader) and self._has_witness(reader)):
+                raise self._changed()
             self._reader, self._snapshot = reader, snapshot
             return True
 
@@ -328,6 +382,9 @@ def open_parts(
     storage_options
         Options of the file system of a URL.
     """
+    check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
+    if nthreads is not None:
+        check_range("nthreads", nthreads, 1, MAX_THREADS)
     cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
     if is_url(file) and local_path(file) == file:
@@ -365,7 +422,19 @@ def storage_from(
         return file
     if hasattr(file, "read"):
         return whole_file(file)  # type: ignore[arg-type]
+    if isinstance(file, bytes) and _is_name(file):
+        raise UsageValueError(
+            "expected the bytes of a Bloscpack file, found the name of a file, %r: "
+            "pass the name as text, os.fsdecode(name)" % file
+        )
     try:
         return MemoryStorage(file)
     except TypeError as error:
         raise UsageTypeError("expected %s, found %r" % (wanted, file)) from error
+
+
+def _is_name(content: bytes) -> bool:
+    """Return whether bytes are no Bloscpack file, but the name of a local file."""
+    if len(content) > LONGEST_NAME or content.startswith(MAGIC) or b"\0" in content:
+        return False
+    return os.path.lexists(content)

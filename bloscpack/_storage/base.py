@@ -25,6 +25,7 @@ import io
 import os
 from _thread import allocate_lock
 
+from .._engine.forks import renew_after_fork
 from ..exceptions import FormatError, StorageError, UsageError
 from .urls import shown_name
 
@@ -132,11 +133,16 @@ class FileObjectStorage(Storage):
 
     def __init__(self, fp: Seekable) -> None:
         self._fp = fp
-        self._lock = allocate_lock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._start = fp.tell()
         fp.seek(0, os.SEEK_END)
         self.size = max(0, fp.tell() - self._start)
         fp.seek(self._start)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:
         if not view:
@@ -146,6 +152,36 @@ class FileObjectStorage(Storage):
             data = read_up_to(self._fp, len(view))
         view[: len(data)] = data
         return len(data)
+
+
+class PartStorage(Storage):
+    """The bytes [start, stop) of another storage; closing it closes nothing.
+
+    `owner` is an object that must live as long as the part is used.
+    """
+
+    def __init__(
+        self, storage: Storage, start: int, stop: int, owner: object = None
+    ) -> None:
+        self._storage = storage
+        self._start = start
+        self._owner = owner
+        self.size = max(0, stop - start)
+        self.concurrent, self.far = storage.concurrent, storage.far
+        if storage.identity is not None:
+            self.identity = (storage.identity, start, stop)
+        if storage.version is not None:
+            self.version = (storage.version, start, stop)
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        view = view[: max(0, self.size - offset)]
+        return self._storage.read_into(view, self._start + offset)
+
+    def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
+        start, size = self._start, self.size
+        return self._storage.read_many(
+            [(start + min(a, size), start + min(b, size)) for a, b in extents]
+        )
 
 
 class StorageFile(io.RawIOBase):

@@ -12,12 +12,12 @@ import os
 from contextlib import contextmanager
 
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .urls import public_name
+from .urls import MARK, public_name, with_lower_schemes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from .protocols import StorageOptions
 
@@ -30,6 +30,17 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
+
+
+# The text about a server that sends whole files only.
+NO_RANGES = (
+    "the server ignores ranges and sends the whole file, so no part of it can be read "
+    "alone; 'blpk decompress', or whole=True in open and open_ndarray, reads all of it"
+)
+# How fsspec begins to say so, when it opens an archive on such a server.
+NO_RANGES_OF_FSSPEC = "The HTTP server doesn't appear to support range requests"
+# File systems of fsspec that read an archive from a file object.
+ARCHIVES = ("zip", "tar")
 
 
 class Temporary(Exception):
@@ -89,6 +100,8 @@ class ErrorNames:
             return self.error(errno.ENOENT, os.strerror(errno.ENOENT), NotFound)
         if isinstance(error, PermissionError):
             return self.error(errno.EACCES, os.strerror(errno.EACCES))
+        if str(error).startswith(NO_RANGES_OF_FSSPEC):
+            return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
         number = getattr(error, "errno", None)
         number = number if isinstance(number, int) else errno.EIO
         return self.error(number, self._text_of(error))
@@ -134,10 +147,28 @@ def find_file_system(
     with names.translating():
         import fsspec.core
 
+        url = with_lower_schemes(url)
         if url.startswith(("s3://", "s3a://")):
             options = {**_settings_for_s3(), **options}
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
+
+
+def open_archive(
+    url: str, options: dict[str, Any], names: ErrorNames, fp: BinaryIO
+) -> tuple[Any, str]:
+    """Return the file system over an archive in a file, and the path in it.
+
+    `url` is the first link of a chain, and `options` are those of the chain.
+    """
+    with names.translating():
+        import fsspec
+
+        scheme, _, path = url.partition(MARK)
+        own = {**options, **options.get(scheme, {})}
+        known = ("compression", "allowZip64", "index_store")
+        settings = {name: own[name] for name in known if name in own}
+        return fsspec.filesystem(scheme, fo=fp, **settings), path
 
 
 def _secrets(url: str, options: StorageOptions | None) -> set[str]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StorageError
-from .file_systems import IgnoresRanges, NotFound, Temporary
+from .file_systems import NO_RANGES, IgnoresRanges, NotFound, Temporary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -140,11 +140,7 @@ class Place:
         return self._fail(errno.EAGAIN, "the file was changed while it was read")
 
     def _ignores_ranges(self) -> StorageError:
-        text = (
-            "the server ignores ranges and sends the whole file, so no part of it can "
-            "be read alone; whole=True, or 'blpk decompress', reads all of it"
-        )
-        return self._fail(errno.ENOTSUP, text, IgnoresRanges)
+        return self._fail(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
 
     def close(self) -> None:
         """Release what is open."""

@@ -17,8 +17,15 @@ from contextlib import contextmanager
 
 from ..exceptions import BloscpackError
 from .base import Storage, StorageFile, naming_errors
-from .file_systems import ErrorNames, IgnoresRanges, find_file_system
-from .urls import is_url, last_part, public_name
+from .file_systems import (
+    ARCHIVES,
+    NO_RANGES,
+    ErrorNames,
+    IgnoresRanges,
+    find_file_system,
+    open_archive,
+)
+from .urls import MARK, is_url, last_part, public_name, split_chain
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -83,7 +90,14 @@ class RemoteStorage(Storage):
         self.name = self._names.name
         self._spool: SpooledTemporaryFile[bytes] | None = None
         self._lock = allocate_lock()
-        fs, path = find_file_system(url, dict(storage_options or {}), self._names)
+        self._archive: RemoteStorage | None = None
+        options = dict(storage_options or {})
+        try:
+            fs, path = find_file_system(url, options, self._names)
+        except IgnoresRanges:
+            if whole is False:
+                raise
+            fs, path = self._open_whole_archive(url, options)
         from fsspec.asyn import get_loop
 
         self._loop, self._pid = get_loop(), os.getpid()
@@ -97,6 +111,22 @@ class RemoteStorage(Storage):
         self._head = opened.head
         if opened.version:
             self.identity = self.version = (self.name, opened.size, *opened.version)
+
+    def _open_whole_archive(self, url: str, options: dict[str, Any]) -> tuple[Any, str]:
+        """Read the archive that a chain of URLs is about; return as fsspec does."""
+        first, others = split_chain(url)
+        if first.partition(MARK)[0] not in ARCHIVES:
+            raise self._names.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
+        of_others = {
+            name: value for name, value in options.items() if name + MARK in others
+        }
+        self._archive = RemoteStorage(others, storage_options=of_others, whole=True)
+        try:
+            fp = io.BufferedReader(StorageFile(self._archive))
+            return open_archive(first, options, self._names, fp)
+        except BaseException:
+            self._archive.close()
+            raise
 
     def _open(self, whole: bool | None) -> Opened:
         if not whole:
@@ -214,6 +244,8 @@ class RemoteStorage(Storage):
         if self._spool is not None:
             self._spool.close()
         self._place.close()
+        if self._archive is not None:
+            self._archive.close()
 
     def __enter__(self) -> RemoteStorage:
         return self

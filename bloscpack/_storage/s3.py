@@ -62,11 +62,16 @@ class S3Place(Place):
         try:
             if response.get("ContentLength", 0) > stop - start:
                 raise self._ignores_ranges()
-            data = bytes(await body.read())
+            data = bytearray()
+            # Without a length the body may have no end: one byte too many is enough.
+            while block := await body.read(stop - start + 1 - len(data)):
+                data += block
+                if len(data) > stop - start:
+                    raise self._ignores_ranges()
         finally:
             body.close()
         self._check_length(len(data), stop - start)
-        return data
+        return bytes(data)
 
 
 def _status_of(error: OSError) -> int:

@@ -38,7 +38,7 @@ def uploading(
     of the block; a program that stores an object just then is not noticed.
     """
     names = ErrorNames(url, storage_options)
-    if url.partition(MARK)[0] in READ_ONLY:
+    if url.partition(MARK)[0].lower() in READ_ONLY:
         raise UsageError("'%s' can't be written: HTTP is for reading" % names.name)
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if exclusive:

@@ -22,6 +22,9 @@ MARK = "://"
 LINK = "::"
 # What a message shows in place of a query and a fragment.
 HIDDEN = "?..."
+# Minimum number of characters of a part of a query that is hidden wherever it appears.
+# A shorter text may be a word of a message.
+LONG = 8
 
 
 def is_url(name: object) -> TypeGuard[str]:
@@ -41,10 +44,21 @@ def _is_scheme(text: str) -> bool:
 
 def local_path(path: Path) -> Path:
     """Return the path in a ``file://`` URL; return other names unchanged."""
-    for start in ("file://", "local://"):
-        if isinstance(path, str) and path.startswith(start) and is_url(path):
-            return path.removeprefix(start)
+    if isinstance(path, str) and MARK in path:
+        scheme, _, rest = path.partition(MARK)
+        if scheme.lower() in ("file", "local") and is_url(path):
+            return rest
     return path
+
+
+def with_lower_schemes(url: str) -> str:
+    """Return a URL, or a chain, with schemes in lower case, as fsspec needs them."""
+    found = []
+    for part in _parts(url):
+        scheme, mark, rest = part.partition(MARK)
+        # Only a link like ``simplecache`` has no mark.
+        found.append(scheme.lower() + mark + rest)
+    return LINK.join(found)
 
 
 def shown_name(name: Path) -> str:
@@ -70,6 +84,53 @@ def _parts(url: str) -> list[str]:
         else:
             parts.append(part)
     return parts
+
+
+def secrets_in(arguments: list[str]) -> dict[str, str]:
+    """Return the secrets in the URLs of a command line, and what is shown instead.
+
+    An argument may contain a URL, like ``--output=https://host``. A message may contain
+    an argument as a whole or in parts, and with escapes.
+    """
+    found: dict[str, str] = {}
+    for argument in arguments:
+        for part in _parts(argument):
+            rest = part.partition(MARK)[2]
+            shown = _public_part("x" + MARK + rest).partition(MARK)[2]
+            if rest != shown:
+                found.update({rest: shown, **_secrets_in_part(rest, shown)})
+    for secret, shown in list(found.items()):
+        # As a message of Python, and as an argument of the shell.
+        found[repr(secret)[1:-1]] = found[secret.replace("'", "'\"'\"'")] = shown
+    return dict(sorted(found.items(), key=_by_length))
+
+
+def _by_length(item: tuple[str, str]) -> int:
+    return -len(item[0])
+
+
+def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:
+    """Return the secrets in what follows the scheme of a URL."""
+    found: dict[str, str] = {}
+    user = rest[: rest.rfind("@") + 1]
+    if user not in shown:
+        found[user] = ""
+        if ":" in user:
+            found[user.partition(":")[2]] = ""
+    for mark in "?#":
+        _, mark, more = rest.partition(mark)
+        if more:
+            found[mark + more] = HIDDEN
+        # For messages about a part of the query.
+        parts = [more, more.partition("=")[2], *more.replace("&", "=").split("=")]
+        found.update({part: "..." for part in parts if len(part) >= LONG})
+    return found
+
+
+def split_chain(url: str) -> tuple[str, str]:
+    """Return the first URL of a chain, and the others; they are empty for one URL."""
+    first, *others = _parts(with_lower_schemes(url))
+    return first, LINK.join(others)
 
 
 def _public_part(part: str) -> str:
@@ -133,7 +194,8 @@ def last_part(url: str) -> str:
     """
     from urllib.parse import unquote
 
-    first = next((part for part in _parts(url) if part.partition(MARK)[2]), "")
+    parts = _parts(with_lower_schemes(url))
+    first = next((part for part in parts if part.partition(MARK)[2]), "")
     scheme, _, path = first.partition(MARK)
     if scheme in ("http", "https"):
         path = unquote(path.partition("#")[0].partition("?")[0].partition("/")[2])

@@ -22,21 +22,26 @@ from .checking import TreeFinding, TreeReport, verify
 from .column import Column, ColumnClosedError
 from .copying import copy, repartition
 from .file import File
+from .mpi import ColumnMPI, FileMPI
 from .records import Dataset
 
 # Names of older scripts.
 BigFile = File
 BigData = Dataset
+BigFileMPI = FileMPI
 
 __all__ = [
     "AttributeSet",
     "BigData",
     "BigFile",
+    "BigFileMPI",
     "Column",
     "ColumnClosedError",
+    "ColumnMPI",
     "Dataset",
     "Error",
     "File",
+    "FileMPI",
     "TreeFinding",
     "TreeReport",
     "copy",

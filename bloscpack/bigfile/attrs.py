@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
+from contextlib import suppress
 
 from ..exceptions import FormatError
 from . import attributes
@@ -77,9 +78,12 @@ class AttributeSet(Base):
         with locked_folder(self._folder):
             found = dict(self._load())
             for name in removed:
-                del found[name]
+                found.pop(name, None)
             found.update(added)
             self._tree.replace_text(self._path(ATTRIBUTES), attributes.encode(found))
+            if removed:  # the legacy file would bring them back
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path(LEGACY))
             self._signature = None
 
     def raw(self, name: str) -> Attribute:
@@ -97,19 +101,7 @@ class AttributeSet(Base):
 
     def __delitem__(self, name: str) -> None:
         self.raw(name)
-        if self._state(LEGACY) is not None:
-            self._forget_legacy(name)
-            return
         self._change([name.encode("utf-8", "surrogateescape")], {})
-
-    def _forget_legacy(self, name: str) -> None:
-        """Remove an attribute, and the legacy file, which would bring it back."""
-        with locked_folder(self._folder):
-            found = dict(self._load())
-            found.pop(name.encode("utf-8", "surrogateescape"), None)
-            self._tree.replace_text(self._path(ATTRIBUTES), attributes.encode(found))
-            os.unlink(self._path(LEGACY))
-            self._signature = None
 
     def update(self, *others: Any, **named: Any) -> None:
         """Set several attributes in one step."""

@@ -18,7 +18,7 @@ from .attrs import AttributeSet
 from .data_files import DataFiles
 from .file import File
 from .header import FILE_NAME, MODULUS, folded
-from .rows import text_of, union, without
+from .rows import common, text_of, union, without
 from .tree import is_data_file
 from .writing import PIECE_NBYTES, byte_sum, read_header, read_unwritten
 
@@ -135,8 +135,9 @@ def verify(
         if not file._tree.is_block(full):
             raise NoSuchBlock("'%s' has no block '%s'" % (file.basename, name))
         checker.check_block(full)
-    for group in _groups(file.blocks) if blocks is None else ():
-        checker.check_attributes(file._full(group), group or ROOT)
+    if blocks is None:
+        for group in file._tree.groups(file._group):
+            checker.check_group(file._full(group), group or ROOT)
     return TreeReport(
         file.basename,
         checker.nblocks,
@@ -144,15 +145,6 @@ def verify(
         checker.nbytes,
         tuple(checker.findings),
     )
-
-
-def _groups(blocks: list[str]) -> list[str]:
-    """Return the names of the groups above blocks; the tree itself is ``""``."""
-    found = {""}
-    for name in blocks:
-        parts = name.split("/")
-        found.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
-    return sorted(found)
 
 
 class _Checker:
@@ -173,6 +165,14 @@ class _Checker:
                 attributes[key]
         except (FormatError, OSError) as error:
             self.findings.append(TreeFinding(shown, "attributes", _text(error)))
+
+    def check_group(self, name: str, shown: str) -> None:
+        """Check the folder of a group, which may be an unfinished block."""
+        self.check_attributes(name, shown)
+        files = sorted(filter(is_data_file, os.listdir(self._tree.folder(name))))
+        if files:
+            text = "data files without a header: the block was never finished: "
+            self.findings.append(TreeFinding(shown, "header", text + _some(files)))
 
     def check_block(self, name: str) -> None:
         """Check everything in the folder of a block."""
@@ -214,23 +214,14 @@ class _BlockCheck:
 
     def run(self, folder: str, unwritten: Rows) -> None:
         """Check all data files; `unwritten` are rows known to be unwritten."""
-        short: Rows = []
         holes: Rows = []
         try:
             for number in range(len(self._header.rows)):
-                file_short, file_holes = self._check_file(number)
-                short += file_short
+                short, file_holes = self._check_file(number)
+                self._note_unwritten(number, without(unwritten, short))
                 holes += file_holes
         finally:
             self._files.close()
-        # Short files are findings of their own; the rest of the rows reads as zeros.
-        left = without(unwritten, union(short))
-        if left:
-            self._add(
-                "unwritten",
-                "no writer has finished %s" % text_of(left),
-                rows=left,
-            )
         suspect = without(union(holes), unwritten)
         if suspect:
             self._add(
@@ -240,6 +231,14 @@ class _BlockCheck:
                 rows=suspect,
             )
         self._check_orphans(folder)
+
+    def _note_unwritten(self, number: int, rows: Rows) -> None:
+        """Add a finding for rows that are unwritten, and read as zeros or old bytes."""
+        start, stop = self._header.starts[number : number + 2]
+        left = common(rows, [(start, stop)])
+        if left:
+            text = "no writer has finished %s" % text_of(left)
+            self._add("unwritten", text, number=number, rows=left)
 
     def _add(
         self,
@@ -344,13 +343,16 @@ class _BlockCheck:
         names = [entry for entry in os.listdir(folder) if is_data_file(entry)]
         orphans = sorted(set(names) - expected)
         if orphans:
-            shown = ", ".join(orphans[:4]) + ", ..." * (len(orphans) > 4)
             self._add(
                 "orphan",
                 "%d data file%s not named in the header: %s"
-                % (len(orphans), "s" * (len(orphans) != 1), shown),
+                % (len(orphans), "s" * (len(orphans) != 1), _some(orphans)),
                 severity=NOTE,
             )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + ", ..." * (len(names) > 4)
 
 
 def _text(error: Exception) -> str:

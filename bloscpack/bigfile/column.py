@@ -1,7 +1,6 @@
-"""A block of a tree: a table of rows, read and written in parts.
+"""A block of a tree: a table of rows with attributes.
 
-Strategy: rows become parts of data files, each is read into its place in the result.
-Memory for a result is allocated only when the files are long enough.
+It checks arguments; a `Reader` and a `Writer` do the work.
 """
 
 from __future__ import annotations
@@ -9,35 +8,30 @@ from __future__ import annotations
 import operator
 import os
 import weakref
-from itertools import pairwise
 
 import numpy
 
-from .._engine.threads import for_each
-from ..defaults import available_cpus
-from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageTypeError, UsageValueError
 from .attrs import AttributeSet
 from .dtypes import block_dtype, check_convertible
-from .header import FILE_NAME, Header
-from .rows import text_of
+from .header import Header
+from .reading import Reader
 from .tree import Tree, clean_name
-from .writing import PIECE_NBYTES, Writer, read_header, split
+from .writing import PIECE_NBYTES, Writer, read_header, read_unwritten, threads_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import EllipsisType, TracebackType
-    from typing import Any
+    from types import TracebackType
+    from typing import Any, TypeVar
 
     from .dtypes import Array, DType
-    from .header import Part
+    from .reading import Index
 
-    Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
+    Kind = TypeVar("Kind", bound="Column")
 
 # A folder without a header: the root, a group. Its attributes are all that it has.
 NO_ROWS = Header(block_dtype("<i8"), 0, [])
-# Rows of an index that lie at most this many bytes apart are read together.
-GAP_NBYTES = 2**14
 
 
 class ColumnClosedError(UsageValueError):
@@ -94,6 +88,7 @@ class Column:
         self._tree = tree
         self._folder = tree.folder(name)
         self._writer = writer
+        self._reader = Reader(name, writer, nthreads)
         self._nthreads = nthreads
         self._closed = False
         self.name = name
@@ -103,8 +98,8 @@ class Column:
 
     @classmethod
     def _over(
-        cls, tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> Column:
+        cls: type[Kind], tree: Tree, name: str, writer: Writer, nthreads: int | None
+    ) -> Kind:
         column = cls.__new__(cls)
         column._set_up(tree, name, writer, nthreads)
         return column
@@ -143,6 +138,12 @@ class Column:
     def nbytes(self) -> int:
         return self.size * self._layout.row_nbytes
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether there are rows that no writer has finished."""
+        _, content = read_header(self._tree, self._folder)
+        return bool(read_unwritten(self._tree, self._folder, content, self.size))
+
     def __len__(self) -> int:
         return self.size
 
@@ -178,157 +179,19 @@ class Column:
                 % (length, start, self.name, self.size)
             )
         stop = min(start + length, self.size)
-        self._check_length(start, stop)
-        shape = (stop - start, *self.shape[1:])
         if out is None:
-            out = numpy.empty(shape, self.dtype)
-        elif out.shape != shape:
+            return self._reader.read(start, stop)
+        shape = (stop - start, *self.shape[1:])
+        if out.shape != shape:
             raise UsageValueError(
                 "'out' has the shape %s, expected %s" % (out.shape, shape)
             )
-        self._fill(out, start, stop)
+        self._reader.read_into(out, start, stop)
         return out
 
-    def _check_length(self, start: int, stop: int) -> None:
-        """Raise `DamageError` if rows are behind the end of their data file."""
-        row_nbytes = self._layout.row_nbytes
-        for part in self._layout.parts(start, stop):
-            found = self._writer.files.nbytes(part.number)
-            if found >= part.stop * row_nbytes:
-                continue
-            there = min(max(found // row_nbytes, part.start), part.stop)
-            first = part.row + there - part.start
-            last = part.row + part.stop - part.start
-            raise DamageError(
-                "%s missing: data file %s has %d bytes, %d are needed"
-                % (
-                    text_of([(first, last)]),
-                    FILE_NAME % part.number,
-                    found,
-                    part.stop * row_nbytes,
-                ),
-                filename=self._writer.files.path(part.number),
-            )
-
-    def _fill(self, out: Array, start: int, stop: int) -> None:
-        direct = out.dtype == self.dtype and out.flags.c_contiguous
-        if not direct:
-            check_convertible(self.dtype, out.dtype)
-
-        def work(part: Part) -> None:
-            first = part.row - start
-            target = out[first : first + part.stop - part.start]
-            piece = target if direct else numpy.empty(target.shape, self.dtype)
-            self._read_part(part, piece)
-            if not direct:
-                target[...] = piece
-
-        nbytes = (stop - start) * self._layout.row_nbytes
-        nthreads = self._threads(nbytes)
-        for_each(split(self._layout, start, stop), work, _nothing, nthreads)
-
-    def _read_part(self, part: Part, piece: Array) -> None:
-        view = piece.reshape(-1).view("u1").data
-        offset = part.start * self._layout.row_nbytes
-        with self._writer.files.opened(part.number) as file:
-            if file.read_into(view, offset) < len(view):
-                raise DamageError(
-                    "the data file became shorter while it was read",
-                    filename=self._writer.files.path(part.number),
-                )
-
-    def _threads(self, nbytes: int) -> int:
-        if nbytes <= PIECE_NBYTES:
-            return 1
-        return available_cpus() if self._nthreads is None else self._nthreads
-
     def __getitem__(self, index: Index) -> Any:
-        if not isinstance(index, tuple):
-            return self._rows(index)
-        if any(item is Ellipsis for item in index) or not index:
-            index = _without_ellipsis(index, self.ndim)
-        rows = self._rows(index[0])
-        if len(index) == 1:
-            return rows
-        if isinstance(index[0], (int, numpy.integer)):
-            return rows[index[1:]]
-        return rows[(slice(None), *index[1:])]
-
-    def _rows(self, index: Any) -> Any:
-        if index is Ellipsis:
-            index = slice(None)
-        if isinstance(index, slice):
-            return self._slice(range(*index.indices(self.size)))
-        if isinstance(index, (int, numpy.integer)) and not isinstance(index, bool):
-            return self._row(self._checked_row(int(index)))
-        return self._picked(numpy.asarray(index))
-
-    def _row(self, row: int) -> Any:
-        """Return a single row with one system call, without the steps for many rows."""
         self._check_open()
-        (part,) = self._layout.parts(row, row + 1)
-        piece = numpy.empty((1, *self.shape[1:]), self.dtype)
-        try:
-            self._read_part(part, piece)
-        except (DamageError, FileNotFoundError):
-            self._check_length(row, row + 1)  # names the row
-            raise
-        return piece[0]
-
-    def _checked_row(self, row: int) -> int:
-        if not -self.size <= row < self.size:
-            raise IndexError(
-                "row %d is out of bounds: the block '%s' has %d rows"
-                % (row, self.name, self.size)
-            )
-        return row + self.size * (row < 0)
-
-    def _slice(self, rows: range) -> Array:
-        if not rows:
-            return self.read(0, 0)
-        low, high = sorted((rows[0], rows[-1]))
-        if abs(rows.step) == 1:
-            found = self.read(low, len(rows))
-            return found if rows.step > 0 else found[::-1]
-        self._check_length(low, high + 1)
-        return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
-
-    def _picked(self, index: Array) -> Array:
-        """Return the rows with these numbers, reading neighbours together."""
-        if index.dtype == bool:
-            if index.shape != (self.size,):
-                raise IndexError(
-                    "a mask of the shape %s for %d rows" % (index.shape, self.size)
-                )
-            index = numpy.flatnonzero(index)
-        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
-            raise IndexError("expected a number, a slice, or an array of row numbers")
-        numbers = index.astype("i8")
-        if numbers.size:
-            self._checked_row(int(numbers.min()))
-            self._checked_row(int(numbers.max()))
-        numbers[numbers < 0] += self.size
-        result = numpy.empty((len(numbers), *self.shape[1:]), self.dtype)
-        order = numpy.argsort(numbers, kind="stable")
-        in_order = numbers[order]
-        for begin, end in self._runs(in_order):
-            first, last = int(in_order[begin]), int(in_order[end - 1])
-            rows = self.read(first, last + 1 - first)
-            result[order[begin:end]] = rows[in_order[begin:end] - first]
-        return result
-
-    def _runs(self, numbers: Array) -> Iterator[tuple[int, int]]:
-        """Yield ranges of sorted row numbers whose rows are close to each other."""
-        row_nbytes = max(1, self._layout.row_nbytes)
-        breaks = numpy.flatnonzero(numpy.diff(numbers) * row_nbytes > GAP_NBYTES) + 1
-        most = max(1, PIECE_NBYTES // row_nbytes)
-        edges = [0, *breaks.tolist(), len(numbers)]
-        for begin, end in pairwise(edges):
-            while begin < end:
-                limit = int(numbers[begin]) + most
-                stop = begin + int(numpy.searchsorted(numbers[begin:end], limit))
-                yield begin, stop
-                begin = stop
+        return self._reader.select(index)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -366,7 +229,8 @@ class Column:
                 % (len(rows), start, self.name, self.size)
             )
         if len(rows):
-            self._writer.write(start, rows, self._threads(rows.nbytes))
+            nthreads = threads_for(rows.nbytes, self._nthreads)
+            self._writer.write(start, rows, nthreads)
 
     def _as_rows(self, buf: Any) -> Array:
         """Return an array of the shape (rows, nmemb) that can be stored."""
@@ -387,7 +251,7 @@ class Column:
         if index is Ellipsis:
             index = slice(None)
         if isinstance(index, (int, numpy.integer)):
-            row = self._checked_row(int(index))
+            row = self._reader.checked_row(int(index))
             index = slice(row, row + 1)
         if not isinstance(index, slice) or index.step not in (None, 1):
             raise UsageTypeError("only a row, or rows without a step, can be assigned")
@@ -414,7 +278,7 @@ class Column:
         self._check_has_rows()
         rows = self._as_rows(buf)
         self._check_nfile(len(rows), Nfile)
-        nthreads = self._threads(rows.nbytes)
+        nthreads = threads_for(rows.nbytes, self._nthreads)
         self._writer.append(rows, len(rows), Nfile, nthreads)
 
     def grow(self, size: int, Nfile: int = 1) -> None:
@@ -468,22 +332,6 @@ class Column:
         return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
 
 
-def _nothing(result: None) -> None:
-    """Deliver a result that is in place."""
-
-
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
     """Return a column that was pickled, perhaps in another process."""
     return Column(Tree(root, follow_links), clean_name(name), nthreads, copied=True)
-
-
-def _without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """Return an index of the rows, and perhaps of the items, for one with ``...``."""
-    before: list[Any] = []
-    for position, item in enumerate(index):
-        if item is Ellipsis:
-            missing = ndim - (len(index) - 1)
-            rest = index[position + 1 :]
-            return (*before, *[slice(None)] * missing, *rest) or (slice(None),)
-        before.append(item)
-    return tuple(before) or (slice(None),)

@@ -24,17 +24,24 @@ if TYPE_CHECKING:
     Progress = Callable[[int], object]
 
 
-class _Watched:
-    """A column as an array to be copied; it reports the bytes that are read."""
+class Watched:
+    """Rows to be copied: a column or another table. It reports the bytes it reads.
 
-    def __init__(self, column: Column, dtype: DType, progress: Progress | None) -> None:
-        self._column = column
+    `dtype` is the type that the copy has.
+    """
+
+    def __init__(
+        self, table: Any, dtype: DType | None = None, progress: Progress | None = None
+    ) -> None:
+        self._table = table
         self._progress = progress
-        self.dtype = dtype
-        self.shape = column.shape
+        self.dtype = table.dtype if dtype is None else dtype
+        self.shape = table.shape
+        # Where pieces should end; see `file.pieces_of`.
+        self.chunks = getattr(table, "chunks", None)
 
     def __getitem__(self, index: slice) -> Array:
-        rows: Array = self._column[index]
+        rows: Array = self._table[index]
         if self._progress is not None:
             self._progress(rows.nbytes)
         return rows
@@ -97,7 +104,7 @@ def copy(
         new = target.create(new_block)
     else:
         nfile = old.nfile if Nfile is None else Nfile
-        watched = _Watched(old, dtype, progress)
+        watched = Watched(old, dtype, progress)
         new = target.create_from_array(new_block, watched, nfile)
     if len(old.attrs):
         new.attrs.copy_from(old.attrs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 
 import numpy
 
@@ -31,6 +32,8 @@ WIDTHS = {
     "S": tuple(range(1, 17)),
 }
 NUMBERS = "biufc"
+# Numbers that the other type can't hold are converted as in C, without a warning.
+SILENT_CASTS = partial(numpy.errstate, invalid="ignore", over="ignore", under="ignore")
 _BLOCK_NAME = re.compile(r"([<>|=])([Sbiufc])([0-9]{1,2})")
 _ATTRIBUTE_NAME = re.compile(r"([<>|=]?)([Sabiufc])([0-9]{1,6})")
 _TIME_NAME = re.compile(r"([<>|=]?)([Mm]8(?:\[[A-Za-z]{1,2}\])?)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from itertools import accumulate
 
 import numpy
 
@@ -22,7 +23,7 @@ from .writing import Writer, commit_new, make_block
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 # Number of rows per data file if the caller does not say, as in the original.
 ROWS_PER_FILE = 32 * 2**20
 # Number of bytes that `create_from_array` takes from an array at a time.
-TAKEN_NBYTES = 2**26
+TAKEN_NBYTES = 2**24
 
 
 class File:
@@ -190,10 +191,10 @@ class File:
                 raise UsageValueError("%d rows need a dtype" % size)
             new = header.Header(block_dtype("<i8"), 0, [])
         else:
-            new = _new_header(numpy.dtype(dtype), size or 0, Nfile)
+            new = new_header(numpy.dtype(dtype), size or 0, Nfile)
         writer = self._make(full, new)
         rows = [(0, new.size)] if new.size else []
-        commit_new(self._tree, self._tree.folder(full), new, rows)
+        commit_new(self._tree, self._tree.folder(full), new, unwritten=rows)
         return Column._over(self._tree, full, writer, self._nthreads)
 
     def create_from_array(
@@ -218,29 +219,28 @@ class File:
             If the format does not have the type or the shape. Then nothing has been
             created.
         """
-        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-            array = numpy.asarray(array)
-        if len(array.shape) not in (1, 2):
-            raise UsageValueError(
-                "a block has one or two axes, not the shape %s" % (array.shape,)
-            )
-        size, nmemb = array.shape[0], array.shape[1] if len(array.shape) == 2 else 1
-        if Nfile is None:
-            Nfile = -(-size // ROWS_PER_FILE)
+        array = table_of(array)
         full = self._full(blockname)
-        new = _new_header(numpy.dtype((array.dtype, (nmemb,))), size, Nfile)
+        new = new_header(row_dtype(array), array.shape[0], Nfile)
+        return self.create_filled(full, new, lambda column: store(array, column, 0))
+
+    def create_filled(
+        self, full: str, new: Header, fill: Callable[[Column], object]
+    ) -> Column:
+        """Create a block with a layout, and let `fill` write its rows.
+
+        `full` is its name from the root of the tree. The header is written when `fill`
+        returns.
+        """
         writer = self._make(full, new)
         writer.begin_new()
         column = Column._over(self._tree, full, writer, self._nthreads)
-        step = max(1, TAKEN_NBYTES // max(1, new.row_nbytes))
         try:
-            for start in range(0, size, step):
-                part = numpy.asarray(array[start : start + step])
-                column.write(start, part.reshape(-1, nmemb))
-            new.checksums[:] = writer.sums()
-            commit_new(self._tree, self._tree.folder(full), new, [])
+            fill(column)
+            sums, _ = writer.take()
+            commit_new(self._tree, self._tree.folder(full), new, sums=sums)
         finally:
-            writer.forget()
+            writer.take()  # nothing is left to commit, unless an error occurred
         return column
 
     def _make(self, full: str, new: Header) -> Writer:
@@ -291,11 +291,61 @@ def _is_self(name: str) -> bool:
     return name == "." or name.endswith("/.")
 
 
-def _new_header(dtype: DType, size: int, nfile: int) -> Header:
+def new_header(dtype: DType, size: int, nfile: int | None) -> Header:
+    """Return the header of a new block with rows of a type."""
     base, shape = dtype.base, dtype.shape
     if len(shape) > 1:
         raise UsageValueError("a row has one axis, not the shape %s" % (shape,))
     check_storable(base)
     nmemb = shape[0] if shape else 1
+    if nfile is None:
+        nfile = -(-size // ROWS_PER_FILE)
     stored = block_dtype(name_of(base))
     return header.new_header(stored, nmemb, operator.index(size), operator.index(nfile))
+
+
+def table_of(array: Any) -> Any:
+    """Return an object that can be stored as rows: an array, or something like one."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        array = numpy.asarray(array)
+    if len(array.shape) not in (1, 2):
+        raise UsageValueError(
+            "a block has one or two axes, not the shape %s" % (array.shape,)
+        )
+    return array
+
+
+def row_dtype(array: Any) -> DType:
+    """Return the type of a row of a table."""
+    nmemb = array.shape[1] if len(array.shape) == 2 else 1
+    return numpy.dtype((array.dtype, (nmemb,)))
+
+
+def store(array: Any, column: Column, row: int) -> None:
+    """Write the rows of a table from row `row` on, in pieces."""
+    for start, stop in pieces_of(array):
+        part = numpy.asarray(array[start:stop])
+        column.write(row + start, part.reshape(-1, column.nmemb))
+        del part  # before the next one is read
+
+
+def pieces_of(array: Any) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a table as ranges of at most `TAKEN_NBYTES`, or of one chunk.
+
+    They end where chunks end, so that no chunk is decompressed or computed twice.
+    ``array.chunks`` has the number of rows of a chunk, or of each chunk in a tuple.
+    """
+    size = array.shape[0]
+    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
+    chunks = getattr(array, "chunks", None)
+    rows = (chunks[0] or 1) if chunks else step
+    start = previous = 0
+    for end in accumulate(rows) if isinstance(rows, tuple) else range(rows, size, rows):
+        if end - start > step and previous > start:
+            yield start, previous
+            start = previous
+        previous = end
+    for end in (previous, size):
+        if start < end:
+            yield start, end
+            start = end

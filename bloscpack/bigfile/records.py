@@ -131,7 +131,7 @@ class Dataset:
         self._check_fields(buf)
         for name, column in self._columns.items():
             column.append(buf[name], Nfile)
-        self.size += len(buf)
+        self.size = self._columns[self.column_names[0]].size
 
     def _check_fields(self, buf: Array) -> None:
         names = buf.dtype.names or ()

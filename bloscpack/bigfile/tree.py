@@ -117,13 +117,22 @@ class Tree:
 
     def blocks(self, group: str = "") -> list[str]:
         """Return the names of all blocks in a group, relative to it, sorted."""
-        top = self.folder(group)
-        found = list(self._blocks(top, "", (self._identity(top),)))
-        return sorted(found)
+        return sorted(name for name, is_block in self.walk(group) if is_block)
 
-    def _blocks(
+    def groups(self, group: str = "") -> list[str]:
+        """Return ``""``, for a group itself, and the names of all groups in it."""
+        found = (name for name, is_block in self.walk(group) if not is_block)
+        return ["", *sorted(found)]
+
+    def walk(self, group: str = "") -> Iterator[tuple[str, bool]]:
+        """Yield the names of all blocks and groups, and whether each is a block."""
+        top = self.folder(group)
+        return self._walk(top, "", (self._identity(top),))
+
+    def _walk(
         self, folder: str, prefix: str, above: tuple[object, ...]
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the names below a folder, and whether each is that of a block."""
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in entries if not e.name.startswith("."))
         for name in names:
@@ -138,9 +147,10 @@ class Tree:
             if identity is None or identity in above or len(above) > MAX_DEPTH:
                 continue
             if os.path.isfile(os.path.join(path, HEADER)):
-                yield prefix + name
+                yield prefix + name, True
             else:
-                yield from self._blocks(path, prefix + name + "/", (*above, identity))
+                yield prefix + name, False
+                yield from self._walk(path, prefix + name + "/", (*above, identity))
 
     def _identity(self, path: str) -> tuple[int, int] | None:
         """Return what identifies a folder; None for a file or a link not followed."""

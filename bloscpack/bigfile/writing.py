@@ -17,24 +17,36 @@ from contextlib import suppress
 import numpy
 
 from .._engine.threads import for_each
+from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError
 from . import coverage, header
 from .data_files import DataFiles
+from .dtypes import SILENT_CASTS
 from .header import MODULUS, Part
 from .rows import union, without
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .dtypes import Array
     from .header import Header
     from .rows import Range, Rows
     from .tree import Tree
 
+    # The sums of the bytes written to each data file, and the rows.
+    Written = tuple[dict[int, int], Rows]
+
 # Number of bytes that are converted, summed and written at a time.
 PIECE_NBYTES = 2**22
+
+
+def threads_for(nbytes: int, nthreads: int | None) -> int:
+    """Return the number of threads for rows; `nthreads` is None for all CPUs."""
+    if nbytes <= PIECE_NBYTES:
+        return 1
+    return available_cpus() if nthreads is None else nthreads
 
 
 def byte_sum(data: Array) -> int:
@@ -84,8 +96,17 @@ def make_block(tree: Tree, name: str, new: Header) -> str:
     return folder
 
 
-def commit_new(tree: Tree, folder: str, new: Header, unwritten: Rows) -> None:
-    """Write the header of a new block, and the rows that it promises."""
+def commit_new(
+    tree: Tree,
+    folder: str,
+    new: Header,
+    *,
+    sums: Mapping[int, int] | None = None,
+    unwritten: Rows | None = None,
+) -> None:
+    """Write the header of a new block with the sums, and the rows that it promises."""
+    for number, total in (sums or {}).items():
+        new.checksums[number] = total
     content = header.encode(new)
     if unwritten:
         text = coverage.encode(unwritten, (content,))
@@ -120,10 +141,8 @@ class Writer:
         if os.getpid() != self._process:  # a fork: its parent commits its own rows
             self._process, self._commits_itself = os.getpid(), True
             self._sums, self._rows, self._fresh = {}, [], None
-        if self._fresh is None:
-            self._fresh = self._read_fresh()
         stop = start + len(rows)
-        old = without([(start, stop)], self._fresh)
+        old = without([(start, stop)], self._known_fresh())
 
         def work(part: Part) -> tuple[int, int]:
             first = part.row - start
@@ -135,12 +154,11 @@ class Writer:
             with self._lock:
                 self._sums[number] = (self._sums.get(number, 0) + change) % MODULUS
 
-        pieces = split(self.layout, start, stop)
-        many = rows.nbytes > PIECE_NBYTES
-        for_each(pieces, work, deliver, nthreads if many else 1)
+        for_each(split(self.layout, start, stop), work, deliver, nthreads)
         with self._lock:
             self._rows = union([*self._rows, (start, stop)])
-            self._fresh = without(self._fresh, [(start, stop)])
+            if self._fresh is not None:  # no other thread has committed meanwhile
+                self._fresh = without(self._fresh, [(start, stop)])
         if self._commits_itself:
             self.commit()
 
@@ -148,15 +166,20 @@ class Writer:
         """Take all rows for new ones: the header is written behind the data."""
         self._fresh = [(0, self.layout.size)]
 
-    def _read_fresh(self) -> Rows:
-        found, content = read_header(self._tree, self._folder)
-        self._check_layout(found)
-        rows = read_unwritten(self._tree, self._folder, content, found.size)
-        return rows or []
+    def _known_fresh(self) -> Rows:
+        """Return the rows that neither this writer nor another one has written."""
+        with self._lock:
+            if self._fresh is None:
+                found, content = read_header(self._tree, self._folder)
+                self._check_layout(found)
+                rows = read_unwritten(self._tree, self._folder, content, found.size)
+                self._fresh = without(rows or [], self._rows)
+            return self._fresh
 
     def _write_part(self, part: Part, rows: Array, overwrites: bool) -> int:
         """Write rows of one data file; return the change of the sum of its bytes."""
-        data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
+        with SILENT_CASTS():
+            data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
         offset = part.start * self.layout.row_nbytes
         view = data.reshape(-1).view("u1").data
         with self.files.opened(part.number, write=True) as file:
@@ -176,25 +199,31 @@ class Writer:
                 % self._folder
             )
 
+    def take(self) -> Written:
+        """Return what has been written and not committed, and forget it."""
+        with self._lock:
+            taken = self._sums, self._rows
+            # Other writers commit, too: the next write has to look at their rows.
+            self._sums, self._rows, self._fresh = {}, [], None
+        return taken
+
     def commit(self) -> None:
         """Add the sums of the written bytes to the header."""
-        if os.getpid() != self._process:
-            return
-        with self._lock:
-            sums, rows = self._sums, self._rows
-            self._sums, self._rows = {}, []
-            if not rows:
-                return
-            with locked_folder(self._folder):
-                self._commit(sums, rows)
+        if os.getpid() == self._process:
+            self.commit_all([self.take()])
 
-    def _commit(self, sums: dict[int, int], rows: Rows) -> None:
-        found, content = read_header(self._tree, self._folder)
-        self._check_layout(found)
-        checksums = list(found.checksums)
-        for number, change in sums.items():
-            checksums[number] = (checksums[number] + change) % MODULUS
-        self._replace(found.with_checksums(checksums), content, rows)
+    def commit_all(self, taken: Iterable[Written]) -> None:
+        """Add the sums of several writers of this block to the header in one step."""
+        total, rows = added(taken)
+        if not rows:
+            return
+        with locked_folder(self._folder):
+            found, content = read_header(self._tree, self._folder)
+            self._check_layout(found)
+            checksums = list(found.checksums)
+            for number, change in total.items():
+                checksums[number] = (checksums[number] + change) % MODULUS
+            self._replace(found.with_checksums(checksums), content, rows)
 
     def _replace(self, new: Header, old_content: bytes, written: Rows) -> None:
         """Replace the header, after what is still unwritten has been noted."""
@@ -236,26 +265,23 @@ class Writer:
             new.begin_new()
             if rows is not None:
                 new.write(found.size, rows, nthreads)
-            for number, change in new._sums.items():
+            sums, written = new.take()
+            for number, change in sums.items():
                 grown.checksums[number] = change
             grown.folds = list(map(header.folded, grown.checksums))
             if rows is None and size:
                 self._note_unwritten(content, grown, (found.size, grown.size))
-            self._replace(grown, content, new._rows)
-            self.layout, self._fresh = grown, None
+            self._replace(grown, content, written)
+            self.adopt(grown)
 
     def _note_unwritten(self, content: bytes, grown: Header, added: Range) -> None:
         known = read_unwritten(self._tree, self._folder, content, grown.size) or []
         text = coverage.encode(union([*known, added]), (content, header.encode(grown)))
         self._tree.replace_text(os.path.join(self._folder, UNWRITTEN), text)
 
-    def sums(self) -> list[int]:
-        """Return the sums of the bytes written and not committed, per file."""
-        return [self._sums.get(i, 0) for i in range(len(self.layout.rows))]
-
-    def forget(self) -> None:
-        """Drop what has not been committed: another writer commits it."""
-        self._sums, self._rows = {}, []
+    def adopt(self, layout: Header) -> None:
+        """Use a layout that another writer has given the block by appending rows."""
+        self.layout, self._fresh = layout, None
 
     def close(self) -> None:
         """Commit and close the files."""
@@ -263,6 +289,17 @@ class Writer:
             self.commit()
         finally:
             self.files.close()
+
+
+def added(taken: Iterable[Written]) -> Written:
+    """Return what several writers have written as if one had written it."""
+    total: dict[int, int] = {}
+    rows: list[Range] = []
+    for sums, written in taken:
+        rows += written
+        for number, change in sums.items():
+            total[number] = (total.get(number, 0) + change) % MODULUS
+    return total, union(rows)
 
 
 def split(layout: Header, start: int, stop: int) -> Iterator[Part]:

@@ -37,6 +37,35 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     """
+    with _unfinished(path, mode) as (target, temporary):
+        disk.make_folder(temporary)
+        change = Change(Folder(temporary), sync)
+        yield change
+        change.commit()
+        remove_changes(Folder(temporary))
+        _put(temporary, target, sync)
+
+
+@contextmanager
+def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
+    """Yield a free path, for a dataset that gets its name when the block ends.
+
+    The block may write the dataset in many steps, and need not sync any. `mode` and
+    `sync` are those of `creating`.
+    """
+    with _unfinished(path, mode) as (target, temporary):
+        yield temporary
+        if sync:
+            _sync_tree(temporary)
+        _put(temporary, target, sync)
+
+
+@contextmanager
+def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
+    """Yield the full name for a path, and a free path on the same file system.
+
+    The dataset that is to be replaced is locked.
+    """
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
     without_url(path, "a new dataset")
@@ -46,15 +75,18 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         remove_leftovers(*_start(target))
         with _beside(target) as temporary:
-            disk.make_folder(temporary)
-            change = Change(Folder(temporary), sync)
-            yield change
-            change.commit()
-            remove_changes(Folder(temporary))
-            _put(temporary, target, sync)
+            yield target, temporary
     finally:
         if lock is not None:
             lock.close()
+
+
+def _sync_tree(path: str) -> None:
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with disk.open(os.path.join(folder, name), "r+b") as fp:
+                disk.sync(fp)
+        disk.sync_folder(os.path.join(folder, os.curdir))
 
 
 def remove_dataset(path: str, sync: bool) -> None:
@@ -117,8 +149,7 @@ def _beside(target: str) -> Iterator[str]:
     The folder that contains it is no dataset. So other programs do not take a dataset
     that is not complete, or that was removed, for a member of a group.
     """
-    folder = _make_beside(target)
-    lock = FolderLock(folder)
+    folder, lock = _make_beside(target)
     try:
         yield os.path.join(folder, os.path.basename(target))
     finally:
@@ -133,14 +164,22 @@ def _start(target: str) -> tuple[str, str]:
     return folder, TEMPORARY % name[:100]
 
 
-def _make_beside(target: str) -> str:
+def _make_beside(target: str) -> tuple[str, FolderLock]:
+    """Make a temporary folder beside `target`; return its path and a lock of it."""
     folder, start = _start(target)
     while True:
         number = int.from_bytes(os.urandom(8), "big")
         path = os.path.join(folder, "%s%d" % (start, number))
-        with suppress(FileExistsError):
+        try:
             disk.make_folder(path)
-            return path
+        except FileExistsError:
+            continue
+        # Until it is locked, another writer may remove it as the folder of a dead one.
+        with suppress(FileNotFoundError, StorageError):
+            lock = FolderLock(path)
+            if os.path.isdir(path):
+                return path, lock
+            lock.close()
 
 
 def remove_leftovers(folder: str, start: str = "") -> None:

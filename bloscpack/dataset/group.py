@@ -126,8 +126,8 @@ class Group(Node, Mapping[str, Node]):
     ``group['a/b']`` is the member ``b`` of the group ``a``, or a column ``b`` of the
     table ``a``. Iterating yields the names of the members, sorted.
 
-    A member of a group that is open for changes is open for changes, too: until it is
-    closed or no longer in use, no other writer can open it.
+    A member of a group that is open for changes is open for changes, too, if its layout
+    can be changed: until it is closed or no longer in use, no other writer can open it.
 
     Attributes
     ----------
@@ -217,8 +217,8 @@ class Group(Node, Mapping[str, Node]):
         if opened is not None and not opened.closed:
             return opened
         options = self._options
-        if found.layout == "folder":
-            options = Options(allow_pickle=options.allow_pickle)
+        if not found.writable:
+            options = Options(options.allow_pickle)
         return self._adopted(found.folder.root, open_node(found, options))
 
     def _adopted(self, path: str, member: Kind) -> Kind:

@@ -7,11 +7,12 @@ slices. An iterator yields blocks of rows. Lists and the like become arrays firs
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 
 import numpy
 
-from ..exceptions import DoesNotFit, UsageError, UsageValueError
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .rows import as_rows, filled_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -182,13 +183,13 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
     otherwise those of `data` by default.
     """
     wanted = None if dtype is None else numpy.dtype(dtype)
-    expected = (shape,) if isinstance(shape, int) else shape
+    expected = None if shape is None else _checked_shape(shape)
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
-        inner = tuple(expected[1:])
-        _check_axis(tuple(expected))
+        inner = expected[1:]
+        _check_axis(expected)
         rows = filled_rows(expected[0], inner, fill, wanted)
         return RowStream([rows], wanted, inner, len(rows))
     if isinstance(data, Iterator):
@@ -197,10 +198,9 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
         data = numpy.asarray(data)
     _check_mask(data)
     found = tuple(map(int, data.shape))
-    if expected is not None and found != tuple(expected):
+    if expected is not None and found != expected:
         raise UsageValueError(
-            "expected data of shape %s, found an array of shape %s"
-            % (tuple(expected), found)
+            "expected data of shape %s, found an array of shape %s" % (expected, found)
         )
     _check_axis(found)
     return stream_of(data, data.dtype if wanted is None else wanted, found[1:])
@@ -225,6 +225,17 @@ def _new_from_blocks(
         yield from blocks
 
     return RowStream(pieces(), rows.dtype if dtype is None else dtype, inner, length)
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    lengths = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    try:
+        found = tuple(map(operator.index, lengths))
+    except TypeError as error:
+        raise UsageTypeError("shape: expected lengths, found %r" % (shape,)) from error
+    if any(length < 0 for length in found):
+        raise UsageValueError("shape: the lengths can't be negative: %r" % (shape,))
+    return found
 
 
 def _check_mask(values: Any) -> None:

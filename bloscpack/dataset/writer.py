@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .folder import Folder
+
+# Number of seconds that a change of a group waits for the changes of other writers, and
+# between two attempts.
+WAIT = 5.0
+PAUSE = 0.01
 
 
 class NoSuchWriting(StorageError):
@@ -116,20 +122,31 @@ class SharedWriter:
         self.sync = sync
         self._folder = folder
         if folder.is_folder(CHANGES):  # of a writer that died, or that works now
-            with suppress(StorageError), self.change():
-                pass
+            with suppress(StorageError):
+                self._lock(0).close()
 
     @contextmanager
     def change(self) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error."""
         if self.closed:
             raise UsageValueError("the group is closed: '%s'" % self._folder.root)
-        writer = Writer(self._folder, self.sync)
+        writer = self._lock(WAIT)
         try:
             with writer.change() as change:
                 yield change
         finally:
             writer.close()
+
+    def _lock(self, wait: float) -> Writer:
+        """Lock the folder; raise `StorageError` if that fails for `wait` seconds."""
+        end = time.monotonic() + wait
+        while True:
+            try:
+                return Writer(self._folder, self.sync)
+            except StorageError as error:
+                if error.errno != errno.EAGAIN or time.monotonic() >= end:
+                    raise
+            time.sleep(PAUSE)
 
     def close(self) -> None:
         """Allow no more changes."""

@@ -6,14 +6,12 @@ names, or a new environment, which needs a network and a C compiler once.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bigfile.originals import environment_with, run
 from bigfile.test_trees import made
 from support import environment
 
@@ -45,55 +43,27 @@ with tree["attrs"] as column:
 """
 
 
-def run(*command):
-    return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "CFLAGS": "-O2 -w"},
-    )
-
-
-def build(folder):
+def build(python, folder):
     """Build the package from its source archive; return the error, if any."""
-    python = folder / "bin" / "python"
-    pip = [python, "-m", "pip", "-q"]
-    source = folder / "source"
-    plain = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
-    steps = [
-        [sys.executable, "-m", "venv", "--clear", folder],
-        [*pip, "install", *PINS],
-        [*pip, "download", *plain, "-d", source, "bigfile==0.1.52"],
-    ]
-    for step in steps:
-        done = run(*step)
-        if done.returncode:
-            return done.stderr[-300:]
+    pip, source = [python, "-m", "pip", "-q"], folder / "source"
+    plain = ["--no-deps", "--no-build-isolation"]
+    archives = [*plain, "--no-binary", ":all:", "-d", source]
+    done = run(*pip, "download", *archives, "bigfile==0.1.52")
+    if done.returncode:
+        return done.stderr[-300:]
     (archive,) = source.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(source, filter="data")
     (unpacked,) = (path for path in source.iterdir() if path.is_dir())
-    done = run(*pip, "install", "--no-deps", "--no-build-isolation", unpacked)
+    done = run(*pip, "install", *plain, unpacked, CFLAGS="-O2 -w")
     return done.stderr[-300:] if done.returncode else None
 
 
 @pytest.fixture(scope="module")
 def python(request):
     """The path of a Python with the package bigfile."""
-    given = os.environ.get("BLOSCPACK_BIGFILE_PYTHON", sys.executable)
-    if not run(given, "-c", PROBE).returncode:
-        return given
-    if "BLOSCPACK_BUILD_ORIGINALS" not in os.environ:
-        pytest.skip("bigfile 0.1.52 is not installed; nox -s bigfile builds it")
-    folder = Path(request.config.cache.mkdir("bigfile"))
-    folder /= "%d.%d" % sys.version_info[:2]
-    built = folder / "bin" / "python"
-    if not built.exists() or run(built, "-c", PROBE).returncode:
-        error = build(folder)
-        if error is not None:
-            pytest.skip("bigfile 0.1.52 can't be built: " + error)
-    return built
+    what = "bigfile 0.1.52"
+    return environment_with(request, "bigfile", what, PROBE, PINS, build)
 
 
 def test_the_original_reads_and_changes_our_tree(python, tmp_path):

@@ -17,6 +17,7 @@ from support import environment
 
 from bloscpack import bigfile
 from bloscpack.bigfile.dtypes import WIDTHS
+from bloscpack.bigfile.raw_items import RawItems
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -253,7 +254,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("gap", [0, 2**14])
 def test_indices(tree, index, gap, monkeypatch):
-    monkeypatch.setattr("bloscpack.bigfile.column.GAP_NBYTES", gap)
+    monkeypatch.setattr("bloscpack.bigfile.reading.GAP_NBYTES", gap)
     array = np.arange(180).reshape(60, 3)
     column = tree.create_from_array("x", array, Nfile=7)
     if isinstance(index, np.ndarray) and index.dtype == bool:
@@ -367,19 +368,45 @@ def test_pickle(tree):
     assert () == bigfile.verify(tree).findings
 
 
-def test_dask(tree):
-    dask = pytest.importorskip("dask.array")
-    array = np.arange(300.0).reshape(100, 3)
-    column = tree.create_from_array("x", array, Nfile=3)
-    lazy = dask.from_array(column, chunks=(30, 3))
-    assert np.array_equal(array * 2, (lazy * 2).compute())
-    tree.create_from_array("y", lazy + 1)
-    target = tree.create("z", ("f8", 3), 100, 2)
-    dask.store(lazy + 1, target, lock=False)
-    target.close()
-    assert np.array_equal(array + 1, tree["z"][:])
-    assert np.array_equal(array + 1, tree["y"][:])
-    assert () == bigfile.verify(tree).findings
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        (None, [(0, 4), (4, 8), (8, 10)]),
+        ((3, 2), [(0, 3), (3, 6), (6, 9), (9, 10)]),
+        ((2,), [(0, 4), (4, 8), (8, 10)]),
+        ((7,), [(0, 7), (7, 10)]),
+        ((99,), [(0, 10)]),
+        (((1, 2, 6, 1), (2,)), [(0, 3), (3, 9), (9, 10)]),
+        (((10,), (2,)), [(0, 10)]),
+    ],
+)
+def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
+    class Chunked:
+        shape, dtype = (10, 2), np.dtype("i4")
+
+        def __getitem__(self, index):
+            taken.append((index.start, index.stop))
+            return array[index]
+
+    array, taken = np.arange(20, dtype="i4").reshape(10, 2), []
+    Chunked.chunks = chunks
+    monkeypatch.setattr("bloscpack.bigfile.file.TAKEN_NBYTES", 4 * 8)
+    column = tree.create_from_array("x", Chunked(), Nfile=3)
+    assert expected == taken
+    assert np.array_equal(array, column[:])
+    taken.clear()
+    Chunked.shape, Chunked.chunks = (0, 2), ((0,), (2,))
+    tree.create_from_array("none", Chunked())
+    assert [] == taken
+
+
+def test_numbers_that_do_not_fit_are_converted_without_a_warning(tree):
+    array = np.array([1e300, 1e-300, np.nan, -1.5])
+    column = tree.create("x", "f4", 4)
+    column.write(0, array)
+    assert [np.inf, 0.0, -1.5] == column[:][[0, 1, 3]].tolist()
+    column = tree.create_from_array("y", array)
+    column.read(0, 4, np.empty(4, "i8"))
 
 
 def test_what_dask_asks_for(tree):
@@ -527,6 +554,27 @@ def test_linked_files_are_not_followed_out_of_the_tree(tree, tmp_path, name):
         with suppress(BloscpackError):
             action()
     assert before == victim.read_bytes()
+
+
+def test_a_block_without_a_header_is_unfinished(tree, tmp_path):
+    tree.create_from_array("g/x", np.arange(10), Nfile=6).close()
+    (tmp_path / "tree/g/x/header").unlink()
+    tree.refresh()
+    report = bigfile.verify(tree)
+    (finding,) = report.findings
+    assert not report.ok
+    assert ("g/x", "header") == (finding.block, finding.kind)
+    assert finding.message.endswith("finished: 000000, 000001, 000002, 000003, ...")
+
+
+def test_raw_items_may_not_become_fewer(tree, tmp_path):
+    (tmp_path / "raw").write_bytes(bytes(80))
+    with open(tmp_path / "raw", "rb") as fp:
+        table = RawItems(fp, 160, np.dtype(("i8", (2,))))
+        assert (10, 2) == table.shape
+        with pytest.raises(StorageError, match="shorter"):
+            tree.create_from_array("x", table)
+    assert [] == tree.blocks
 
 
 def test_a_pipe_is_not_read(tree, tmp_path):

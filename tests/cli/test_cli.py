@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import functools
 import io
+import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -891,6 +893,54 @@ def test_help_without_a_reader(
 ) -> None:
     answer = blpk_without(folder, "1", "gone", unbuffered, arguments)
     assert (0, b"") == (answer.returncode, answer.stderr)
+
+
+HELPS = [["--help"], ["-h"], ["info", "--help"], ["help"], ["help", "info"]]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@buffering
+@pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
+def test_help_that_is_lost(folder: Path, arguments: list[str], unbuffered: str) -> None:
+    answer = blpk_without(folder, "1", "full", unbuffered, arguments)
+    message = b"blpk: error: standard output: No space left on device\n"
+    assert (1, message) == (answer.returncode, answer.stderr)
+
+
+@posix
+@pytest.mark.parametrize("position", [0, 5])
+def test_name_of_standard_input(folder: Path, position: int) -> None:
+    content = b"line\n" + (folder / "packed.blp").read_bytes()
+    (folder / "more").write_bytes(content[5 - position :])
+    (folder / "wrong").write_bytes(b"line\n" + b"abcd" * 10)
+
+    def read(name: str, at: int, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        with open(folder / name, "rb") as stdin:
+            os.lseek(stdin.fileno(), at, os.SEEK_SET)
+            return blpk(folder, *arguments, stdin=stdin)
+
+    for verb in ("verify", "info", "list"):
+        found = json.loads(read("more", position, verb, "--json", "-").stdout)
+        found = found[0] if isinstance(found, list) else found
+        assert {"-"} == {found["file"], found.get("filename", "-")}
+        answer = read("wrong", position, verb, "-")
+        assert b"(standard input, section 'header', byte 0)" in answer.stderr
+        assert b"/dev/" not in answer.stderr
+
+
+@posix
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_process_substitution_is_not_standard_input(folder: Path) -> None:
+    line = '"$@" verify <(cat packed.blp)'
+    answer = subprocess.run(
+        ["bash", "-c", line, "bash", *COMMAND],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert 0 == answer.returncode
+    assert answer.stdout.startswith(b"/dev/fd/")
 
 
 @posix

@@ -55,6 +55,22 @@ def test_info(run, secret_url, web, packed, tmp_path):
     assert "http://%s/some/data.blp?..." % web.host == json.loads(out)["file"]
 
 
+@pytest.mark.parametrize("nrows", [1000, 1001])
+def test_info_of_a_shard_takes_three_requests(run, nrows, tmp_path):
+    rows = np.random.default_rng(0).integers(0, 2**40, (nrows, 300))
+    bp.pack_ndarray_to_file(rows, tmp_path / "a.blp", "240K", shard=True)
+    content = (tmp_path / "a.blp").read_bytes()
+    with serving(content) as web:
+        assert run("info", tmp_path / "a.blp") == run("info", web.url)
+        assert ["HEAD", "GET", "GET"] == web.methods()
+        code, out, _ = run("info", "--json", web.url)
+        assert (0, True) == (code, json.loads(out)["shard"]["index"])
+    # Without the trailer.
+    with serving(content[: content.rindex(b"shard\0\0\0")]) as web:
+        code, out, _ = run("info", "--json", web.url)
+        assert (0, False) == (code, json.loads(out)["shard"]["index"])
+
+
 def test_list(run, secret_url):
     code, out, _ = shown(run("list", secret_url))
     assert 0 == code
@@ -89,6 +105,51 @@ def test_map(run, secret_url, quick):
     code, out, _ = shown(run("map", *quick, secret_url))
     assert 0 == code
     assert "/some/data.blp?..." in out
+
+
+def _wrong_command_lines():
+    """Yield command lines with the word URL, which every verb must refuse or report."""
+    from bloscpack._cli.parser import create_parser
+    from bloscpack._cli.verb_table import VERBS
+
+    verbs = create_parser()._subparsers._group_actions[0].choices
+    yield from (["URL"], ["-d", "URL"], ["--force=URL"], ["-n", "URL", "info", "x"])
+    for verb in VERBS:
+        name = verb.name
+        yield from ([name, "URL", "URL", "URL"], [name, "--nope=URL"])
+        yield from ([name, "--nope", "URL", "x"], [name, "--", "URL", "x"])
+        verbs[name].format_help()
+        actions = {id(a): a for a in verbs[name]._option_string_actions.values()}
+        for action in actions.values():
+            option = action.option_strings[-1]
+            is_flag = action.nargs == 0
+            yield [name, *([option + "=URL"] if is_flag else [option, "URL"]), "x"]
+
+
+# Text of the user in the output of `refs`, and not in a message.
+WANTED = ["refs", "--dims"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://joe:t0ken@127.0.0.1:9/a/x.blp?sig=hidden123",
+        "zip://x.blp::https://joe:t0 k/en'@127.0.0.1:9/z?a=1&sig=hidden%2F1=23#hidden",
+    ],
+)
+def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
+    from bloscpack._storage import remote
+
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_bytes(b"abc")
+    secrets = ("joe", "t0", "k/en", "hidden")
+    for line in _wrong_command_lines():
+        if line[:2] == WANTED:
+            continue
+        _, out, err = run(*[word.replace("URL", url) for word in line])
+        found = [secret for secret in secrets if secret in out + err]
+        assert not found, (line, out, err)
 
 
 def test_debugging_shows_no_credentials(run, secret_url):

@@ -127,6 +127,16 @@ CASES = {
         ["metadata", "--set", BROKEN, PACKED],
         ["metadata", "--set", JSON, PACKED],
     ],
+    "convert": [
+        ["convert", ARRAY, "out" + HOSTILE],
+        ["convert", HOSTILE, "out.npy"],
+        ["convert", ARRAY, "out" + HOSTILE + ".npy"],
+        ["-v", "convert", ARRAY, "out" + HOSTILE + ".npz"],
+        ["convert", ARRAY, "out" + HOSTILE + ".npy"],
+        ["convert", "--to", HOSTILE, ARRAY, "out"],
+        ["convert", "--dtype", "x=" + HOSTILE, ARRAY, "out"],
+        ["convert", "--json", ARRAY, "out" + HOSTILE + ".zarr"],
+    ],
     "refs": [
         ["refs", ARRAY],
         ["refs", "-o", "out" + HOSTILE, ARRAY],
@@ -215,6 +225,7 @@ def test_all_verbs_are_tested():
 @pytest.mark.parametrize("verb", CASES)
 def test_verb(folder, verb):
     silent = ("compress", "decompress", "append", "metadata", "repack", "refs")
+    silent += ("convert",)
     for arguments in CASES[verb]:
         # On a slow machine there would be a progress bar.
         text = shown(folder, ["--no-progress", *arguments])

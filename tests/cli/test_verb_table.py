@@ -26,7 +26,7 @@ def test_names_and_letters_are_unique():
 @pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
-    needed["bigfile"] = "ls x"
+    needed |= {"bigfile": "ls x", "convert": "x y"}
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert [] == [name for name in verb.inputs if not hasattr(args, name)]
     assert verb.many_files == (hasattr(args, "more") or hasattr(args, "files"))
@@ -106,7 +106,7 @@ def test_a_new_verb_is_in_the_manual(dummy):
     page = manpage.make()
     assert ".SS shout, s\n" in page
     assert "\\fB\\-\\-loudly\\fR\nwith a bang" in page
-    assert "BLPK_CODEC\\fR\nCodec of compress, append and shout." in page
+    assert "BLPK_CODEC\\fR\nCodec of compress, append, convert and shout." in page
 
 
 def test_a_new_verb_is_completed(dummy, run):

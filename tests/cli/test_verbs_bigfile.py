@@ -68,8 +68,19 @@ def test_cat(tree, good):
     assert "" == good("cat", "-o", "99", "tree", "g/x")
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 10])
+def test_json_does_not_depend_on_the_pieces(tree, good, monkeypatch, count):
+    values = np.where(np.arange(10) == 4, np.nan, np.arange(10) / 2)
+    tree.create_from_array("v", values).close()
+    expected = [None if np.isnan(v) else v for v in values[:count].tolist()]
+    whole = good("cat", "--json", "-c", str(count), "tree", "v")
+    monkeypatch.setattr("bloscpack._cli.verbs.bigfile.TEXT_NBYTES", 24)
+    assert whole == good("cat", "--json", "-c", str(count), "tree", "v")
+    assert expected == json.loads(whole)
+
+
 def test_cat_binary(tree):
-    command = [sys.executable, "-m", "bloscpack", "bigfile", "cat", "-b", "tree", "g/x"]
+    command = command_of("cat", "-b", "tree", "g/x")
     found = subprocess.run(command, capture_output=True, env=environment(), check=True)
     assert tree["g/x"][:].tobytes() == found.stdout
 
@@ -108,6 +119,74 @@ def test_create(tree, good, tmp_path):
     good("create", "--size", "7", "new", "z", "f8")
     good("create", "new", "Header")
     assert ((7,), 0) == (new["z"].shape, new["Header"].nmemb)
+
+
+def command_of(*arguments):
+    return [sys.executable, "-m", "bloscpack", "bigfile", *arguments]
+
+
+def test_create_from_a_pipe(tmp_path):
+    command = command_of("create", "-N", "2", "new", "x", "<i8")
+    data = np.arange(1000, dtype="<i8").tobytes()
+    subprocess.run(command, input=data, cwd=tmp_path, env=environment(), check=True)
+    column = bigfile.File(tmp_path / "new")["x"]
+    assert (2, data) == (column.nfile, column[:].tobytes())
+    done = subprocess.run(
+        command_of("create", "new", "y", "<i8"),
+        input=data[:-1],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert 2 == done.returncode
+    assert b"7999 bytes are no rows of 8 bytes" in done.stderr
+    assert ["x"] == bigfile.File(tmp_path / "new").blocks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "tree", "y", "f8", "raw"),
+        ("create", "tree", "y", "f8"),
+        ("cat", "-b", "tree", "x"),
+        ("cat", "-c", "2000000", "tree", "x"),
+        ("cat", "-c", "500000", "--json", "tree", "x"),
+        ("repartition", "tree", "x", "y", "5"),
+        ("copy", "-t", "f4", "tree", "x", "y"),
+        ("verify", "tree"),
+    ],
+    ids=" ".join,
+)
+def test_memory_does_not_grow_with_the_block(arguments, tmp_path):
+    nbytes = 300 * 2**20
+    bigfile.File(tmp_path / "tree", create=True).create("x", "f8", nbytes // 8).close()
+    for name in ("raw", "tree/x/000000"):
+        with open(tmp_path / name, "wb") as fp:
+            fp.truncate(nbytes)
+    program = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", program, *command_of(*arguments)]
+    with (
+        open(tmp_path / "raw", "rb") as raw,
+        subprocess.Popen(["cat"], stdin=raw, stdout=subprocess.PIPE) as pipe,
+    ):
+        done = subprocess.run(
+            command,
+            stdin=pipe.stdout,
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        pipe.stdout.close()
+        pipe.terminate()
+    assert int(done.stdout) * 2**10 < 120 * 2**20
 
 
 def test_copies(tree, good, run):

@@ -89,6 +89,34 @@ def test_verify(blpk, capsys):
     assert "no shard index follows the chunks" in capsys.readouterr().out
 
 
+def test_repack(blpk):
+    assert 0 == blpk("compress", "--npy", "-z", "10K", "a.npy", "a.blp")
+    assert 0 == blpk("repack", "--shard", "a.blp")
+    found = bloscpack.info("a.blp")
+    assert (128, True, "crc32c") == (
+        found.shard.rows,
+        found.shard.index,
+        found.checksum,
+    )
+    assert 0 == blpk("repack", "-z", "20K", "a.blp")
+    assert 256 == bloscpack.info("a.blp").shard.rows
+    assert 0 == blpk("repack", "--no-shard", "-k", "adler32", "a.blp")
+    found = bloscpack.info("a.blp")
+    assert (None, "adler32") == (found.shard, found.checksum)
+    assert 0 == blpk("repack", "--shard", "-k", "crc32", "a.blp")
+    assert "crc32" == bloscpack.info("a.blp").checksum
+    assert 0 == blpk("decompress", "--npy", "a.blp", "b.npy")
+    with open("a.npy", "rb") as old, open("b.npy", "rb") as new:
+        assert old.read() == new.read()
+
+
+@pytest.mark.parametrize("options", [["--no-shard"], ["--no-metadata"]])
+def test_repack_options_that_contradict_each_other(blpk, capsys, options):
+    blpk("compress", "--npy", "a.npy", "a.blp")
+    assert 2 == blpk("repack", "--shard", *options, "a.blp")
+    assert "--shard" in capsys.readouterr().err
+
+
 def test_rm_takes_the_trailer_for_known_bytes(blpk, tmp_path):
     blpk("compress", "--npy", "--shard", "a.npy", "a.blp")
     assert 0 == blpk("decompress", "--npy", "--rm", "--output", "b.npy", "a.blp")

@@ -10,6 +10,7 @@ import contextlib
 import os
 import struct
 import warnings
+import zipfile
 
 import blosc
 import numpy as np
@@ -185,55 +186,123 @@ class AppendToArray(Append):
         bloscpack.pack_ndarray_to_file(array, folder / TARGET, 1000, nthreads=1)
 
 
-class AppendToShard(Append):
-    """Append rows to an array that is a Zarr shard too.
+def pack_rows(path, nrows, shard=True, **settings):
+    """Make a file of an array whose chunks have ten rows of 400 bytes."""
+    array = np.arange(nrows * 100, dtype="<i4").reshape(nrows, 100)
+    settings = {"nthreads": 1, "sync": False, "max_app_chunks": 60, **settings}
+    bloscpack.pack_ndarray_to_file(array, path, 4000, shard=shard, **settings)
+
+
+class OnShard(Operation):
+    """Change an array that is a Zarr shard too.
 
     `see` also reads the file as Zarr does: by its index, and without the journal.
     """
 
-    def __init__(self, before=25, grow=False, **options):
-        super().__init__(**options)
-        self.before, self.grow = before, grow
-
     def prepare(self, folder):
-        array = np.arange(self.before * 100, dtype="<i4").reshape(self.before, 100)
-        bloscpack.pack_ndarray_to_file(
-            array,
-            folder / TARGET,
-            4000,
-            shard=True,
-            nthreads=1,
-            sync=False,
-            blosc_args=self.options.get("blosc_args"),
-            max_app_chunks=0 if self.grow else 60,
-        )
-
-    def provide(self, inputs):
-        (inputs / "new").write_bytes(numbers(400 * self.nbytes, 5))
-
-    def run(self, folder, inputs):
-        append(
-            folder / TARGET,
-            inputs / "new",
-            self.recompress,
-            nthreads=1,
-            sync=self.synced,
-            grow=self.grow,
-        )
+        pack_rows(folder / TARGET, 25, metadata={"state": "old", "n": [1] * 9})
 
     def see(self, folder):
         plain, metadata = super().see(folder)
         if not (folder / JOURNAL).exists():
-            found = read_by_index((folder / TARGET).read_bytes())
+            content = (folder / TARGET).read_bytes()
+            found = read_by_index(content)
             assert found is None or found[: len(plain)] == plain
+            # A file that is never changed in place has a complete index.
+            is_shard = "shard" in metadata
+            assert found is not None or self.in_place or not is_shard
+            assert is_shard or b"shard\0\0\0" not in content
         return plain, metadata
+
+    # Whether the file is changed, and not replaced.
+    in_place = False
 
     def follow(self, folder, inputs):
         (inputs / "more").write_bytes(bytes(400))
         path = folder / TARGET
         more = inputs / "more"
         quietly(append, path, more, nthreads=1, sync=False, grow=True)
-        assert read_by_index(path.read_bytes()) is not None
+        if "shard" in bloscpack.info(path).metadata:
+            assert read_by_index(path.read_bytes()) is not None
+        assert bloscpack.verify(path).findings == []
+
+
+class AppendToShard(OnShard, Append):
+    """Append rows to a Zarr shard, from a file or as an array."""
+
+    in_place = True
+
+    def __init__(self, before=25, grow=False, as_array=False, lost=False, **options):
+        super().__init__(**options)
+        self.before, self.grow = before, grow
+        self.as_array, self.lost = as_array, lost
+
+    def prepare(self, folder):
+        pack_rows(
+            folder / TARGET,
+            self.before,
+            blosc_args=self.options.get("blosc_args"),
+            metadata=self.options.get("metadata"),
+            max_app_chunks=0 if self.grow else 60,
+        )
+        if self.lost:  # as after an append with an old release
+            content = (folder / TARGET).read_bytes()
+            refill(folder / TARGET, content[: content.index(b"shard\0\0\0")])
+
+    def provide(self, inputs):
+        (inputs / "new").write_bytes(numbers(400 * self.nbytes, 5))
+
+    def run(self, folder, inputs):
+        settings = {"nthreads": 1, "sync": self.synced, "grow": self.grow}
+        if self.new is not None:
+            settings["metadata"] = self.new
+        if self.as_array:
+            rows = np.frombuffer((inputs / "new").read_bytes(), "<i4").reshape(-1, 100)
+            bloscpack.append_ndarray_to_file(rows, folder / TARGET, **settings)
+        else:
+            append(folder / TARGET, inputs / "new", self.recompress, **settings)
+
+
+class MetadataOfShard(OnShard):
+    """Replace the metadata of the user in a Zarr shard."""
+
+    in_place = True
+
+    def run(self, folder, inputs):
+        rewrite_metadata(folder / TARGET, {"state": "new", "n": list(range(20))})
+
+
+class RepackShard(OnShard):
+    """Rewrite a Zarr shard, or make a file one or an ordinary one."""
+
+    def __init__(self, before=True, **settings):
+        self.before, self.settings = before, settings
+
+    def prepare(self, folder):
+        pack_rows(folder / TARGET, 25, shard=self.before)
+
+    def run(self, folder, inputs):
+        repack(folder / TARGET, nthreads=1, **self.settings)
+
+
+class RecoverShard(OnShard):
+    """Recover a shard whose trailer is damaged over another shard."""
+
+    def prepare(self, folder):
+        pack_rows(folder / TARGET, 25)
+
+    def provide(self, inputs):
+        pack_rows(inputs / "damaged.blp", 37)
+        content = bytearray((inputs / "damaged.blp").read_bytes())
+        content[-1] ^= 1
+        (inputs / "damaged.blp").write_bytes(content)
+
+    def run(self, folder, inputs):
+        recover(inputs / "damaged.blp", folder / TARGET, nthreads=1)
+
+    def follow(self, folder, inputs):
+        self.run(folder, inputs)
+        assert read_by_index((folder / TARGET).read_bytes()) is not None
 
 
 def read_by_index(content):
@@ -295,6 +364,55 @@ class Repack(Operation):
             metadata=["new"],
             **self.settings,
         )
+
+
+class SaveArrays(Operation):
+    """Store several arrays in one file, over an old one or as a new file."""
+
+    def __init__(self, replace=True, sync=None):
+        self.arrays = {"new": np.arange(3000, dtype="<i4"), "scalar": np.array(1.5)}
+        self.settings = {"chunk_size": 4000, "nthreads": 1}
+        self.replace, self.sync = replace, sync
+        self.synced = sync is True or (replace and sync is None)
+
+    def prepare(self, folder):
+        if self.replace:
+            bloscpack.savez(
+                folder / TARGET,
+                old=np.arange(2500, dtype="<i4"),
+                kept=np.arange(100.0).reshape(10, 10),
+                settings={**self.settings, "sync": False},
+            )
+
+    def run(self, folder, inputs):
+        settings = {**self.settings, "sync": self.sync}
+        bloscpack.savez(folder / TARGET, **self.arrays, settings=settings)
+
+    def see(self, folder):
+        path = folder / TARGET
+        if not path.exists():
+            return None
+        with zipfile.ZipFile(path) as file:
+            assert file.testzip() is None
+        with bloscpack.loadz(path, nthreads=1) as archive:
+            return {name: array.read().tolist() for name, array in archive.items()}
+
+    def follow(self, folder, inputs):
+        path = folder / TARGET
+        settings = {**self.settings, "sync": False}
+        if not path.exists():
+            bloscpack.savez(path, settings=settings)
+        with bloscpack.loadz(path, "r+", settings=settings) as archive:
+            archive["follows"] = [1]
+
+
+class ChangeArrays(SaveArrays):
+    """Replace an array in a file, add one, and keep one."""
+
+    def run(self, folder, inputs):
+        settings = {**self.settings, "sync": self.sync}
+        with bloscpack.loadz(folder / TARGET, "r+", settings=settings) as archive:
+            archive.update(old=[1, 2], **self.arrays)
 
 
 class TakenBack(Operation):

@@ -33,12 +33,17 @@ from crash.operations import (
     AppendAndGrow,
     AppendToArray,
     AppendToShard,
+    ChangeArrays,
     Compress,
     Decompress,
+    MetadataOfShard,
     Operation,
     Recover,
+    RecoverShard,
     Repack,
+    RepackShard,
     RewriteMetadata,
+    SaveArrays,
     TakenBack,
     quietly,
     refill,
@@ -347,6 +352,12 @@ class AfterCrash(Operation):
     def run(self, folder, inputs):
         quietly(self.then.run, folder, inputs)
 
+    def see(self, folder):
+        return self.then.see(folder)
+
+    def follow(self, folder, inputs):
+        self.then.follow(folder, inputs)
+
 
 OPERATIONS = {
     "compress": Compress(False, None),
@@ -366,6 +377,16 @@ OPERATIONS = {
         29, nbytes=1, recompress=TIGHT, blosc_args=LOOSE
     ),
     "append to shard --grow": AppendToShard(grow=True, nbytes=24),
+    "append to shard as array": AppendToShard(as_array=True, nbytes=7),
+    "append to shard and metadata": AppendToShard(
+        nbytes=7, metadata={"n": 0}, new={"n": 1}
+    ),
+    "append to shard without trailer": AppendToShard(lost=True, nbytes=7),
+    "metadata of shard": MetadataOfShard(),
+    "repack shard": RepackShard(chunk_size=2000, cname="zstd"),
+    "repack to shard": RepackShard(before=False, shard=True),
+    "repack to no shard": RepackShard(shard=False),
+    "recover shard -f": RecoverShard(),
     "append to one chunk": Append(400, 100),
     "append to one chunk --no-sync": Append(400, 1100, sync=False),
     "append to nothing": Append(0, 1500),
@@ -379,6 +400,10 @@ OPERATIONS = {
     "repack in other chunks": Repack(chunk_size=700, cname="zstd"),
     "repack --no-sync": Repack(False, max_app_chunks=99),
     "metadata": RewriteMetadata(),
+    "savez": SaveArrays(),
+    "savez to a new file": SaveArrays(False),
+    "savez --no-sync": SaveArrays(sync=False),
+    "change an archive": ChangeArrays(),
     "append after crash": AfterCrash(Append(2900, 50, recompress=TIGHT), Append()),
     "metadata after crash": AfterCrash(
         Append(nbytes=5000, metadata=["m"] * 9), RewriteMetadata()
@@ -389,6 +414,12 @@ OPERATIONS = {
     "append after crash of repack": AfterCrash(Repack(), Append()),
     "repack after crash": AfterCrash(Append(nbytes=5000), Repack()),
     "compress -f after crash": AfterCrash(Append(), Compress(True, None)),
+    "append to shard after crash": AfterCrash(
+        AppendToShard(nbytes=30), AppendToShard(nbytes=7)
+    ),
+    "repack of shard after crash": AfterCrash(
+        AppendToShard(nbytes=30), RepackShard(shard=False)
+    ),
     "append after torn metadata": AfterCrash(RewriteMetadata(), Append(nbytes=1800)),
 }
 

@@ -11,6 +11,7 @@ import pytest
 import bloscpack as bp
 from bloscpack._format.shard import SEPARATOR
 from bloscpack._storage.base import MemoryStorage
+from bloscpack.file_io import CompressedFPSource
 from bloscpack.recover import recover_fp
 from bloscpack.verify import verify_fp
 
@@ -89,6 +90,25 @@ def test_recover_restores_the_trailer(case):
     assert content == recovered(bytes(changed))
 
 
+@cases
+def test_a_wrong_entry_of_the_offset_table_hides_no_trailer(case):
+    """Also if the index is damaged: the padded copy does not become a chunk."""
+    content = shard(**case)
+    start = content.index(SEPARATOR)
+    found = CompressedFPSource(io.BytesIO(content))
+    if not found.offsets:
+        return
+    last = struct.pack("<q", found.offsets[-1])
+    table = content.index(last) + 7
+    wrong = content[:table] + b"\1" + content[table + 1 : -1]
+    checked = report(wrong)
+    errors = [f for f in checked.findings if f.severity == "error"]
+    assert {"offsets", "shard"} == {f.section for f in errors}
+    assert checked.nchunks == checked.nintact == len(found.offsets)
+    assert content == recovered(wrong)
+    assert content[:start] == recovered(wrong)[:start]
+
+
 @pytest.mark.parametrize("at", [5, 20, 40])
 def test_recover_with_a_damaged_beginning(at):
     """The padded copy does not become a chunk of its own."""
@@ -161,7 +181,7 @@ def test_chunks_of_other_sizes():
     fp = io.BytesIO(packed)
     found = verify_fp(fp, nthreads=1)
     assert ["no-trailer"] == [f.kind for f in found.findings]
-    assert "its chunks have other sizes" in found.findings[0].message
+    assert "but its chunks are not: " in found.findings[0].message
 
 
 def test_recover_tells_about_a_file_behind_a_shard():
@@ -185,6 +205,28 @@ def test_many_separators_take_no_time():
     storage = Counted(SEPARATOR * 100_000)
     assert None is _search(storage)
     assert storage.reads < 20 * MAX_CANDIDATES
+
+
+def test_hostile_separators_are_read_a_few_times_only():
+    """Each is followed by a possible index, which is the rest of the file."""
+    from bloscpack._damage.trailer import MAX_CANDIDATES, MAX_TIMES_READ, _search
+
+    class Counted(MemoryStorage):
+        nbytes = 0
+
+        def read_into(self, view, offset):
+            self.nbytes += len(view)
+            return super().read_into(view, offset)
+
+    content = bytes(600_000) + (SEPARATOR + bytes(24)) * (2 * MAX_CANDIDATES)
+    middle = bytes(600_000 - 4)
+    storage = Counted(content + middle)
+    assert None is _search(storage)
+    assert storage.nbytes < (MAX_TIMES_READ + 2) * storage.size
+    # The first candidate is never left out.
+    intact = shard(max_app_chunks=5000)
+    storage = Counted(content + middle + intact)
+    assert len(content + middle) + intact.index(SEPARATOR) == _search(storage)
 
 
 def test_search_reads_a_long_index_in_parts(monkeypatch):

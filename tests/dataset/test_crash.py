@@ -199,6 +199,22 @@ GROUP_CHANGES = {
     "remove a group": lambda g: g.__delitem__("in"),
     "attributes": lambda g: g.attrs.update(b=2),
 }
+
+
+def conversion(items, layout):
+    """Return an operation that replaces a dataset by items of a ``.npy`` file."""
+
+    def operation(path):
+        np.save(path.parent / "items.npy", items)
+        try:
+            dataset.convert(path.parent / "items.npy", path, to=layout, force=True)
+        finally:
+            (path.parent / "items.npy").unlink()
+
+    return operation
+
+
+FIELDS = np.zeros(70, [("x", "i8"), ("y", "f8", 2)])
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
     **{
@@ -211,6 +227,10 @@ OPERATIONS = {
         for name, each in TABLE_CHANGES.items()
     },
     **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
+    "convert an array": (array, conversion(np.arange(40), "bcolz")),
+    "convert an array to zarr": (zarr_array, conversion(np.arange(40), "zarr")),
+    "convert a table": (table, conversion(FIELDS, "bcolz")),
+    "convert a table to zarr": (zarr_table, conversion(FIELDS, "zarr")),
     "replace an array": (
         array,
         lambda path: dataset.create_array(

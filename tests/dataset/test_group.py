@@ -174,6 +174,31 @@ def test_two_writers_in_one_group(path):
     assert expected == dict(dataset.open(path).attrs)
 
 
+def test_two_processes_in_one_group(path):
+    program = (
+        "import sys; from bloscpack import dataset\n"
+        "for i in range(40):\n"
+        "    group = dataset.open_group(sys.argv[1], 'r+', sync=False)\n"
+        "    group.attrs[sys.argv[2] + str(i)] = i\n"
+        "    group.create_array('%s%d' % (sys.argv[2], i), [i]).close()\n"
+        "    if i % 2: del group['%s%d' % (sys.argv[2], i)]"
+    )
+    names = ("x", "y")
+    done = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path), name], env=environment()
+        )
+        for name in names
+    ]
+    assert [0, 0] == [process.wait() for process in done]
+    group = dataset.open(path)
+    expected = {"%s%d" % (name, i): i for name in names for i in range(40)}
+    assert {"site": "A", **expected} == dict(group.attrs)
+    arrays = {name for name, i in expected.items() if i % 2 == 0}
+    assert {"b", "in", "t", *arrays} == set(group)
+    assert {"b", "in", "t", "zarr.json", *arrays} == set(os.listdir(path))
+
+
 def test_a_dropped_member_is_unlocked(path):
     group = dataset.open_group(path, "r+")
     column = group["t/x"]  # keeps the table open
@@ -305,8 +330,9 @@ def test_a_folder_of_datasets(tmp_path):
         dataset.create_group(tmp_path / "b", mode="w")
     with dataset.open_group(tmp_path / "b", "a") as group:
         group.create_array("new", [1], layout="bcolz")
-        with pytest.raises(UsageError, match="opened for reading"):
-            group["2020/daily"].trim(1)
+        for member in (group["2020/daily"], group["blz"]):
+            with pytest.raises(UsageError, match="opened for reading"):
+                member.trim(1)
     assert ["2020", "blz", "new"] == list(dataset.open(tmp_path / "b"))
 
 

@@ -123,7 +123,7 @@ def test_sizes(tmp_path):
 
 
 REFUSED = {
-    "a structure": (np.zeros(2, "i4,f8"), "these layouts can: 'superchunk'"),
+    "a structure": (np.zeros(2, "i4,f8"), "'<i4'.*(create a table|these layouts)"),
     "raw bytes": (np.zeros(2, "V5"), "these layouts can: .*'bcolz'"),
     "long double": (np.zeros(2, np.longdouble), "these layouts can: 'superchunk'"),
     "objects": (np.array([None, 1]), "can't hold items of the dtype 'object'"),
@@ -408,6 +408,22 @@ def test_files_that_are_far(tmp_path):
     assert list(range(60)) == reader.get(...).tolist()
     # The index; seven chunks that are neighbours, and the padded copy of the last one.
     assert 3 == len(folder.file.requests)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_few_files_are_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(90), chunks=1, shards=1).close()
+    before = len(os.listdir("/proc/self/fd"))
+    arrays = [dataset.open(path) for _ in range(4)]
+    for _ in range(2):
+        for array in arrays:
+            assert list(range(90)) == array[:].tolist()
+            assert len(os.listdir("/proc/self/fd")) <= before + 10
+    assert [5] * 4 == [array[5] for array in arrays]
+    del array, arrays
+    assert before >= len(os.listdir("/proc/self/fd"))
 
 
 def test_bounded_memory(tmp_path):

@@ -8,6 +8,7 @@ import traceback
 import numpy as np
 import pytest
 from storage import object_stores
+from storage.servers import serving
 
 import bloscpack as bp
 from bloscpack._storage import remote, s3
@@ -68,6 +69,32 @@ def test_object_that_shrinks(fs, options, packed):
         fs.pipe("bucket/x.blp", packed[:1000])
         with pytest.raises(bp.StorageError, match="changed while it was read"):
             storage.read_at(500_000, 100)
+
+
+def test_body_without_an_end(monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    sent = 0
+
+    def endless(handler):
+        nonlocal sent
+        if handler.command != "GET":
+            return False
+        handler.send_response(206)
+        handler.send_header("ETag", handler.web.etag)
+        handler.send_header("Connection", "close")
+        handler.end_headers()  # without a length
+        handler.close_connection = True
+        for _ in range(1000):
+            handler.wfile.write(bytes(2**20))
+            sent += 2**20
+        return True
+
+    with serving(PLAIN) as web:
+        web.always = endless
+        options = object_stores.options_for(int(web.host.rpartition(":")[2]))
+        with pytest.raises(bp.StorageError, match="ignores ranges"):
+            RemoteStorage("s3://bucket/x.blp", storage_options=options)
+    assert sent < 100 * 2**20
 
 
 def test_nothing_there(options):
@@ -171,6 +198,16 @@ def test_shard(fs, options, stored):
     assert bp.verify("s3://bucket/a.blp").ok
     with bp.open_ndarray("s3://bucket/a.blp", storage_options=options) as lazy:
         assert (array[-3:] == lazy[-3:]).all()
+
+
+def test_archive(fs, options, stored):
+    """Its members can't be sent as they are made: their headers are written last."""
+    arrays = {"a": np.random.default_rng(1).random((2000, 800)), "b": np.arange(9)}
+    bp.savez("s3://bucket/a.zip", **arrays, settings={"storage_options": options})
+    with bp.loadz("s3://bucket/a.zip", storage_options=options) as archive:
+        assert [*arrays] == archive.files
+        for name, array in arrays.items():
+            assert np.array_equal(array, archive[name].read())
 
 
 def test_no_bucket(stored):

@@ -2,7 +2,7 @@
 
 It shares no code with the package, only Blosc. `read` returns the content of a file in
 memory; `Refused` names the rule that a file breaks. `independent_arrays` is its part
-for arrays.
+for arrays, `independent_shards` that for trailers.
 """
 
 from __future__ import annotations
@@ -62,11 +62,26 @@ class Header(NamedTuple):
     max_app_chunks: int = 0
 
 
+class Content(NamedTuple):
+    """The sections of a file, the plain bytes of its chunks, and where these are."""
+
+    header: Header
+    metadata: object
+    pieces: list[bytes]
+    extents: list[tuple[int, int]]  # of each chunk with its digest
+
+
 # The sections
 
 
 def read(data: bytes) -> tuple[bytes, object]:
     """Return the plain bytes and the metadata of a file."""
+    content = read_all(data)
+    return b"".join(content.pieces), content.metadata
+
+
+def read_all(data: bytes) -> Content:
+    """Return everything in a file but its trailer."""
     header = read_header(data)
     position, metadata = header.size, None
     if header.options & 2:
@@ -74,19 +89,21 @@ def read(data: bytes) -> tuple[bytes, object]:
     if header.options & 1 and header.nchunks != -1:
         position += 8 * (header.nchunks + header.max_app_chunks)
         check("F4", position <= len(data))  # O3: nothing else uses the table
-    pieces: list[bytes] = []
+    content = Content(header, metadata, [], [])
+    pieces = content.pieces
     while len(pieces) != header.nchunks:
         if header.nchunks == -1 and position == len(data):
             check("U3", bool(pieces) or header.last_chunk < 1)
-            return b"".join(pieces), metadata
-        content, nbytes, stop = read_frame(data, position, header.checksum)
+            return content
+        chunk, nbytes, stop = read_frame(data, position, header.checksum)
         check_size(header, nbytes, len(pieces), stop == len(data))
-        pieces.append(decompress(content))
+        pieces.append(decompress(chunk))
+        content.extents.append((position, stop))
         position = stop
     if not header.nchunks:
         check("H9", position == len(data))
     check("C7", not frame_at(data, position, header.checksum))
-    return b"".join(pieces), metadata
+    return content
 
 
 def read_header(data: bytes) -> Header:

@@ -492,6 +492,15 @@ def test_numpy_numbers_are_numbers(names, pack):
     assert expected == contents(names[3])
 
 
+def test_chunk_size_as_text():
+    sizes = {"80000": 80_000, "80000B": 80_000, "8K": 8192, "1.5K": 1536, "007": 7}
+    for text, size in sizes.items():
+        assert size == bp.args.parse_chunk_size(text)
+    for text in ("", " 80", "-1", "0", "8_0", "\u0661", "1.5", "9" * 400, "9" * 5000):
+        with pytest.raises(bp.UsageError):
+            bp.args.parse_chunk_size(text)
+
+
 def test_settings_objects_are_not_changed_by_numpy_numbers():
     given = BloscArgs(clevel=np.int8(9))
     bp.pack_bytes_to_bytes(b"abc", blosc_args=given)

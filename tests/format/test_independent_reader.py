@@ -10,14 +10,14 @@ import random
 import builders
 import numpy
 import pytest
-from format import independent_arrays, independent_reader
+from format import independent_arrays, independent_reader, independent_shards
 from fuzz.parts import change, take_apart
 from support import BLP, TESTS, golden_files, sha256
 
 import bloscpack as bp
 from bloscpack.exceptions import FormatError
 from bloscpack.reader import Reader
-from bloscpack.serializers import is_array
+from bloscpack.serializers import is_array, shard_rows
 from bloscpack.verify import verify_fp
 
 REFUSED = "refused"
@@ -84,7 +84,7 @@ def test_both_outcomes_are_among_the_files():
 
 
 def test_the_other_reader_shares_nothing_with_the_package():
-    for module in (independent_reader, independent_arrays):
+    for module in (independent_reader, independent_arrays, independent_shards):
         with open(module.__file__, encoding="utf-8") as source:
             text = source.read()
         assert "import bloscpack" not in text
@@ -111,6 +111,101 @@ def test_changed_files(count):
         assert (number, expected) == (number, read_there(data)[0])
         outcomes.add(expected == REFUSED)
     assert {True, False} == outcomes
+
+
+# Shards
+
+
+def shard_here(data):
+    """Return REFUSED if verify calls the trailer wrong or missing, None without one."""
+    findings = verify_fp(io.BytesIO(data), nthreads=1).findings
+    kinds = [f.kind for f in findings if f.section == "shard"]
+    metadata = bp.unpack_bytes_from_bytes(data, nthreads=1)[1]
+    if "trailer" in kinds:
+        return REFUSED
+    is_shard = shard_rows(metadata) is not None and "no-trailer" not in kinds
+    return "shard" if is_shard else None
+
+
+def shard_there(data):
+    """Return the same, by the other reader; check the items that a shard leads to."""
+    try:
+        plain = independent_shards.read_shard(data)
+    except independent_reader.Refused:
+        content = independent_reader.read_all(data)
+        # Nothing behind the chunks is no error for this format (S11).
+        return None if content.extents[-1][1] == len(data) else REFUSED
+    if plain is None:
+        return None
+    expected, _ = independent_reader.read(data)
+    assert expected.ljust(len(plain), b"\0") == plain
+    return "shard"
+
+
+SHARDS = [path for path in SMALL_FILES if "shard" in path.stem]
+
+
+@pytest.mark.parametrize("path", SHARDS, ids=lambda path: path.stem)
+def test_small_shards(path):
+    data = path.read_bytes()
+    assert shard_here(data) == shard_there(data)
+
+
+WRONG_SHARDS = [path for path in SHARDS if path.parent.name == "invalid"]
+
+
+@pytest.mark.parametrize("path", WRONG_SHARDS, ids=lambda path: path.stem)
+def test_the_rules_of_trailers(path):
+    manifest = json.loads((TESTS / "invalid" / "MANIFEST.json").read_text("ascii"))
+    with pytest.raises(independent_reader.Refused) as caught:
+        independent_shards.read_shard(path.read_bytes())
+    rules = manifest[path.stem]["rules"]
+    # Where the trailer has another length, the index is looked for at a wrong place.
+    assert str(caught.value) in rules or path.stem in ("shard-behind", "shard-cut")
+
+
+@pytest.mark.parametrize("nrows", [0, 1, 7, 8, 9, 24, 30])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"checksum": "adler32"}, {"checksum": "None"}, {"offsets": False},
+     {"max_app_chunks": 0}, {"cname": "zstd", "shuffle": 2}],
+    ids=str,
+)  # fmt: skip
+def test_written_shards(nrows, settings):
+    rows = numpy.arange(nrows * 3, dtype="<i4").reshape(nrows, 3)
+    data = bp.pack_ndarray_to_bytes(rows, 8 * 12, shard=True, **settings)
+    assert "shard" == shard_here(data) == shard_there(data)
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_changed_shards(count):
+    """Both find the same shards right, wrong and missing, whatever has changed."""
+    generator = random.Random(1)
+    originals = [path.read_bytes() for path in SHARDS]
+    outcomes = set()
+    for number in range(count):
+        data = bytearray(generator.choice(originals))
+        for _ in range(generator.randrange(1, 3)):
+            # Mostly in the trailer, but also in header and metadata.
+            at = generator.choice([generator.randrange(len(data)), len(data) - 1])
+            at = max(0, at - generator.randrange(100))
+            kind = generator.randrange(4)
+            if kind == 0:
+                del data[at : at + generator.randrange(1, 20)]
+            elif kind == 1:
+                data[at:at] = generator.randbytes(generator.randrange(1, 20))
+            else:
+                data[at] ^= 1 << generator.randrange(8)
+        data = bytes(data)
+        if REFUSED == read_here(data)[0]:
+            continue
+        findings = verify_fp(io.BytesIO(data), nthreads=1).findings
+        if any(f.severity == "error" and f.section != "shard" for f in findings):
+            continue  # where the trailer begins may be uncertain
+        found = shard_here(data)
+        assert (number, found) == (number, shard_there(data))
+        outcomes.add(found)
+    assert {None, REFUSED} <= outcomes
 
 
 def outcome(read, data):

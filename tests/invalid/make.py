@@ -27,6 +27,7 @@ from fuzz.parts import (  # noqa: E402
     set_offsets,
     size_of,
 )
+from fuzz.trailers import MISSING, Break, Trailer, add_trailer  # noqa: E402
 
 DESCRIPTION = {"dtype": "'<i4'", "shape": [10], "order": "C", "container": "numpy"}
 PLAIN = struct.pack("<10i", *range(10))
@@ -202,6 +203,119 @@ def both(*changes: Change) -> Change:
     return change
 
 
+def in_pieces(*plain: bytes) -> Change:
+    """Give a file with a table these chunks, the first of which is the largest."""
+
+    def change(parts: Parts) -> None:
+        parts.header.update(
+            nchunks=len(plain),
+            chunk_size=len(plain[0]),
+            last_chunk=len(plain[-1]),
+            max_app_chunks=2,
+        )
+        parts.chunks = [copied(piece) for piece in plain]
+        parts.offsets = [-1] * (len(plain) + 2)
+        set_offsets(parts)
+
+    return change
+
+
+def shard(
+    *changes: Change,
+    rows: int = CHUNK_SIZE // 4,
+    trailer: bool = True,
+    broken: Break | None = None,
+) -> Change:
+    """Make a file a shard with crc32c; `broken` makes its trailer wrong."""
+
+    def change(parts: Parts) -> None:
+        parts.header["checksum"] = 9
+        both(*changes)(parts)
+        description = json.loads(parts.stored)
+        describe(parts, **{**description, "shard": rows})
+        if not trailer:
+            return
+        row = 4
+        for length in description["shape"][1:]:
+            row *= length
+        add_trailer(parts, rows * row, broken or (lambda trailer: None))
+
+    return change
+
+
+def trailing(data: bytes) -> Change:
+    def change(parts: Parts) -> None:
+        parts.tail += data
+
+    return change
+
+
+def entry_of(number: int, *value: int) -> Break:
+    """Set an entry of the index."""
+
+    def change(trailer: Trailer) -> None:
+        trailer.entries[number] = value
+
+    return change
+
+
+def moved(number: int, *by: int) -> Break:
+    """Add to both numbers of an entry of the index."""
+
+    def change(trailer: Trailer) -> None:
+        offset, nbytes = trailer.entries[number]
+        trailer.entries[number] = offset + by[0], nbytes + by[1]
+
+    return change
+
+
+def set_in_trailer(**values: object) -> Break:
+    return lambda trailer: trailer.__dict__.update(values)
+
+
+def in_copy(rest: bytes, digest: bytes | None = None) -> Break:
+    """Set the plain bytes of the padded copy, or its digest."""
+
+    def change(trailer: Trailer) -> None:
+        trailer.copy = copied(rest)
+        trailer.copy.digest = digest
+        offset, _ = trailer.entries[1]
+        trailer.entries[1] = offset, len(rest) + size_of(CHUNK) + 4
+
+    return change
+
+
+def last_chunk_in_index(trailer: Trailer) -> None:
+    """Let the index name the short chunk, not its copy."""
+    offset, _ = trailer.entries[1]
+    size = LAST_CHUNK + size_of(CHUNK) + 4
+    trailer.entries[1] = offset - size - 8, size
+
+
+def no_copy(trailer: Trailer) -> None:
+    last_chunk_in_index(trailer)
+    trailer.copy = None
+
+
+def no_free_entry(trailer: Trailer) -> None:
+    del trailer.entries[-1]
+
+
+def another_entry(trailer: Trailer) -> None:
+    trailer.entries.append((MISSING, MISSING))
+
+
+def zlib_crc(trailer: Trailer) -> None:
+    index = b"".join(struct.pack("<QQ", *entry) for entry in trailer.entries)
+    trailer.crc = struct.pack("<I", zlib.crc32(index))
+
+
+# Two chunks that are both full.
+HALVES = both(in_pieces(PLAIN[:20], PLAIN[20:]), array())
+# The padded copy of the last chunk.
+PADDED = PLAIN[CHUNK_SIZE:].ljust(CHUNK_SIZE, b"\0")
+
+
 # Whole files, made by hand
 
 
@@ -374,6 +488,35 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "append-no-table": ("P1", no_table),
     "append-no-axis": ("A10", one_item),
     "append-order-f": ("A10", array(shape=[2, 5], order="F")),
+    # Trailers of shards
+    "shard-separator": ("S4", shard(broken=set_in_trailer(separator=b"SHARD\0\0\0"))),
+    "shard-no-separator": (
+        "S4", shard(HALVES, rows=5, broken=set_in_trailer(separator=b"")),
+    ),
+    "shard-behind": ("S4", both(shard(), trailing(b"more"))),
+    "shard-cut": ("S4", joined(shard())[:-1]),
+    "shard-cut-at-copy": ("S4", joined(shard())[:-60]),
+    "shard-gap": ("S4", shard(HALVES, rows=5, broken=set_in_trailer(gap=bytes(8)))),
+    "shard-gap-behind-copy": ("S4 S5", shard(broken=set_in_trailer(gap=bytes(8)))),
+    "shard-no-copy": ("S5", shard(broken=no_copy)),
+    "shard-copy-digest": ("S5", shard(broken=in_copy(PADDED, b"nope"))),
+    "shard-copy-other": ("S5", shard(broken=in_copy(b"\1" + PADDED[1:]))),
+    "shard-copy-padding": ("S5", shard(broken=in_copy(PADDED[:-1] + b"\1"))),
+    "shard-copy-short": ("S5", shard(broken=in_copy(PADDED[:-4]))),
+    "shard-entry-offset": ("S6", shard(broken=moved(0, 1, 0))),
+    "shard-entry-size": ("S6", shard(broken=moved(0, 0, -4))),
+    "shard-entry-last": ("S6", shard(broken=last_chunk_in_index)),
+    "shard-entry-missing": ("S6", shard(broken=entry_of(0, MISSING, MISSING))),
+    "shard-entry-free": ("S6", shard(broken=entry_of(2, 0, 0))),
+    "shard-entry-empty": (
+        "S6", shard(in_pieces(PLAIN, b""), rows=10, broken=entry_of(1, 300, 20)),
+    ),
+    "shard-entries-few": ("S6 S7", shard(broken=no_free_entry)),
+    "shard-entries-many": (
+        "S6 S7", shard(broken=another_entry),
+    ),
+    "shard-crc": ("S7", shard(broken=set_in_trailer(crc=b"nope"))),
+    "shard-crc32": ("S7", shard(broken=zlib_crc)),
 }  # fmt: skip
 
 

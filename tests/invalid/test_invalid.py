@@ -25,6 +25,7 @@ from bloscpack.exceptions import (
     Unsupported,
     UsageError,
 )
+from bloscpack.recover import recover
 from bloscpack.verify import verify
 
 INVALID = TESTS / "invalid"
@@ -51,10 +52,14 @@ NOT_IN_A_FILE = {
     "A8": "what writers do; readers bear with it",
     "A9": "what writers do; readers bear with it",
     "A13": "what writers do; readers bear with it",
-    **dict.fromkeys(
-        ["S%d" % i for i in range(1, 13)],
-        "what readers ignore; tests/damage/test_trailer.py breaks S4 to S7",
-    ),
+    "S1": "what readers ignore: tests/valid",
+    "S2": "what has no trailer: tests/valid",
+    "S3": "what a word means",
+    "S8": "what writers do",
+    "S9": "what writers do: tests/crash",
+    "S10": "what append does",
+    "S11": "what checkers say: tests/valid",
+    "S12": "what recover does: tests/damage/test_trailer.py",
     "U1": "what is not there, whatever a bit says",
     "U4": "what writers do",
     "U5": "what writers do",
@@ -130,6 +135,8 @@ def test_the_blank_is_sound(path):
         read(path)
 
 
+# Append drops what it does not take for a trailer, and says so.
+@pytest.mark.filterwarnings("ignore:dropping:RuntimeWarning")
 @each_file
 def test_refused(path, name):
     entry = MANIFEST[name]
@@ -148,6 +155,19 @@ def test_refused(path, name):
         if reader not in otherwise and isinstance(error, FormatError):
             expected = [entry.get(key) for key in ("section", "offset", "chunk")]
             assert expected == [error.section, error.offset, error.chunk]
+
+
+@pytest.mark.parametrize("name", [n for n in MANIFEST if "findings" in MANIFEST[n]])
+def test_findings(path, name):
+    """A wrong trailer of a shard: every reader ignores it, and verify reports it."""
+    entry, report = MANIFEST[name], verify(path)
+    assert not report.ok
+    assert entry["findings"] == sorted(
+        {"%s %s" % (f.section, f.kind) for f in report.findings}
+    )
+    assert report.nchunks == report.nintact
+    recover(path, path.with_suffix(".new"))
+    assert [] == verify(path.with_suffix(".new")).findings
 
 
 @each_file

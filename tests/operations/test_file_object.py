@@ -703,6 +703,32 @@ def test_arguments(path):
         assert [] == os.listdir(path.parent)
 
 
+def test_arguments_of_another_mode(path, filled):
+    before = filled.read_bytes()
+    for name, value in {
+        "clevel": 4,
+        "checksum": "crc32",
+        "chunk_size": "4K",
+        "metadata": {},
+        "sync": False,
+    }.items():
+        for mode in ("rb", "rt"):
+            with pytest.raises(bp.UsageError, match="'%s' needs a mode for" % name):
+                bp.open(filled, mode, **{name: value})
+    for name, value in {"limits": bp.Limits(nbytes=9), "whole": True}.items():
+        for mode in ("wb", "xb", "ab"):
+            with pytest.raises(bp.UsageError, match="'%s' needs the mode 'rb'" % name):
+                bp.open(path, mode, **{name: value})
+    assert before == filled.read_bytes()
+    assert not path.exists() or path == filled
+    # Wrappers pass the level of bz2 for any mode.
+    bp.open(filled, "rb", compresslevel=3).close()
+    for fp in (filled, ShortReads(before)):
+        for nthreads in (0, "2"):
+            with pytest.raises(bp.UsageError, match="'nthreads' must be"):
+                bp.open(fp, "rb", nthreads=nthreads)
+
+
 def test_text_is_refused():
     with bp.open(io.BytesIO(), "wb") as file:
         with pytest.raises(TypeError):

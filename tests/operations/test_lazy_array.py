@@ -85,7 +85,8 @@ def file_of(array: numpy.ndarray, chunk_size: int) -> bytes:
 def content(value: object) -> object:
     """Return the bytes of an array or a scalar, field by field, without padding."""
     if value.dtype.names is None:
-        return value.tobytes()
+        # NumPy 2.2 takes the bytes of 64 axes only if they are contiguous.
+        return numpy.ascontiguousarray(value).tobytes()
     return [content(value[name]) for name in value.dtype.names]
 
 
@@ -458,6 +459,33 @@ def test_an_array_larger_than_memory_is_opened_but_not_read():
     lazy._reader.shape = (2**62,)  # as if the file had that many chunks
     with pytest.raises(FormatError, match="can't be made"):
         lazy.read()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"cache_nbytes": value} for value in (-1, 1.5, None, "1M")),
+        *({"nthreads": value} for value in (0, -1, 1.5, "2", 10**6)),
+    ],
+    ids=str,
+)
+def test_wrong_settings(settings, tmp_path):
+    bloscpack.pack_ndarray_to_file(numpy.arange(5), tmp_path / "x.blp")
+    with pytest.raises(UsageError, match="'%s' must be " % next(iter(settings))):
+        open_ndarray(tmp_path / "x.blp", **settings)
+
+
+def test_bytes_are_content_and_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = bloscpack.pack_ndarray_to_bytes(numpy.arange(5))
+    (tmp_path / "x.blp").write_bytes(content)
+    with open_ndarray(content) as lazy:
+        assert 5 == len(lazy)
+    for read in (open_ndarray, bloscpack.Reader):
+        with pytest.raises(bloscpack.UsageError, match=r"found the name .* b'x\.blp'"):
+            read(b"x.blp")
+        with pytest.raises(bloscpack.FormatError, match="magic marker"):
+            read(b"no-such-file.blp")
 
 
 def test_a_file_that_can_not_be_opened_as_an_array_is_closed(tmp_path):

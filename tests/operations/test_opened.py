@@ -1,6 +1,7 @@
 """A file that stays open while parts of it are read, and while it grows."""
 
 import io
+import os
 import random
 import threading
 
@@ -243,6 +244,32 @@ def test_foreign_writer_is_noticed(tmp_path):
         (tmp_path / "a.blp").write_bytes(packed(PLAIN[::-1][:500], 90))
         with pytest.raises(StorageError, match="more than an append"):
             opened.read(0, 10**9)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_chunks_of_another_file_in_the_same_places_are_noticed(checksum, tmp_path):
+    path = tmp_path / "a.blp"
+    settings = {"clevel": 0, "checksum": checksum}
+    path.write_bytes(packed(PLAIN, 100, **settings))
+    other = bytearray(packed(PLAIN[::-1], 100, **settings))
+    with open_parts(path, cache_nbytes=0) as opened:
+        assert len(other) == opened.cbytes
+        assert PLAIN[:10] == opened.read(0, 10)
+        path.write_bytes(other)
+        for start in (500, 0, len(PLAIN) - 10):
+            with pytest.raises(StorageError, match="more than an append"):
+                opened.read(start, start + 10)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_time_of_the_last_change_may_differ(checksum, tmp_path):
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed(PLAIN, 100, checksum=checksum))
+    with open_parts(path, cache_nbytes=0) as opened:
+        for start in (0, 500, 900):
+            assert PLAIN[start : start + 10] == opened.read(start, start + 10)
+            os.utime(path, ns=(1, start))
+        assert PLAIN == opened.read(0, len(PLAIN))
 
 
 @pytest.mark.parametrize("offsets", [True, False])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bloscpack as bp
+from bloscpack import references
 from bloscpack._format.chunk_grid import grid_chunk_shape
 
 ARRAY = np.arange(50 * 4 * 6, dtype="<f8").reshape(50, 4, 6)
@@ -82,6 +83,12 @@ def test_each_chunk_has_a_reference_with_its_digest(folder):
         assert content[-4:] == digest(content[:-4])
     padded = base64.b64decode(inline.removeprefix("base64:"))
     assert padded[-4:] == digest(padded[:-4])
+
+
+def test_bytes_are_a_name(folder):
+    bp.pack_ndarray_to_file(np.arange(5), "a.blp")
+    assert bp.references("a.blp") == bp.references(b"a.blp")
+    assert bp.references(["a.blp"]) == bp.references([b"a.blp"])
 
 
 def test_location_replaces_the_folder():
@@ -159,6 +166,16 @@ def test_what_does_not_qualify(message, array, options):
     with pytest.raises(bp.UsageError, match=message) as caught:
         bp.references("a.blp")
     assert "'a.blp' can't be referenced" in str(caught.value)
+
+
+def test_padding_has_a_limit(monkeypatch):
+    packed("a.blp")
+    assert bp.references("a.blp")
+    monkeypatch.setattr(references, "MAX_PADDED", 8 * 24 * 7 - 1)
+    with pytest.raises(bp.UsageError, match=r"last chunk is short .* smaller chunks"):
+        bp.references("a.blp")
+    packed("b.blp", ARRAY[:49])  # its last chunk has full size
+    assert bp.references("b.blp")
 
 
 def test_chunks_that_end_within_items():

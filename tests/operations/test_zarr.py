@@ -1,16 +1,20 @@
-"""zarr-python and TensorStore read shards in place, and report every changed bit.
+"""zarr-python, TensorStore and zarrs read shards in place, and report changed bits.
 
-They run in processes of their own, with this Python or with the one that the variable
+They run in a process of their own, with this Python or with the one that the variable
 BLOSCPACK_ZARR_PYTHON names.
 """
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import random
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +28,84 @@ from bloscpack.file_io import CompressedFPSource
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("zarr_programs.py")
-PROBE = "import zarr, tensorstore; assert zarr.__version__ >= '3'"
-RIGHT = {"zarr": "right", "tensorstore": "right"}
+PROBES = {
+    "zarr": "import zarr; assert zarr.__version__ >= '3'",
+    "tensorstore": "import tensorstore",
+    "zarrs": "import zarrs",  # only for Python 3.11 and later
+}
+PYTHON = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
 
 
-def has_programs(python):
-    probe = [python, "-c", PROBE]
+@functools.cache
+def has(program):
+    probe = [PYTHON, "-c", PROBES[program]]
     return not subprocess.run(probe, capture_output=True, check=False).returncode
 
 
-@pytest.fixture(scope="module")
-def python():
-    """The path of a Python with zarr and TensorStore."""
-    given = os.environ.get("BLOSCPACK_ZARR_PYTHON", sys.executable)
-    if not has_programs(given):
-        pytest.skip("no zarr 3 and TensorStore: install 'bloscpack[test-integrations]'")
-    return given
+class Programs:
+    """A process that reads arrays; starting it takes longer than most tests."""
+
+    def __init__(self):
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [PYTHON, str(SCRIPT)],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def ask(self, **request):
+        timer = threading.Timer(300, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        self._log.seek(0)
+        assert line, self._log.read()
+        return json.loads(line)
+
+    def close(self):
+        self._process.communicate()
+        self._log.close()
+
+
+@functools.cache
+def programs():
+    return Programs()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def end_of_programs():
+    yield
+    if programs.cache_info().currsize:
+        programs().close()
+        programs.cache_clear()
+
+
+@pytest.fixture
+def readers(request):
+    """The names of the programs that are installed; skip the test without any."""
+    names = getattr(request, "param", PROBES)
+    found = [name for name in names if has(name)]
+    if not found:
+        missing = " and ".join(names)
+        pytest.skip("no %s: install 'bloscpack[test-integrations]'" % missing)
+    return found
+
+
+only = functools.partial(pytest.mark.parametrize, "readers", indirect=True)
+
+
+@pytest.mark.parametrize("program", PROBES)
+def test_program_is_there(program):
+    """The other tests leave out what is not installed: this says so."""
+    if not has(program):
+        pytest.skip("%s is not installed for %s, or too old" % (program, PYTHON))
 
 
 def codec(name, **configuration):
@@ -99,22 +165,19 @@ def lay_down(root, array, data_type, nshards=1, digest=None, **settings):
     return path
 
 
-def ask(python, root, array, *flips, programs="zarr tensorstore"):
+def check(readers, root, array):
+    """Check that each program returns the items."""
+    assert dict.fromkeys(readers, "right") == ask(readers, root, array)
+
+
+def ask(readers, root, array, *flips):
     np.save(root / "expected.npy", array)
-    command = [python, SCRIPT, root, root / "expected.npy"]
-    if flips:
-        (root / "flips.json").write_text(json.dumps(flips))
-        command.append(root / "flips.json")
-    done = subprocess.run(
-        [*map(str, command)],
-        env={**environment(), "PROGRAMS": programs},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    return programs().ask(
+        root=str(root),
+        expected=str(root / "expected.npy"),
+        programs=readers,
+        flips=flips,
     )
-    assert 0 == done.returncode, done.stderr
-    return json.loads(done.stdout)
 
 
 NUMBERS = {
@@ -132,10 +195,10 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize(("data_type", "dtype"), NUMBERS.items())
-def test_every_number(python, tmp_path, data_type, dtype):
+def test_every_number(readers, tmp_path, data_type, dtype):
     array = (np.arange(6900) % 251).astype(dtype).reshape(230, 30)
     lay_down(tmp_path, array, data_type, cname="lz4")
-    assert RIGHT == ask(python, tmp_path, array)
+    check(readers, tmp_path, array)
 
 
 OTHERS = {
@@ -146,43 +209,45 @@ OTHERS = {
 }
 
 
+@only([["zarr"]], ids=["zarr"])
 @pytest.mark.parametrize(("dtype", "data_type", "fill"), OTHERS.values(), ids=OTHERS)
-def test_extensions_of_zarr(python, tmp_path, dtype, data_type, fill):
+def test_extensions_of_zarr(readers, tmp_path, dtype, data_type, fill):
     values = ["a", "bc", ""] if data_type["name"][:5] != "numpy" else [0, 5, -70]
     array = np.array(values * 100, dtype).reshape(60, 5)
     lay_down(tmp_path, array, "int8", chunk_size=700)
     meta = json.loads((tmp_path / "zarr.json").read_text())
     meta.update(data_type=data_type, fill_value=fill)
     (tmp_path / "zarr.json").write_text(json.dumps(meta))
-    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+    check(readers, tmp_path, array)
 
 
 @pytest.mark.parametrize("shape", [(1000,), (31, 4, 5), (7, 3, 2, 2)])
 @pytest.mark.parametrize("nshards", [1, 3])
 @pytest.mark.parametrize("cname", ["blosclz", "zstd"])
-def test_shapes(python, tmp_path, shape, nshards, cname):
+def test_shapes(readers, tmp_path, shape, nshards, cname):
     array = np.arange(np.prod(shape), dtype="<i4").reshape(shape)
     lay_down(tmp_path, array, "int32", nshards, chunk_size=200, cname=cname)
-    assert RIGHT == ask(python, tmp_path, array)
+    check(readers, tmp_path, array)
 
 
 @pytest.mark.parametrize("offsets", [False, True])
-def test_without_checksum(python, tmp_path, offsets):
+def test_without_checksum(readers, tmp_path, offsets):
     array = np.arange(3000, dtype="<i4")
     settings = {"checksum": "None", "offsets": offsets}
     lay_down(tmp_path, array, "int32", digest=[], **settings)
-    assert RIGHT == ask(python, tmp_path, array)
+    check(readers, tmp_path, array)
 
 
+@only([["zarr"]], ids=["zarr"])
 @pytest.mark.parametrize("name", ["adler32", "crc32"])
-def test_checksums_of_numcodecs(python, tmp_path, name):
+def test_checksums_of_numcodecs(readers, tmp_path, name):
     array = np.arange(3000, dtype="<i4")
     digest = codec("numcodecs." + name, location="end")
     lay_down(tmp_path, array, "int32", digest=[digest], checksum=name)
-    assert {"zarr": "right"} == ask(python, tmp_path, array, programs="zarr")
+    check(readers, tmp_path, array)
 
 
-def test_append(python, tmp_path):
+def test_append(readers, tmp_path):
     array = np.arange(4000, dtype="<i4").reshape(400, 10)
     path = lay_down(tmp_path, array[:37], "int32", chunk_size=400)
     for before, after in ((37, 38), (38, 50), (50, 90)):
@@ -190,20 +255,21 @@ def test_append(python, tmp_path):
         meta = json.loads((tmp_path / "zarr.json").read_text())
         meta["shape"] = [after, 10]  # nothing else has changed
         (tmp_path / "zarr.json").write_text(json.dumps(meta))
-        assert RIGHT == ask(python, tmp_path, array[:after])
+        check(readers, tmp_path, array[:after])
 
 
-def test_a_file_without_its_trailer_is_an_error(python, tmp_path):
+def test_a_file_without_its_trailer_is_an_error(readers, tmp_path):
     array = np.arange(3000, dtype="<i4")
     path = lay_down(tmp_path, array, "int32")
     content = path.read_bytes()
     path.write_bytes(content[: content.index(SEPARATOR)])
-    found = ask(python, tmp_path, array)
+    found = ask(readers, tmp_path, array)
     assert all(text.startswith("error") for text in found.values())
 
 
+@only([["zarr", "tensorstore"]], ids=["zarr-tensorstore"])
 @pytest.mark.parametrize("nshards", [1, 3])
-def test_every_flipped_bit(python, tmp_path, nshards):
+def test_every_flipped_bit(readers, tmp_path, nshards):
     """In chunks, digests, padded copies and indexes: an error or the right items."""
     array = np.random.default_rng(1).integers(0, 99, (223, 25)).astype("<f4")
     lay_down(tmp_path, array, "float32", nshards, chunk_size=2000, cname="lz4")
@@ -216,9 +282,25 @@ def test_every_flipped_bit(python, tmp_path, nshards):
         # All of the first chunk header, and a sample of the rest.
         for position in [*range(begin, begin + 16), *chance.sample(places, 100)]:
             flips.append(["c/%d/0" % i, position, chance.randrange(8)])
-    found = ask(python, tmp_path, array, *flips)
+    found = ask(readers, tmp_path, array, *flips)
     for counts in found.values():
         assert 0 == counts["wrong"]
         assert len(flips) == counts["error"] + counts["right"]
         # Right are bits of padded zeros, of free slots and of the separator.
         assert counts["error"] > len(flips) * 0.7
+
+
+@only([["zarrs"]], ids=["zarrs"])
+def test_every_flipped_bit_of_a_whole_shard(readers, tmp_path):
+    """zarrs verifies the digests of chunks only where it reads a shard as a whole."""
+    array = np.random.default_rng(1).integers(0, 99, (220, 25)).astype("<f4")
+    settings = {"chunk_size": 2000, "cname": "lz4", "max_app_chunks": 0}
+    path = lay_down(tmp_path, array, "float32", **settings)
+    content = path.read_bytes()
+    begin = CompressedFPSource(io.BytesIO(content)).offsets[0]
+    chance, flips = random.Random(1), []
+    for position in chance.sample(range(begin, len(content)), 300):
+        flips.append(["c/0/0", position, chance.randrange(8)])
+    counts = ask(readers, tmp_path, array, *flips)["zarrs"]
+    assert 0 == counts["wrong"]
+    assert counts["error"] > len(flips) * 0.7

@@ -143,3 +143,73 @@ def test_finding_the_chunks_of_a_column_takes_no_loop_over_its_rows():
         lambda start, stop: range(start // chunk, -(-stop // chunk)),
     )
     assert list(range(10)) == numbers
+
+
+# Shapes that no memory holds: a file may state them
+
+
+def positions_on(draw: st.DrawFn, size: int) -> tuple[list[int], Steps | Picks]:
+    """Return a few positions on an axis, and the same ones for a region."""
+    kind = draw(st.sampled_from(["one", "slice", "picks"]))
+    if kind == "picks":
+        some = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4))
+        return some, Picks.of(numpy.array(some, "i8"), size)
+    start = draw(st.integers(0, size - 1))
+    if kind == "one":
+        return [start], Steps(size, start, 1, 1)
+    step = draw(st.sampled_from([1, -1, 2, 3, -7, 2**16, -(2**31), 2**40, size]))
+    count = draw(st.integers(1, 4))
+    index = range(size)[start::step][:count]
+    return list(index), Steps.of(index, size)
+
+
+@given(st.data())
+def test_huge_shapes(data):
+    """The selected cells of a shape of up to 2**60 cells; chunks are made as needed."""
+    shape, limit = [], 2**60
+    for _ in range(data.draw(st.integers(1, 4))):
+        sizes = [1, 2, 3, 255, 2**16, 2**20 + 1, 2**31, 2**32 - 1, 2**40, 2**60]
+        size = data.draw(st.sampled_from([n for n in sizes if n <= limit]))
+        shape.append(size)
+        limit //= size
+    picks = data.draw(st.integers(0, len(shape) - 1))
+    chosen: list[tuple[list[int], Steps | Picks]] = []
+    for j, size in enumerate(shape):
+        indexes, axis = positions_on(data.draw, size)
+        if isinstance(axis, Picks) and j != picks:
+            indexes, axis = indexes[:1], Steps(size, indexes[0], 1, 1)
+        chosen.append((indexes, axis))
+    ncells = int(numpy.prod(shape, dtype=object))
+    chunk = data.draw(st.sampled_from([1, 2, 7, 64, 1000]))
+
+    def value(position: int) -> int:
+        return (position ^ position >> 8 ^ position >> 21) & 0xFF
+
+    def span(number: int) -> tuple[int, int]:
+        return number * chunk, min((number + 1) * chunk, ncells)
+
+    expected = []
+    for indexes in itertools.product(*(c[0] for c in chosen)):
+        position = 0
+        for index, size in zip(indexes, shape, strict=True):
+            position = position * size + index
+        expected.append(position)
+
+    region = Region([c[1] for c in chosen])
+    result = bytearray(region.ncells)
+    filling = Filling(region, memoryview(result), span, 1, (0, 1))
+    found = needed_chunks(
+        region,
+        1,
+        span,
+        lambda start, stop: range(start // chunk, -(-stop // chunk)),
+        chunk,
+    )
+    assert sorted({position // chunk for position in expected}) == list(found)
+    for number in found:
+        plain = bytes(value(position) for position in range(*span(number)))
+        room = filling.room(number)
+        if room is not None:
+            room[:] = plain
+        filling.copy(number, memoryview(plain) if room is None else room)
+    assert bytes(map(value, expected)) == bytes(result)

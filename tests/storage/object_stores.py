@@ -27,7 +27,6 @@ def options_for(port: int) -> dict[str, object]:
         "client_kwargs": {
             "endpoint_url": "http://127.0.0.1:%d" % port,
         },
-        "skip_instance_cache": True,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import pickle
 import sys
@@ -91,6 +92,7 @@ def test_a_local_file_with_the_name_of_a_url(tmp_path, monkeypatch):
         ("zip://in/a.blp::http://h/z.zip", "a.blp"),
         ("simplecache::s3://b/k.blp", "k.blp"),
         ("zip://a.blp::simplecache::s3://b/k.zip", "a.blp"),
+        ("HTTPS://h/a%20b.blp?x=/y", "a b.blp"),
     ],
 )
 def test_last_part(url, name):
@@ -523,6 +525,75 @@ def test_archives_and_caches(web, tmp_path):
                 extents = [(200_000, 200_009), (100_000, 100_003), (3, 5)]
                 expected = [DATA[slice(*extent)] for extent in extents]
                 assert expected == storage.read_many(extents)
+
+
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("method", ["stored", "deflated", "tar"])
+def test_archive_on_a_server_without_ranges(method, head):
+    with serving(archived(DATA, method)) as web:
+        web.ranges, web.head, web.auth = False, head, "joe:t0ken"
+        scheme = "tar" if method == "tar" else "zip"
+        url = "%s://in/x.blp::http://joe:t0ken@%s/all" % (scheme, web.host)
+        with pytest.raises(bp.StorageError, match=r"ignores ranges.*whole=True") as e:
+            RemoteStorage(url)
+        assert "t0ken" not in str(e.value)
+        for whole in (True, None):
+            before = len(web.requests)
+            with RemoteStorage(url, whole=whole) as storage:
+                assert len(DATA) == storage.size
+                expected = [DATA[200_000:200_009], DATA[3:5]]
+                found = storage.read_many([(200_000, 200_009), (3, 5)])
+                assert expected == found
+            whole_files = [h for m, h in web.requests[before:] if m == "GET"]
+            assert not any("Range" in headers for headers in whole_files[-1:])
+
+
+def archived(data, method):
+    """Return an archive with the file ``in/x.blp``."""
+    import tarfile
+    import zipfile
+
+    with io.BytesIO() as fp:
+        if method == "tar":
+            # Longer than the first block that fsspec reads.
+            content = {"in/x.blp": data, "more": bytes(6 * 2**20)}
+            with tarfile.open(fileobj=fp, mode="w") as tar:
+                for name, member in content.items():
+                    info = tarfile.TarInfo(name)
+                    info.size = len(member)
+                    tar.addfile(info, io.BytesIO(member))
+        else:
+            kinds = {"stored": zipfile.ZIP_STORED, "deflated": zipfile.ZIP_DEFLATED}
+            with zipfile.ZipFile(fp, "w", kinds[method]) as archive:
+                archive.writestr("in/x.blp", data)
+        return fp.getvalue()
+
+
+def test_schemes_in_any_case(web, memory, tmp_path):
+    memory.pipe("/X.blp", DATA)
+    (tmp_path / "z.zip").write_bytes(archived(DATA, "stored"))
+    for url in (
+        "HTTP" + web.url.removeprefix("http"),
+        "SimpleCache::Http" + web.url.removeprefix("http"),
+        "Memory://X.blp",
+        "ZIP://in/x.blp::FILE://%s/z.zip" % tmp_path,
+    ):
+        with RemoteStorage(url) as storage:
+            assert DATA[:9] == storage.read_at(0, 9)
+    with serving(archived(DATA, "stored")) as zipped:
+        zipped.ranges = False
+        url = "ZIP://in/x.blp::HTTP" + zipped.url.removeprefix("http")
+        with RemoteStorage(url, whole=True) as storage:
+            assert DATA[:9] == storage.read_at(0, 9)
+
+
+def test_local_file_with_a_scheme_in_upper_case(tmp_path):
+    name = "FILE://%s/x.blp" % tmp_path
+    bp.pack_bytes_to_file(b"abc", name)
+    assert (b"abc", None) == bp.unpack_bytes_from_file(name)
+    with pytest.raises(bp.UsageError, match="HTTP is for reading"):
+        bp.pack_bytes_to_file(b"abc", "HTTP://127.0.0.1:9/x.blp")
+    assert ["x.blp"] == os.listdir(tmp_path)
 
 
 def test_file_system_that_is_not_installed(monkeypatch, memory):

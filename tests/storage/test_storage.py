@@ -22,6 +22,7 @@ from bloscpack._storage import base
 from bloscpack._storage.base import (
     FileObjectStorage,
     MemoryStorage,
+    PartStorage,
     Storage,
     StorageFile,
 )
@@ -131,6 +132,19 @@ def remote_file(folder, content):
 
 
 @contextmanager
+def part_of_a_local_file(folder, content):
+    (folder / "file").write_bytes(FRONT + content + b"behind")
+    with open(folder / "file", "rb") as fp:
+        yield PartStorage(storage_of(fp), len(FRONT), len(FRONT) + len(content))
+
+
+@contextmanager
+def part_of_a_remote_file(folder, content):
+    with remote_file(folder, FRONT + content + b"behind") as storage:
+        yield PartStorage(storage, len(FRONT), len(FRONT) + len(content))
+
+
+@contextmanager
 def remote_file_read_ahead(folder, content):
     with remote_file(folder, content) as storage:
         yield ReadAhead(storage)
@@ -148,6 +162,8 @@ STORAGES: dict[str, Callable[[Path, bytes], object]] = {
     "file over a storage": file_over_a_storage,
     "rolled back file": rolled_back_file,
     "remote file": remote_file,
+    "part of a local file": part_of_a_local_file,
+    "part of a remote file": part_of_a_remote_file,
     "remote file, read ahead": remote_file_read_ahead,
 }
 
@@ -230,7 +246,9 @@ def test_negative_offset(storage):
 
 def test_only_local_and_remote_files_have_an_identity(kind, tmp_path):
     with kind(tmp_path, DATA) as storage:
-        known = isinstance(storage, (LocalStorage, RemoteStorage, ReadAhead))
+        known = isinstance(
+            storage, (LocalStorage, RemoteStorage, ReadAhead, PartStorage)
+        )
         assert known == (storage.identity is not None)
 
 

@@ -34,9 +34,11 @@ from invalid.make import (  # noqa: E402
     deflated,
     entry,
     header,
+    in_pieces,
     meta,
     no_table,
     one_item,
+    shard,
     swapped,
     text,
 )
@@ -227,6 +229,32 @@ def numpy_text(name: str, rules: str, shown: dict, **changes: object) -> dict:
     return {name: Case(rules, content, metadata=stored, array={**NUMBERS, **shown})}
 
 
+def in_shard(
+    name: str,
+    rules: str,
+    shown: dict,
+    *changes: Change,
+    rows: int = 8,
+    key: bool = True,
+    trailer: bool = True,
+    **fields: object,
+) -> dict[str, Case]:
+    """Return a shard with the numbers of the blank file, or what it has for a trailer.
+
+    `shown` differs from the blank array, `changes` are made in front of the trailer.
+    """
+
+    def change(parts: Parts) -> None:
+        shard(array(**shown), *changes, rows=rows, trailer=trailer)(parts)
+        if not key:
+            array(**shown)(parts)
+
+    parts = blank()
+    change(parts)
+    case = {"metadata": parts.stored.decode(), "array": {**NUMBERS, **shown}, **fields}
+    return {name: Case(rules, parts.join(), **case)}
+
+
 def as_array(**fields: object) -> dict:
     """Return the arguments of a `Case` with the array of the blank file."""
     return {"metadata": made_text(), "array": NUMBERS, **fields}
@@ -396,6 +424,51 @@ FILES: dict[str, Case] = {
                    array(shape=[3, 0, 2])),
         b"", made_text(shape=[3, 0, 2]), {**NUMBERS, "shape": [3, 0, 2]},
     ),
+    # Shards
+    "checksum-crc32c": Case("H6 K1", made(header(checksum=9)), **as_array()),
+    "meta-crc32c": Case("M3", made(meta(meta_checksum=9), stated), **as_array()),
+    **in_shard("shard", "S3 S5 S6 S7 S8", {}),
+    **in_shard("shard-two-axes", "S2", {"shape": [5, 2]}, rows=4),
+    **in_shard("shard-full", "S3 S5", {}, in_pieces(PLAIN[:20], PLAIN[20:]), rows=5),
+    **in_shard("shard-one-chunk", "S2", {}, in_pieces(PLAIN), rows=16),
+    **in_shard("shard-one-full-chunk", "S2", {}, in_pieces(PLAIN), rows=10),
+    **in_shard("shard-empty-last", "S6", {}, in_pieces(PLAIN, b""), rows=10),
+    **in_shard("shard-zero-rows", "S6", {"shape": [0]}, in_pieces(b""), plain=b""),
+    **in_shard("shard-no-table", "S6", {}, no_table),
+    **in_shard(
+        "shard-free-without-table", "S6 H5", {}, no_table, header(max_app_chunks=7),
+        errors=("header header",),
+    ),
+    **in_shard("shard-adler32", "S8", {}, header(checksum=1)),
+    **in_shard("shard-sha512", "S8", {}, header(checksum=8)),
+    **in_shard(
+        "shard-no-checksum", "S8", {}, header(checksum=0), notes=NO_CHECKSUM
+    ),
+    **in_shard("shard-no-trailer", "S11", {}, trailer=False, notes=("no-trailer",)),
+    **in_shard("shard-order-f-one-axis", "S2", {"order": "F"}),
+    # These have no trailer, because of what is in front of it
+    **in_shard(
+        "shard-order-f", "S2", {"shape": [2, 5], "order": "F"}, rows=2, trailer=False,
+        notes=("no-trailer",),
+    ),
+    **in_shard(
+        "shard-other-chunks", "S2", {}, rows=4, trailer=False, notes=("no-trailer",)
+    ),
+    **in_shard(
+        "shard-only-chunk-large", "S2", {}, in_pieces(PLAIN), rows=9, trailer=False,
+        notes=("no-trailer",),
+    ),
+    **in_shard(
+        "shard-rows-large", "S2", {}, rows=2**31, trailer=False, notes=("no-trailer",)
+    ),
+    **in_shard(
+        "shard-size-unknown", "S2", {}, both(in_pieces(PLAIN), header(chunk_size=-1)),
+        rows=10, trailer=False, notes=("no-trailer",),
+    ),
+    **numpy_text("shard-key-0", "S1", {}, shard=0),
+    **numpy_text("shard-key-text", "S1", {}, shard="8"),
+    **numpy_text("shard-key-true", "S1", {}, shard=True),
+    **in_shard("shard-no-key", "S1", {}, key=False, notes=("trailing",)),
     # Old layouts
     "layout-2-reserved": Case(
         "L2", made(plain_of(FIRST, LAST), header(

@@ -22,9 +22,10 @@ from bloscpack import abstract_io, cli, file_io, log, memory_io
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.cursor import Cursor
 from bloscpack.append import append_fp
-from bloscpack.exceptions import FormatError, UsageError
+from bloscpack.exceptions import DoesNotFit, FormatError, UsageError
 from bloscpack.reader import Reader
 from bloscpack.recover import recover
+from bloscpack.repacking import repack
 from bloscpack.verify import verify, verify_fp
 
 VALID = TESTS / "valid"
@@ -234,6 +235,28 @@ def test_first_chunk_of_a_file_without_chunks(tmp_path):
 def test_append_refuses_what_readers_do_not_need(path, name):
     with pytest.raises((FormatError, UsageError)):
         append(path.read_bytes())
+
+
+# Shards that lack their trailer
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MANIFEST if "no-trailer" in MANIFEST[name]["notes"]]
+)
+def test_repack_makes_a_shard_again(path, name):
+    """And if that is impossible, an ordinary file."""
+    if name == "shard-order-f":
+        with pytest.raises(DoesNotFit, match="Fortran order"):
+            repack(path, shard=True)
+    else:
+        repack(path, shard=True)
+        assert bp.info(path).shard.index
+        assert [] == verify(path).findings
+        check_array(MANIFEST[name], bp.unpack_ndarray_from_file(path))
+    repack(path, shard=False)
+    assert None is bp.info(path).shard
+    assert [] == verify(path).findings
+    check_array(MANIFEST[name], bp.unpack_ndarray_from_file(path))
 
 
 # What writers of streams state

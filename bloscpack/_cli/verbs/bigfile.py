@@ -7,26 +7,30 @@ the same arguments in the same order. `ACTIONS` has a record for each.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 
 from ... import log
 from ...log import printable
-from ..display import say, say_json
+from ..display import say, say_json, say_json_list
 from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..progress import shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any, BinaryIO
 
     from ...bigfile import Column, File
     from ...bigfile.attrs import AttributeSet
     from ...bigfile.dtypes import Array, DType
     from ...serializers import JsonObject
 
-# Number of bytes that `cat` reads at a time.
-PIECE_NBYTES = 2**22
+# Number of bytes that `cat` reads at a time: of raw items, and of items that become
+# objects of Python, which need ten times as much memory.
+RAW_NBYTES = 2**22
+TEXT_NBYTES = 2**19
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -133,27 +137,35 @@ def _cat(args: Namespace) -> None:
     left = column.size - start
     stop = start + (left if args.count is None else min(max(args.count, 0), left))
     row_nbytes = max(1, column.nbytes // max(1, column.size))
-    step = max(1, PIECE_NBYTES // row_nbytes)
+    step = max(1, (RAW_NBYTES if args.binary else TEXT_NBYTES) // row_nbytes)
     if args.binary and sys.stdout.isatty() and not args.force:
         raise Refusal(
             "bytes are not written to a terminal; redirect them, or use --force",
             EXIT_USAGE,
         )
-    if args.json:
-        say_json([_plain(item) for item in column.read(start, stop - start).tolist()])
-        return
-    show = _formatter(column)
     sys.stdout.flush()
     with shown(args.names[0], (stop - start) * row_nbytes, args.progress) as bar:
-        for first in range(start, stop, step):
-            rows = column.read(first, min(step, stop - first))
-            if args.binary:
+
+        def pieces() -> Iterator[Array]:
+            for first in range(start, stop, step):
+                rows = column.read(first, min(step, stop - first))
+                yield rows
+                if bar is not None:
+                    bar(rows.nbytes)
+
+        if args.json:
+            say_json_list(list(map(_plain, rows.tolist())) for rows in pieces())
+        elif args.binary:
+            for rows in pieces():
                 _put_bytes(rows)
-            else:
-                table = rows.reshape(len(rows), -1).tolist()
-                log.put("".join("%s \n" % " ".join(map(show, row)) for row in table))
-            if bar is not None:
-                bar(rows.nbytes)
+        else:
+            _put_text(pieces(), _formatter(column))
+
+
+def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
+    for rows in pieces:
+        table = rows.reshape(len(rows), -1).tolist()
+        log.put("".join("%s \n" % " ".join(map(show, row)) for row in table))
 
 
 def _put_bytes(rows: Array) -> None:
@@ -191,7 +203,9 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    import numpy
+    from ..._storage.spool import seekable_with_size
+    from ...bigfile.copying import Watched
+    from ...bigfile.raw_items import RawItems
 
     tree = _open(args, create=True)
     name, *more = args.names
@@ -205,18 +219,18 @@ def _create(args: Namespace) -> None:
     if args.size is not None:
         tree.create(name, row, args.size, nfile).close()
         return
-    data: Array
-    if len(more) > 1:
-        data = numpy.memmap(more[1], "u1", "r")
-    else:
-        data = numpy.frombuffer(sys.stdin.buffer.read(), "u1")
-    if not row.itemsize or data.size % row.itemsize:
-        raise Refusal(
-            "%d bytes are no rows of %d bytes" % (data.size, row.itemsize),
-            EXIT_COULD_NOT,
-        )
-    array = data.view(row.base).reshape(-1, args.nmemb)
-    tree.create_from_array(name, array, nfile).close()
+    with (
+        _opened(more[1:]) as fp,
+        seekable_with_size(fp) as (items, nbytes),
+        shown(name, nbytes, args.progress) as bar,
+    ):
+        table = Watched(RawItems(items, nbytes, row), progress=bar)
+        tree.create_from_array(name, table, nfile).close()
+
+
+def _opened(names: list[str]) -> AbstractContextManager[BinaryIO]:
+    """Open the file with raw items, or standard input."""
+    return open(names[0], "rb") if names else nullcontext(sys.stdin.buffer)
 
 
 def _dtype(given: Any) -> DType:

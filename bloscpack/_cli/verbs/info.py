@@ -11,7 +11,7 @@ from ..display import say_json
 from ..exit_codes import EXIT_OK, for_each_file
 from ..options import add_packed_files
 from ..quick_answers import info
-from ..stdio import check_exists
+from ..stdio import check_exists, plain_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -54,6 +54,6 @@ def _read(args: Namespace, path: str) -> JsonObject | None:
     """Return the description of a file for ``--json``, or show the information."""
     check_exists("file", path)
     if args.json:
-        return describe(path, strict=False)
+        return {**describe(path, strict=False), "file": plain_name(path)}
     info(path)
     return None

@@ -6,6 +6,7 @@ from ..._reading.description import describe, ratio_of
 from ...log import printable
 from ..display import UNKNOWN, array_text, show_files, size_text
 from ..options import add_table_options
+from ..stdio import plain_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def run(args: Namespace) -> int:
 
 def _read(path: str) -> JsonObject:
     """Return the fields of a file whose size is limited."""
-    return {k: v for k, v in describe(path).items() if k not in LEFT_OUT}
+    found = {k: v for k, v in describe(path).items() if k not in LEFT_OUT}
+    return {**found, "file": plain_name(path)}
 
 
 def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:

@@ -21,13 +21,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "write references, in the format of kerchunk, through which Zarr and xarray\n"
-        "read the chunks of files in place and verify their digests"
+        "read the chunks of files in place and verify their digests; a folder of\n"
+        "bcolz or BLZ, without digests, is an array or a table of them"
     )
     parser.epilog = (
         "examples:\n"
         "  %(prog)s -o all.json *.blp                one array for each file\n"
         "  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows\n"
-        "  %(prog)s --location https://host/d a.blp  where the file will be read"
+        "  %(prog)s --location https://host/d a.blp  where the file will be read\n"
+        "  %(prog)s -o prices.json prices.bcolz      the columns of a table"
     )
     parser.add_argument(
         "-o",
@@ -69,7 +71,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="folder or URL where readers find the files",
     )
     parser.add_argument(
-        "files", metavar="<file>", nargs="+", help="file or URL to be referenced"
+        "files",
+        metavar="<file>",
+        nargs="+",
+        help="file, URL or dataset to be referenced",
     )
 
 

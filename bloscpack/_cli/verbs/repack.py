@@ -18,6 +18,7 @@ EXAMPLES = """examples:
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
   %(prog)s -k sha256 data.blp           new digests, copied chunks
+  %(prog)s --shard array.blp            make an array a Zarr shard
 """
 
 
@@ -34,6 +35,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_metadata_option(metadata)
     metadata.add_argument(
         "--no-metadata", action="store_true", help="remove the metadata"
+    )
+    shard = group.add_mutually_exclusive_group()
+    shard.add_argument(
+        "--shard",
+        action="store_true",
+        default=None,
+        help="make an array file a shard of a Zarr v3 array; its\n"
+        "checksum is then crc32c by default",
+    )
+    shard.add_argument(
+        "--no-shard",
+        action="store_false",
+        dest="shard",
+        help="drop the index for Zarr",
     )
     add_room_options(group, kept=True)
     parser.add_argument("files", metavar="<file>", nargs="+", help="file to rewrite")
@@ -64,6 +79,7 @@ def _settings(args: Namespace) -> Settings:
         "checksum": args.checksum,
         "offsets": args.offsets,
         "max_app_chunks": args.max_app_chunks,
+        "shard": args.shard,
         "meta_checksum": args.meta_checksum,
         "meta_codec": args.meta_codec,
         "max_meta_size": args.max_meta_size,
@@ -71,6 +87,11 @@ def _settings(args: Namespace) -> Settings:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
+    if args.no_metadata and args.shard:
+        raise Refusal(
+            "--shard needs the metadata of an array, which --no-metadata removes",
+            EXIT_USAGE,
+        )
     if args.no_metadata:
         settings["metadata"] = None
         settings["keep_array"] = False

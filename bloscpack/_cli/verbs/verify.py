@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..._crashsafe.journal import SUFFIX, is_journal
 from ..._damage.findings import ERROR
-from ..._storage.urls import shown_name
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
@@ -21,7 +20,7 @@ from ..exit_codes import (
 )
 from ..options import add_packed_files
 from ..progress import shown, shown_for_run
-from ..stdio import shown_input
+from ..stdio import plain_name, shown_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -63,14 +62,15 @@ def run(args: Namespace) -> int:
         with shown(path, total, args.progress) as bar:
             report = verify(path, nthreads=args.nthreads, progress=bar)
         if args.json:
-            reports.append({"file": shown_name(path), **report.as_dict()})
+            names = {"file": plain_name(path), "filename": plain_name(path)}
+            reports.append({**names, **report.as_dict(), **names})
         elif not (args.quiet and report.ok):
             tell(report)
         return state_of(report)[0]
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
-        names = {"file": shown_name(path), "filename": shown_name(path)}
+        names = {"file": plain_name(path), "filename": plain_name(path)}
         reports.append({**names, "ok": False, "error": message_of(error)})
 
     files = file_jobs.packed_files(args)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..folder import Folder
-    from .base import ArrayLayout, GroupLayout, NewArray, TableLayout
+    from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
 # Name → the places of the function `detect`, of the class for each kind, and of the
 # function `prepare`, which is called before a dataset is changed. The first layout that
@@ -117,6 +117,12 @@ class Found:
         self.folder = folder
         self.layout = layout
         self.kind = kind
+
+    @property
+    def writable(self) -> bool:
+        """Whether its layout can be changed."""
+        found: type[NodeLayout] = _class(self.layout, self.kind)
+        return found.writable
 
 
 def find_any(folder: Folder) -> Found | None:

@@ -9,8 +9,8 @@
     ROOT/data/__1__.bin …       superchunks: files of chunks, each a `.blp` file
     ROOT/data/FIELD/__1__.bin   the same for an item with fields, nested to any depth
 
-``meta/sizes`` has the number of rows, and is replaced last. docs/format.rst,
-Superchunks, describes the files.
+``meta/sizes`` has the number of rows, and is replaced last (docs/format.rst,
+Superchunks).
 """
 
 from __future__ import annotations

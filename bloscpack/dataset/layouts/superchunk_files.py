@@ -16,7 +16,6 @@ file that has got more rows reads as before. `superchunk_writer` writes the file
 from __future__ import annotations
 
 import errno
-from _thread import allocate_lock
 
 import numpy
 
@@ -45,6 +44,7 @@ from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
 from ...exceptions import DamageError, FormatError, StorageError
 from .chunk_files import MAX_RATIO
+from .open_files import OpenFiles
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     NameOf = Callable[[int], str]
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
-# Maximum number of files that a reader keeps open.
-MAX_OPEN = 64
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 512 * 2**10
 # The same for files that are far away, where each read is a round trip.
@@ -178,8 +176,7 @@ class SuperchunkFiles(ChunkSource):
         self._name_of = name_of
         self._fill_value = fill_value
         self._check_missing = check_missing
-        self._open: dict[int, ShardIndex | None] = {}
-        self._lock = allocate_lock()
+        self._open = OpenFiles()
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
@@ -199,21 +196,15 @@ class SuperchunkFiles(ChunkSource):
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
-        with self._lock:
-            self._open.clear()
+        self._open.clear()
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
-        with self._lock:
-            if number in self._open:
-                found = self._open.pop(number)
-                self._open[number] = found  # a dictionary keeps the order of insertion
-                return found
-        found = self._open_file(number)
-        with self._lock:
-            self._open[number] = found
-            if len(self._open) > MAX_OPEN:
-                self._open.pop(next(iter(self._open)))
+        kept = self._open.get(number)
+        if kept is None:
+            kept = (self._open_file(number),)
+            self._open.put(number, kept)
+        found: ShardIndex | None = kept[0]
         return found
 
     def _open_file(self, number: int) -> ShardIndex | None:
@@ -328,8 +319,7 @@ class SuperchunkFiles(ChunkSource):
                 # A file that is far away was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
                     raise
-                with self._lock:
-                    self._open.pop(number, None)
+                self._open.clear()
         for extent in extents:
             if extent is None:
                 yield None

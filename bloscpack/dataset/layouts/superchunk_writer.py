@@ -24,7 +24,7 @@ from ..._format.chunks import compress
 from ..._format.metadata import encode_section
 from ..._format.shard import Trailer, with_rows
 from ..._storage.base import write_all
-from ...abstract_io import effective_nthreads
+from ...abstract_io import QUICK_CHUNK, effective_nthreads
 from ...args import MetadataArgs
 from ...constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -279,6 +279,11 @@ class ShardFolder:
         self._number = number
         self._current = file, ShardWriter(file.fp, self._cut, self._args.typesize or 0)
 
+    @property
+    def chunk_nbytes(self) -> int:
+        """Plain size of a chunk in bytes."""
+        return self._cut.chunk_nbytes
+
     def close(self) -> None:
         """Finish the last file."""
         if self._current is not None:
@@ -304,11 +309,12 @@ def write_folders(parts: Sequence[Part]) -> None:
         folder, _, old = parts[done[0]]
         return folder.deliver(old, done[1])
 
+    quick = all(folder.chunk_nbytes < QUICK_CHUNK for folder, _, _ in parts)
     try:
         with own_settings:
             nthreads = effective_nthreads(None, None)
             items = _in_turn([pieces for _, pieces, _ in parts])
-            for_each(items, work, deliver, nthreads, quick=True)
+            for_each(items, work, deliver, nthreads, quick=quick)
             for folder, _, _ in parts:
                 folder.close()
     except BaseException:

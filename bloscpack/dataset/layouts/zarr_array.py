@@ -278,15 +278,15 @@ def check_dtype(new: NewArray) -> None:
     from . import layouts_for
 
     others = layouts_for(new, without=ZarrArray.name)
+    if others:
+        hint = "these layouts can: %s" % ", ".join(map("'%s'".__mod__, others))
+    elif dtype.names is not None:
+        hint = "create a table, which has a column for each field"
+    else:
+        hint = "no other layout can either"
     raise UsageValueError(
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
-        "portable data type; %s"
-        % (
-            dtype,
-            "these layouts can: %s" % ", ".join(map("'%s'".__mod__, others))
-            if others
-            else "no other layout can either",
-        )
+        "portable data type; %s" % (dtype, hint)
     )
 
 

@@ -1,0 +1,177 @@
+"""The keys and documents of Zarr arrays whose chunks are references to other files.
+
+Objects to JSON values, no files: `bloscpack.references` fills a `Part` for each file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+from ..exceptions import UsageError
+from .zarr_metadata import DATA_TYPES, bytes_codec, encode_fill_value
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from ..serializers import Json, JsonObject
+    from .dtypes import DType
+
+
+# The checksums that a codec of Zarr verifies: its configuration in format 2, and its
+# name in format 3.
+CHECKSUM_CODECS = {
+    "adler32": ({"id": "adler32", "location": "end"}, "numcodecs.adler32"),
+    "crc32": ({"id": "crc32", "location": "end"}, "numcodecs.crc32"),
+    "crc32c": ({"id": "crc32c", "location": "end"}, "crc32c"),
+}
+# The codec of the chunks in format 2: its settings have no effect on readers.
+BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 7, "shuffle": 1, "blocksize": 0}
+
+
+class Part:
+    """What one file contributes to an array.
+
+    ``path`` is its path or URL, and ``shown_name`` the same for messages.
+    ``dtype``, ``shape``, ``order`` and ``chunk_shape`` are those of its array.
+    ``chunks`` has a reference for each chunk, in the order of the file. ``full`` says
+    that its last chunk has full size.
+    """
+
+    path: str
+    shown_name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    order: str
+    chunk_shape: tuple[int, ...]
+    checksum: str
+    blosc: JsonObject
+    dims: list[str]
+    attributes: JsonObject
+    chunks: list[Json]
+    full: bool
+
+
+def unfit(part: Part, why: str) -> UsageError:
+    """Return the error that a file does not qualify."""
+    return UsageError("'%s' can't be referenced: %s" % (part.shown_name, why))
+
+
+def _keys(part: Part) -> list[tuple[int, ...]]:
+    """Return the place of each chunk in the grid, in the order of the file."""
+    counts = [
+        -(-n // size) for n, size in zip(part.shape, part.chunk_shape, strict=True)
+    ]
+    if part.order == "F":
+        places = itertools.product(*map(range, counts[::-1]))
+        return [place[::-1] for place in places]
+    return list(itertools.product(*map(range, counts)))
+
+
+class Format2:
+    """Keys and documents of Zarr format 2."""
+
+    @staticmethod
+    def group(path: str, attributes: JsonObject) -> JsonObject:
+        """Return the documents of a group."""
+        refs: JsonObject = {path + ".zgroup": json.dumps({"zarr_format": 2})}
+        if attributes:
+            refs[path + ".zattrs"] = json.dumps(attributes)
+        return refs
+
+    @staticmethod
+    def array(path: str, part: Part) -> JsonObject:
+        """Return the documents of an array, and its chunks."""
+        codec = CHECKSUM_CODECS[part.checksum][0] if part.checksum != "None" else None
+        document = {
+            "zarr_format": 2,
+            "shape": part.shape,
+            "chunks": part.chunk_shape,
+            "dtype": part.dtype.str if part.dtype.names is None else part.dtype.descr,
+            # Decoding starts with the compressor: it verifies and removes the digest.
+            "compressor": part.blosc if codec is None else codec,
+            "filters": None if codec is None else [part.blosc],
+            "fill_value": None,
+            "order": part.order,
+        }
+        attributes = {**part.attributes, "_ARRAY_DIMENSIONS": part.dims}
+        front = path + "/" if path else ""
+        refs: JsonObject = {
+            front + ".zarray": json.dumps(document),
+            front + ".zattrs": json.dumps(attributes),
+        }
+        for place, chunk in zip(_keys(part), part.chunks, strict=True):
+            refs[front + (".".join(map(str, place)) or "0")] = chunk
+        return refs
+
+
+class Format3:
+    """Keys and documents of Zarr format 3."""
+
+    @staticmethod
+    def group(path: str, attributes: JsonObject) -> JsonObject:
+        """Return the document of a group."""
+        document: JsonObject = {"zarr_format": 3, "node_type": "group"}
+        if attributes:
+            document["attributes"] = attributes
+        return {path + "zarr.json": json.dumps(document)}
+
+    @staticmethod
+    def array(path: str, part: Part) -> JsonObject:
+        """Return the document of an array, and its chunks."""
+        document = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": part.shape,
+            "data_type": _data_type(part),
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": part.chunk_shape},
+            },
+            "chunk_key_encoding": {
+                "name": "default",
+                "configuration": {"separator": "/"},
+            },
+            "fill_value": encode_fill_value(part.dtype, 0),
+            "codecs": _codecs(part),
+            "attributes": part.attributes,
+            "dimension_names": part.dims,
+        }
+        front = path + "/" if path else ""
+        refs: JsonObject = {front + "zarr.json": json.dumps(document)}
+        for place, chunk in zip(_keys(part), part.chunks, strict=True):
+            refs["/".join((front + "c", *map(str, place)))] = chunk
+        return refs
+
+
+def _data_type(part: Part) -> str:
+    dtype = part.dtype
+    try:
+        return DATA_TYPES[dtype.kind, dtype.itemsize]
+    except KeyError:
+        raise unfit(
+            part,
+            "Zarr format 3 has no stable data type for the dtype %s: use format 2"
+            % dtype,
+        ) from None
+
+
+def _codecs(part: Part) -> list[JsonObject]:
+    """Return the codecs of Zarr format 3, in the order of encoding."""
+    codecs: list[JsonObject] = []
+    if part.order == "F":
+        axes = list(range(len(part.shape)))[::-1]
+        codecs.append({"name": "transpose", "configuration": {"order": axes}})
+    blosc = {
+        "typesize": min(part.dtype.itemsize, 255),
+        "cname": part.blosc["cname"],
+        "clevel": part.blosc["clevel"],
+        "shuffle": "shuffle",
+        "blocksize": 0,
+    }
+    codecs += [bytes_codec(part.dtype), {"name": "blosc", "configuration": blosc}]
+    if part.checksum == "crc32c":
+        codecs.append({"name": "crc32c"})
+    elif part.checksum != "None":
+        name = CHECKSUM_CODECS[part.checksum][1]
+        codecs.append({"name": name, "configuration": {"location": "end"}})
+    return codecs

@@ -1,0 +1,332 @@
+"""Convert arrays, tables and groups between files and folders of different formats.
+
+To add a format, add a module with a reader or a writer, and one entry of `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from importlib import import_module
+
+from ..._crashsafe.replace import check_distinct
+from ..._storage.urls import is_url, local_path, shown_name, without_url
+from ...constants import MAGIC
+from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ..folder import Folder
+from ..layouts import LAYOUTS, find_any
+from .contents import has_attributes, has_dims, is_table, without_group
+from .request import Request
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from ..._storage.protocols import Path
+    from ...abstract_io import Progress
+    from ...serializers import JsonObject
+    from .contents import Content
+
+
+class Format:
+    """A format of files or folders.
+
+    Attributes
+    ----------
+    name
+        The name, for users.
+    module
+        The module with the reader and the writer.
+    reader, writer
+        The names of the functions; empty if there is none.
+    suffixes
+        The ends of the names of such files.
+    begins
+        The first bytes of each file; empty if they say nothing.
+    holds
+        The kinds of contents that the writer takes.
+    attributes
+        Whether the format holds attributes.
+    layout
+        The layout of a dataset; None for other formats.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        suffixes: tuple[str, ...],
+        holds: tuple[str, ...],
+        *,
+        reader: str = "read",
+        writer: str = "write",
+        begins: bytes = b"",
+        attributes: bool = False,
+        layout: str | None = None,
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.suffixes = suffixes
+        self.holds = holds
+        self.reader = reader
+        self.writer = writer
+        self.begins = begins
+        self.attributes = attributes
+        self.layout = layout
+
+    def read(self, path: str, request: Request) -> Content:
+        """Return the contents of a file or folder."""
+        module = import_module("." + self.module, __name__)
+        found: Content = getattr(module, self.reader)(path, request)
+        return found
+
+    def write(self, content: Content, request: Request) -> None:
+        """Write contents to the target of a request."""
+        write = getattr(import_module("." + self.module, __name__), self.writer)
+        if self.layout is not None:
+            write(content, request, self.layout)
+        else:
+            write(content, request)
+
+
+ROWS = ("array", "table")
+ALL = (*ROWS, "group")
+FORMATS = {
+    found.name: found
+    for found in (
+        Format(
+            "npy",
+            "npy",
+            (".npy",),
+            ROWS,
+            reader="read_npy",
+            writer="write_npy",
+            begins=b"\x93NUMPY",
+        ),
+        Format("npz", "npy", (".npz",), ALL, reader="read_npz", writer="write_npz"),
+        Format("blp", "blp", (".blp",), ROWS, begins=MAGIC, attributes=True),
+        Format("csv", "csv_files", (".csv",), ROWS),
+        Format(
+            "parquet",
+            "parquet",
+            (".parquet", ".pq"),
+            ROWS,
+            begins=b"PAR1",
+            attributes=True,
+        ),
+        Format(
+            "bigfile",
+            "bigfile_trees",
+            (".bigfile",),
+            ("table", "group"),
+            attributes=True,
+        ),
+        *(
+            Format(
+                name,
+                "datasets",
+                ("." + name,),
+                tuple(kind for kind in ALL if kind in kinds),
+                attributes=True,
+                layout=name,
+            )
+            for name, kinds in LAYOUTS.items()
+            if "array" in kinds
+        ),
+    )
+}
+# A store of Zarr that is no dataset of this package, and a plain folder of datasets.
+STORE = Format("store", "zarr_stores", (), ())
+FOLDER = Format("folder", "datasets", (), ())
+
+
+def source_format(path: str) -> Format:
+    """Return the format of a file or folder: by its content, or else by its name."""
+    if is_url(path):
+        is_file = path.partition("?")[0].endswith(FORMATS["blp"].suffixes)
+        return FORMATS["blp"] if is_file else STORE
+    if os.path.isdir(path):
+        return _folder_format(path)
+    with open(path, "rb") as fp:
+        begin = fp.read(max(len(found.begins) for found in FORMATS.values()))
+    for found in FORMATS.values():
+        if found.begins and begin.startswith(found.begins):
+            return found
+    if begin.startswith(b"PK") and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            from .zarr_stores import is_zip_store
+
+            return STORE if is_zip_store(archive.namelist()) else FORMATS["npz"]
+    by_name = _by_suffix(path)
+    if by_name is None or by_name.layout is not None:
+        raise NotReadable(
+            "expected a file of one of the formats %s, found one that begins %r"
+            % (", ".join(FORMATS), begin[:8]),
+            filename=path,
+        )
+    return by_name
+
+
+def _folder_format(path: str) -> Format:
+    from .bigfile_trees import is_tree
+    from .zarr_stores import is_store
+
+    found = find_any(Folder.open(path))
+    if found is not None:
+        return FORMATS.get(found.layout, FOLDER)
+    if is_store(path):
+        return STORE
+    if is_tree(path):
+        return FORMATS["bigfile"]
+    raise NotReadable(
+        "expected a dataset, a Zarr store or a BigFile tree, found another folder",
+        filename=path,
+    )
+
+
+def target_format(path: str, name: str | None) -> Format:
+    """Return the format to write; raise `UsageError` if nothing says which."""
+    if name is not None:
+        if name not in FORMATS:
+            raise UsageValueError(
+                "there is no format '%s'; the formats are %s"
+                % (name, ", ".join(FORMATS))
+            )
+        return FORMATS[name]
+    found = _by_suffix(path)
+    if found is None:
+        raise UsageValueError(
+            "the name '%s' does not say which format to write; the formats are %s"
+            % (path, ", ".join(FORMATS))
+        )
+    return found
+
+
+def _by_suffix(path: str) -> Format | None:
+    path = path.rstrip(os.sep).lower()
+    return next((f for f in FORMATS.values() if path.endswith(f.suffixes)), None)
+
+
+class Conversion:
+    """What was converted.
+
+    Attributes
+    ----------
+    source, target
+        The names of the files or folders.
+    source_format, target_format
+        The names of their formats; ``'store'`` for a Zarr store of another program.
+    kind
+        ``'array'``, ``'table'`` or ``'group'``.
+    nbytes
+        Number of plain bytes.
+    lost
+        What the target can't hold, in words.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        formats: tuple[str, str],
+        kind: str,
+        nbytes: int,
+        lost: list[str],
+    ) -> None:
+        self.source, self.target = names
+        self.source_format, self.target_format = formats
+        self.kind = kind
+        self.nbytes = nbytes
+        self.lost = lost
+
+    def as_dict(self) -> JsonObject:
+        """Return the attributes as a dictionary."""
+        return dict(vars(self))
+
+
+def convert(
+    source: Path,
+    target: Path,
+    *,
+    to: str | None,
+    force: bool,
+    dtypes: Mapping[str, Any] | None,
+    nthreads: int | None,
+    sync: bool | None,
+    progress: Progress | None,
+    expect: Callable[[int], object] | None,
+    settings: Mapping[str, Any],
+) -> Conversion:
+    """Convert; `bloscpack.dataset.convert` describes the parameters."""
+    in_name = os.fsdecode(local_path(source))
+    out_name = os.fsdecode(local_path(target))
+    without_url(out_name, "the target of a conversion")
+    check_distinct(in_name, out_name)
+    wanted = target_format(out_name, to)
+    found = source_format(in_name)
+    if dtypes and found is not FORMATS["csv"]:
+        raise UsageTypeError(
+            "types of columns are for text: '%s' has types" % shown_name(in_name)
+        )
+    request = Request(
+        out_name,
+        force=force,
+        sync=sync,
+        nthreads=nthreads,
+        settings=settings,
+        dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
+    )
+    with request.resources:
+        content = found.read(in_name, request)
+        if "group" not in wanted.holds:
+            content = without_group(content)
+        _check_kind(content, wanted, out_name)
+        if has_attributes(content) and not _holds_attributes(content, wanted):
+            request.lose("the attributes")
+        if has_dims(content) and wanted.layout != "zarr":
+            request.lose("the names of the axes")
+        if expect is not None:
+            expect(content.nbytes)
+        content.watch(progress)
+        wanted.write(content, request)
+    return Conversion(
+        (shown_name(in_name), out_name),
+        (found.name, wanted.name),
+        content.kind,
+        content.nbytes,
+        request.lost,
+    )
+
+
+def decode_type(text: Any) -> Any:
+    """Return a type of NumPy; raise `UsageError` if there is none of this name."""
+    import numpy
+
+    try:
+        dtype = numpy.dtype(text)
+    except (TypeError, ValueError) as error:
+        raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
+    if dtype.kind not in "biufcmMUS":
+        raise UsageValueError("text can't become items of dtype '%s'" % dtype)
+    return dtype
+
+
+def _check_kind(content: Content, wanted: Format, path: str) -> None:
+    """Raise `UsageError` if a format can't hold a kind of contents."""
+    if content.kind in wanted.holds:
+        return
+    others = [f.name for f in FORMATS.values() if content.kind in f.holds]
+    raise UsageTypeError(
+        "'%s': the format '%s' can't hold a %s; %s can"
+        % (path, wanted.name, content.kind, ", ".join(others))
+    )
+
+
+def _holds_attributes(content: Content, wanted: Format) -> bool:
+    """Return whether a format holds all attributes of the contents."""
+    if not wanted.attributes:
+        return False
+    if wanted.name != "blp" or not is_table(content):
+        return True
+    columns = getattr(content, "columns", {}).values()
+    return not any(column.attrs for column in columns)

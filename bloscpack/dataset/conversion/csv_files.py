@@ -1,0 +1,336 @@
+"""CSV: text with a line of names, and a line for each row.
+
+The file is read in parts, three times at most: for the types of the columns, for the
+lengths of text, and for the rows. The type of a column is one that all parts have, or
+the next wider one: integers become floats, and anything becomes text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import contextmanager
+from functools import partial
+
+import numpy
+
+from ..._crashsafe.replace import replacing
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from .contents import (
+    Column,
+    GroupContent,
+    TableContent,
+    as_table,
+    regrouped,
+    rows_in_block,
+)
+from .request import import_package
+from .text_columns import decoded, fixed, longest, text_dtype
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+    from .contents import Columns, Content
+    from .request import Request
+
+# Number of rows that are read at a time to find the types.
+SCAN_ROWS = 65536
+# Number of rows that are written at a time.
+WRITTEN_ROWS = 16384
+# Integers up to this are exact as floats.
+EXACT = 2**53
+BOOL, INT, UINT, FLOAT, TEXT = "boolean", "Int64", "UInt64", "Float64", "string"
+TYPES = {BOOL: "?", INT: "i8", UINT: "u8", FLOAT: "f8"}
+# The release of pandas from which it always reads floats exactly.
+ALWAYS_EXACT = (3, 1)
+# Texts that pandas takes for a missing number.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+
+
+# Reading
+
+
+class _Scan:
+    """What the parts of a file say about a column."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.missing = False
+        self.low = self.high = 0
+        # Whether floats are so large that integers among them may be rounded.
+        self.doubtful = False
+
+    def add(self, series: Any) -> None:
+        """Take a part of the column into account."""
+        present = series.dropna()
+        self.missing = self.missing or len(present) < len(series)
+        if not len(present):
+            return
+        kind = str(series.dtype)
+        kind = kind if kind in TYPES else TEXT
+        self.kinds.add(kind)
+        if kind in (INT, UINT):
+            self.low = min(self.low, int(present.min()))
+            self.high = max(self.high, int(present.max()))
+        if kind == FLOAT:
+            self.doubtful = self.doubtful or bool((present.abs() >= EXACT).any())
+
+    def dtype(self, name: str) -> DType | None:
+        """Return the type that holds all values; None for text."""
+        kinds = self.kinds or {FLOAT}
+        if TEXT in kinds or (BOOL in kinds and len(kinds) > 1):
+            return None
+        if kinds <= {INT, UINT} and not self.missing:
+            if len(kinds) == 1 or self.low >= 0:
+                return numpy.dtype(TYPES[UINT if UINT in kinds else INT])
+        elif kinds == {BOOL}:
+            if not self.missing:
+                return numpy.dtype(bool)
+            return None
+        if max(self.high, -self.low) > EXACT:
+            raise _rounded(name)
+        return numpy.dtype("f8")
+
+
+def _rounded(name: str) -> UsageValueError:
+    return UsageValueError(
+        "column '%s' has missing values or fractions, and integers that a float does "
+        "not hold exactly; the type 'U' makes it text: --dtype %s=U" % (name, name)
+    )
+
+
+def read(path: str, request: Request) -> Content:
+    """Return the table in a file."""
+    pandas = import_package("pandas", "tables", "reading CSV")
+    typed = bool(request.dtypes)
+    with _named(path, pandas, typed):
+        scans, length = _scan(path, pandas, request)
+        names = list(scans)
+        unknown = [name for name in request.dtypes if name not in names]
+        if unknown:
+            raise UsageValueError(
+                "there is no column '%s'; the columns are %s"
+                % (unknown[0], ", ".join(names))
+            )
+        dtypes = {
+            name: request.dtypes[name] if name in request.dtypes else scan.dtype(name)
+            for name, scan in scans.items()
+        }
+        doubtful = [name for name, scan in scans.items() if scan.doubtful]
+        _read_texts(path, pandas, dtypes, doubtful)
+    columns = {name: Column(dtype) for name, dtype in dtypes.items() if dtype}
+    return TableContent(columns, length, partial(_blocks, path, pandas, columns, typed))
+
+
+@contextmanager
+def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
+    """Turn the errors of pandas about the file into `DamageError` with its name.
+
+    With `typed`, the caller gave types, and a value of another type is his error.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+        text = str(error).strip()
+        raise DamageError("it is no CSV: %s" % text, filename=path) from error
+    except (UnicodeDecodeError, ValueError, OverflowError) as error:
+        if typed and not isinstance(error, UnicodeDecodeError):
+            raise UsageValueError(
+                "'%s': a column has another type than the given one: %s" % (path, error)
+            ) from error
+        raise DamageError(str(error), filename=path) from error
+
+
+def _parts(path: str, pandas: Any, rows: int, **options: Any) -> Any:
+    """Return an iterator of parts of the file, as DataFrames."""
+    release = tuple(map(int, pandas.__version__.split(".")[:2]))
+    if release < ALWAYS_EXACT:
+        options["float_precision"] = "round_trip"
+    return pandas.read_csv(
+        path,
+        chunksize=rows,
+        low_memory=False,
+        index_col=False,
+        keep_default_na=False,
+        **options,
+    )
+
+
+def _scan(path: str, pandas: Any, request: Request) -> tuple[dict[str, _Scan], int]:
+    """Return what the file says about each column, and the number of rows."""
+    _check_names(path, pandas)
+    scans: dict[str, _Scan] = {}
+    length = 0
+    given = dict.fromkeys(request.dtypes, str)
+    with _parts(
+        path,
+        pandas,
+        SCAN_ROWS,
+        na_values=MISSING,
+        dtype=given,
+        dtype_backend="numpy_nullable",
+    ) as parts:
+        for part in parts:
+            length += len(part)
+            for name in part.columns:
+                scans.setdefault(name, _Scan()).add(part[name])
+    return scans, length
+
+
+def _check_names(path: str, pandas: Any) -> None:
+    header = pandas.read_csv(
+        path, header=None, nrows=1, dtype=str, keep_default_na=False
+    )
+    names = header.iloc[0].tolist()
+    for name in names:
+        if not name or names.count(name) > 1:
+            raise DamageError(
+                "expected a line with a different name for each column, found '%s'"
+                % (name if name else "a column without a name"),
+                filename=path,
+            )
+
+
+def _read_texts(
+    path: str, pandas: Any, dtypes: dict[str, DType | None], doubtful: list[str]
+) -> None:
+    """Replace the types of text columns whose length is unknown.
+
+    Raises `UsageError` if one of the `doubtful` columns would be rounded.
+    """
+    kinds = {
+        name: "U" if dtype is None else dtype.kind
+        for name, dtype in dtypes.items()
+        if dtype is None or (dtype.kind in "US" and not dtype.itemsize)
+    }
+    doubtful = [name for name in doubtful if name not in kinds]
+    if not kinds and not doubtful:
+        return
+    most = dict.fromkeys(kinds, 0)
+    names = [*kinds, *doubtful]
+    with _parts(path, pandas, SCAN_ROWS, usecols=names, dtype=str) as parts:
+        for part in parts:
+            for name, kind in kinds.items():
+                most[name] = longest(_texts(part[name], kind), most[name])
+            for name in doubtful:
+                _check_exact(_texts(part[name]), name)
+    for name, kind in kinds.items():
+        dtypes[name] = text_dtype(most[name], kind)
+
+
+def _check_exact(texts: list[str], name: str) -> None:
+    """Raise `UsageError` if an integer is changed when it becomes a float."""
+    for text in texts:
+        is_integer = len(text) > 15 and text.strip().lstrip("+-").isdigit()
+        if is_integer and int(float(text)) != int(text):
+            raise _rounded(name)
+
+
+def _blocks(
+    path: str, pandas: Any, columns: dict[str, Column], typed: bool
+) -> Iterator[Columns]:
+    """Yield blocks of rows."""
+    # pandas knows numbers; NumPy makes text, dates and others.
+    simple = {n: c.dtype for n, c in columns.items() if _is_simple(c.dtype)}
+    given = {n: _native(simple[n]) if n in simple else str for n in columns}
+    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    missing = {n: list(MISSING) for n, dtype in simple.items() if dtype.kind == "f"}
+    with (
+        _named(path, pandas, typed),
+        _parts(path, pandas, step, dtype=given, na_values=missing) as parts,
+    ):
+        for part in parts:
+            yield {
+                name: _column(part[name], column.dtype, name)
+                for name, column in columns.items()
+            }
+
+
+def _texts(series: Any, kind: str = "U") -> list[Any]:
+    """Return the texts of a column, as bytes for the kind ``"S"``."""
+    if series.isna().any():
+        raise ValueError(
+            "a line has fewer values than there are columns: the column '%s' is missing"
+            % series.name
+        )
+    values: list[Any] = series.tolist()
+    return [value.encode("utf-8") for value in values] if kind == "S" else values
+
+
+def _is_simple(dtype: DType) -> bool:
+    """Return whether pandas reads numbers of a type."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+def _native(dtype: DType) -> DType:
+    return dtype.newbyteorder("=") if dtype != "f2" else numpy.dtype("f4")
+
+
+def _column(series: Any, dtype: DType, name: str) -> Array:
+    if _is_simple(dtype):
+        array: Array = series.to_numpy(dtype)
+        return array
+    values = _texts(series, dtype.kind)
+    if dtype.kind in "US":
+        return fixed(values, dtype, name)
+    if dtype.kind in "mM":
+        values = ["NaT" if value in MISSING else value for value in values]
+        if dtype.kind == "m":
+            values = [v if v == "NaT" else int(v) for v in values]
+    try:
+        found: Array = numpy.array(values, str).astype(dtype)
+        return numpy.array(values, dtype) if dtype.kind == "m" else found
+    except (ValueError, TypeError) as error:
+        raise UsageTypeError(
+            "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
+        ) from error
+
+
+# Writing
+
+
+def write(content: Content, request: Request) -> None:
+    """Write a table, or an array with one or two axes."""
+    assert not isinstance(content, GroupContent)
+    table = as_table(content)
+    for name, column in table.columns.items():
+        if column.inner or column.dtype.kind not in "biufcmMUS":
+            raise UsageTypeError(
+                "CSV can't hold the column '%s' of dtype '%s' and shape %s"
+                % (name, column.dtype, (table.length, *column.inner))
+            )
+    with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
+        text = io.TextIOWrapper(out_fp, "utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.columns)
+        for block in regrouped(table.blocks(), WRITTEN_ROWS):
+            lists = [_values(rows, name) for name, rows in block.items()]
+            writer.writerows(zip(*lists, strict=True))
+        text.detach()  # flushes, and leaves the file open
+
+
+def _values(rows: Array, name: str) -> list[Any]:
+    """Return a column as values whose texts can be read again without a loss."""
+    kind = rows.dtype.kind
+    if kind in "US":
+        return decoded(rows, name)
+    if kind == "M":
+        found: list[Any] = numpy.datetime_as_string(rows).tolist()
+    elif kind == "f" and rows.dtype.itemsize != 8:
+        found = rows.astype(str).tolist()  # as few digits as the type needs
+    elif kind == "m":
+        return rows.astype("i8").tolist()  # type: ignore[no-any-return]
+    else:
+        found = rows.tolist()
+    missing = (
+        numpy.isnan(rows) if kind == "f" else numpy.isnat(rows) if kind == "M" else None
+    )
+    if missing is not None:
+        for i in numpy.flatnonzero(missing).tolist():
+            found[i] = ""
+    return found

@@ -1,0 +1,200 @@
+"""Datasets of every layout: arrays, tables and groups in folders.
+
+An array is written in one step. The rows of a table are appended in blocks of one size
+for all columns; a shard of each column has the rows of one block, so that no shard is
+written twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from os.path import join, lexists
+
+from ... import dataset
+from ...exceptions import UsageError, UsageValueError
+from ..array import Array
+from ..create import building, creating
+from ..folder import is_member_name
+from ..group import Group
+from ..layouts import array_class, table_class
+from ..layouts.base import NewArray
+from ..table import Table
+from . import zarr_stores
+from .contents import (
+    ArrayContent,
+    Column,
+    GroupContent,
+    TableContent,
+    as_table,
+    is_table,
+    regrouped,
+    regrouped_rows,
+    rows_in_block,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..._format.dtypes import Array as Items
+    from .contents import Columns, Content
+    from .request import Request
+
+# Number of plain bytes of a block of rows that is appended to a table.
+TABLE_NBYTES = 32 * 2**20
+
+# Reading
+
+
+def read(path: str, request: Request) -> Content:
+    """Return the contents of a dataset."""
+    return _content(partial(dataset.open, path), path, request)
+
+
+def _content(
+    open_: Callable[[], Array | Table | Group], path: str, request: Request
+) -> Content:
+    """Return the contents of a dataset, or of a Zarr node that is none of ours."""
+    try:
+        found = open_()
+    except UsageError:
+        if zarr_stores.is_store(path):
+            return zarr_stores.read(path, request)
+        raise
+    request.resources.enter_context(found)
+    if isinstance(found, Array):
+        return _array_content(found)
+    if isinstance(found, Table):
+        return _table_content(found)
+    group = found
+    members = {
+        name: _content(partial(group.__getitem__, name), join(path, name), request)
+        for name in group
+    }
+    return GroupContent(members, group.attrs.asdict())
+
+
+def _array_content(array: Array) -> ArrayContent:
+    return ArrayContent(
+        array.dtype,
+        array.shape,
+        partial(_rows, array, array.shape[0]),
+        attrs=array.attrs.asdict(),
+        fill_value=array.fill_value,
+        dims=getattr(array._layout, "dims", None),
+    )
+
+
+def _rows(array: Array, length: int) -> Iterator[Items]:
+    row = array.nbytes // max(1, array.shape[0])
+    step = rows_in_block(row, array.chunks[0])
+    for start in range(0, length, step):
+        yield array[start : min(start + step, length)]
+
+
+def _table_content(table: Table) -> TableContent:
+    columns = {
+        name: Column(
+            column.dtype, column.shape[1:], column.attrs.asdict(), column.fill_value
+        )
+        for name, column in table.columns.items()
+    }
+    length = len(table)
+    unit = max((column.chunks[0] for column in table.columns.values()), default=1)
+
+    def blocks() -> Iterator[Columns]:
+        row = sum(column.row_nbytes for column in columns.values())
+        step = rows_in_block(row, unit)
+        for start in range(0, length, step):
+            part = slice(start, min(start + step, length))
+            yield {name: column[part] for name, column in table.columns.items()}
+
+    return TableContent(
+        columns,
+        length,
+        blocks,
+        attrs=table.attrs.asdict(),
+        column_rows=lambda name: _rows(table[name], length),
+    )
+
+
+# Writing
+
+
+def write(content: Content, request: Request, layout: str) -> None:
+    """Write a dataset, which appears when it is complete."""
+    mode = "w" if request.force else "x"
+    sync = request.sync
+    if sync is None:
+        sync = lexists(request.target)
+    if isinstance(content, ArrayContent) and not is_table(content):
+        _write_array(content, request, layout, request.target, mode, sync)
+        return
+    with building(request.target, mode, sync) as path:
+        _write(content, request, layout, path)
+
+
+def _write(content: Content, request: Request, layout: str, path: str) -> None:
+    """Write contents to a free path, without syncing."""
+    if isinstance(content, GroupContent):
+        with dataset.create_group(path, layout=layout, attrs=content.attrs):
+            pass
+        for name, member in content.members.items():
+            if not is_member_name(name):
+                raise UsageValueError(
+                    "no member of a group can have the name %.200r" % (name,)
+                )
+            _write(member, request, layout, join(path, name))
+    elif is_table(content):
+        _write_table(as_table(content), request, layout, path)
+    else:
+        assert isinstance(content, ArrayContent)
+        _write_array(content, request, layout, path, "x", False)
+
+
+def _write_array(
+    array: ArrayContent, request: Request, layout: str, path: str, mode: str, sync: bool
+) -> None:
+    new = NewArray(
+        array.dtype,
+        array.shape,
+        fill_value=array.fill_value,
+        attrs=array.attrs,
+        settings=request.settings,
+        dims=array.dims,
+    )
+    found = array_class(layout)
+    found.check_layout()
+    step = found.block_rows_for(new)
+    blocks = regrouped_rows(array.rows(), step)
+    with creating(path, mode, sync) as change:
+        found.create(change, "", new, enumerate(blocks))
+
+
+def _write_table(
+    content: TableContent, request: Request, layout: str, path: str
+) -> None:
+    found = table_class(layout)
+    found.check_layout()
+    # A power of two, which has many divisors: a shard has whole chunks.
+    rows = 2 ** (max(1, TABLE_NBYTES // max(1, content.row_nbytes)).bit_length() - 1)
+    new = {}
+    for name, column in content.columns.items():
+        found.check_column_name(name)
+        array = NewArray(
+            column.dtype,
+            (content.length, *column.inner),
+            None,
+            column.fill_value,
+            column.attrs,
+            request.settings,
+            shards=rows,
+        )
+        array.chunks = found.array_class.block_rows_for(array)
+        array.shape = 0, *column.inner
+        new[name] = array, iter(())
+    with creating(path, "x", False) as change:
+        found.create(change, new, content.attrs)
+    with dataset.open_table(path, "r+", sync=False) as table:
+        for block in regrouped(content.blocks(), min(rows, content.length or 1)):
+            table.append(block)

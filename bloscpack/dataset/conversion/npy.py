@@ -1,0 +1,279 @@
+"""The formats of NumPy: ``.npy``, an array, and ``.npz``, a ZIP archive of arrays.
+
+The items are read and written in the order of the file, in blocks. Only an array in
+Fortran order whose rows are needed is read in another order: through a memory map of
+small parts, so that little of it is in memory at a time. A member of an archive is
+copied to a temporary file for that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from contextlib import ExitStack
+from functools import partial
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+
+import numpy
+
+from ..._crashsafe.replace import replacing
+from ..._storage.base import naming_errors, read_up_to, write_all
+from ...exceptions import DamageError, NotReadable, UsageValueError
+from ...npy_io import check_size, encode_header, read_header, without_items
+from ..folder import is_safe_part
+from .contents import (
+    FORTRAN_FACTOR,
+    ArrayContent,
+    GroupContent,
+    as_array,
+    rows_in_block,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, BinaryIO
+
+    from ..._format.dtypes import Array, DType
+    from ..._storage.protocols import Writable
+    from .contents import Content, TableContent
+    from .request import Request
+
+# Number of bytes of a memory map at a time.
+MAP_NBYTES = 32 * 2**20
+# The end of the names of the members of an archive.
+SUFFIX = ".npy"
+
+# Reading
+
+
+def read_npy(path: str, request: Request) -> Content:
+    """Return the array in a ``.npy`` file."""
+    with naming_errors(path), open(path, "rb") as fp:
+        array = read_header(fp)
+        check_size(fp, array, os.fstat(fp.fileno()).st_size)
+    return _content(partial(_opened, path), array, path)
+
+
+def _opened(path: str) -> BinaryIO:
+    return open(path, "rb")
+
+
+def read_npz(path: str, request: Request) -> Content:
+    """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
+    try:
+        archive = request.resources.enter_context(zipfile.ZipFile(path))
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise DamageError(
+            "expected a ZIP archive of arrays: %s" % error, filename=path
+        ) from error
+    root = GroupContent({})
+    for info in archive.infolist():
+        if info.is_dir():
+            continue
+        name = "%s/%s" % (path, info.filename)
+        if not info.filename.endswith(SUFFIX):
+            raise NotReadable("expected members '.npy', found another", filename=name)
+        open_ = partial(_Member, archive, info, name)
+        with open_() as fp, naming_errors(name):
+            array = read_header(fp)
+        content = _content(open_, array, name)
+        _add(root, info.filename.removesuffix(SUFFIX), content, path)
+    return root
+
+
+def _add(root: GroupContent, name: str, content: Content, path: str) -> None:
+    """Add a member to the group that its name says, which is made if needed."""
+    *groups, last = name.split("/")
+    group = root
+    for part in groups:
+        found = group.members.setdefault(part, GroupContent({}))
+        if not isinstance(found, GroupContent):
+            raise UsageValueError(
+                "'%s': the array '%s' would be in another array" % (path, name)
+            )
+        group = found
+    if not all(map(is_safe_part, (*groups, last))):
+        raise UsageValueError("'%s': the name '%s' can't be used" % (path, name))
+    if last in group.members:
+        raise UsageValueError("'%s': two members have the name '%s'" % (path, name))
+    group.members[last] = content
+
+
+class _Member:
+    """A member of an archive as a file object that is read once, from its beginning.
+
+    Wrong bytes raise `FormatError` with the name of the member.
+    """
+
+    def __init__(
+        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
+    ) -> None:
+        self._name = name
+        with self._translated():
+            self._fp = archive.open(info)
+
+    def _translated(self) -> _Translating:
+        return _Translating(self._name)
+
+    def read(self, size: int = -1) -> bytes:
+        with self._translated():
+            return self._fp.read(size)
+
+    def __enter__(self) -> _Member:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._fp.close()
+
+
+class _Translating:
+    """Turns the errors about the bytes of an archive into `DamageError`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, (zipfile.BadZipFile, zlib.error, EOFError)):
+            raise DamageError(str(error), filename=self._name) from error
+        if isinstance(error, (NotImplementedError, RuntimeError)):  # encrypted
+            raise NotReadable(str(error), filename=self._name) from error
+
+
+def _content(
+    open_: Callable[[], BinaryIO | _Member], array: Array, name: str
+) -> ArrayContent:
+    dtype, shape = array.dtype, array.shape
+    in_order = partial(_items_in_order, open_, dtype, name=name)
+    flags = array.flags
+    if flags.c_contiguous or not flags.f_contiguous:
+        return ArrayContent(dtype, shape, partial(in_order, shape))
+    return ArrayContent(
+        dtype,
+        shape,
+        partial(_rows_of_fortran, open_, dtype, shape),
+        stored=partial(in_order, shape[::-1]),
+    )
+
+
+def _items_in_order(
+    open_: Callable[[], BinaryIO | _Member],
+    dtype: DType,
+    shape: tuple[int, ...],
+    *,
+    name: str,
+) -> Iterator[Array]:
+    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
+    with open_() as fp, naming_errors(name):
+        read_header(fp)
+        row = math.prod(shape[1:]) * dtype.itemsize
+        if not shape or not row:
+            size = row if not shape else 0
+            yield _block(fp, dtype, shape, size)
+            return
+        step = rows_in_block(row)
+        for start in range(0, shape[0], step):
+            count = min(step, shape[0] - start)
+            yield _block(fp, dtype, (count, *shape[1:]), count * row)
+
+
+def _block(
+    fp: BinaryIO | _Member, dtype: DType, shape: tuple[int, ...], nbytes: int
+) -> Array:
+    found = read_up_to(fp, nbytes)
+    if len(found) < nbytes:
+        raise DamageError(
+            "the file ends too early: expected '%d' bytes of items, found '%d'"
+            % (nbytes, len(found))
+        )
+    return numpy.ndarray(shape, dtype, found or bytes(1))
+
+
+def _rows_of_fortran(
+    open_: Callable[[], BinaryIO | _Member], dtype: DType, shape: tuple[int, ...]
+) -> Iterator[Array]:
+    """Yield blocks of rows of an array whose items are in Fortran order."""
+    with open_() as fp, ExitStack() as stack:
+        read_header(fp)
+        file: Any = fp
+        if isinstance(fp, _Member):
+            file, offset = stack.enter_context(TemporaryFile()), 0
+            copyfileobj(fp, file, 2**20)
+            file.flush()
+        else:
+            offset = fp.tell()
+        columns = math.prod(shape[1:])
+        step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
+        at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
+        for start in range(0, shape[0], step):
+            count = min(step, shape[0] - start)
+            block: Array = numpy.empty((count, *shape[1:]), dtype, order="F")
+            flat = block.reshape((count, columns), order="F")
+            for first in range(0, columns, at_a_time):
+                # The map of each part is removed, and its pages with it.
+                some = numpy.memmap(
+                    file,
+                    dtype,
+                    "r",
+                    offset + first * shape[0] * dtype.itemsize,
+                    (shape[0], min(at_a_time, columns - first)),
+                    order="F",
+                )
+                flat[:, first : first + at_a_time] = some[start : start + count]
+                del some
+            yield block
+
+
+# Writing
+
+
+def write_npy(content: Content, request: Request) -> None:
+    """Write an array, or a table as an array with fields."""
+    assert not isinstance(content, GroupContent)
+    with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
+        write_array(out_fp, as_array(content))
+
+
+def write_array(out_fp: Writable, array: ArrayContent) -> None:
+    """Write header and items to a file object."""
+    header = without_items(array.dtype, array.shape, array.fortran)
+    write_all(out_fp, encode_header(header))
+    for block in array.stored():
+        write_all(out_fp, plain_bytes(block))
+
+
+def plain_bytes(block: Array) -> memoryview:
+    """Return the bytes of the items, in C order."""
+    if not block.nbytes:
+        return memoryview(b"")
+    items: Any = numpy.ascontiguousarray(block).reshape(-1).view("u1")
+    return memoryview(items)
+
+
+def write_npz(content: Content, request: Request) -> None:
+    """Write arrays; a table becomes an array for each column."""
+    with (
+        replacing(request.target, request.sync, exclusive=not request.force) as out_fp,
+        zipfile.ZipFile(out_fp, "w") as archive,
+    ):
+        for name, array in named_arrays(content):
+            with archive.open(name + SUFFIX, "w", force_zip64=True) as member:
+                write_array(member, array)
+
+
+def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
+    """Yield the arrays of a ``.npz`` file; one without a name is called ``arr_0``."""
+    if isinstance(content, ArrayContent):
+        yield "arr_0", content
+    elif isinstance(content, GroupContent):
+        yield from content.leaves()
+    else:
+        table: TableContent = content
+        for name in table.columns:
+            yield name, table.column(name)

@@ -1,0 +1,304 @@
+"""Parquet files, through pyarrow.
+
+Row groups are read in batches and written one for each block. Attributes are in the
+metadata of the schema and of its fields, under the key of this package.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from functools import partial
+
+import numpy
+
+from ..._crashsafe.replace import replacing
+from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ..folder import encode_attributes
+from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
+from .request import import_package
+from .text_columns import decoded, fixed, fixed_from, native, text_dtype
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+    from ...serializers import JsonObject
+    from .contents import Columns, Content
+    from .request import Request
+
+# The key of attributes in metadata.
+ATTRIBUTES = b"bloscpack.attributes"
+# Number of bytes that are buffered for a column while it is read.
+BUFFER_NBYTES = 2**20
+# Units of times that Parquet has; others become a finer one.
+UNITS = {"W": "s", "h": "s", "m": "s", "D": "D", "s": "s"}
+FINE_UNITS = ("ms", "us", "ns")
+
+
+def _pyarrow(purpose: str) -> tuple[Any, Any]:
+    """Return pyarrow and its module for Parquet."""
+    pyarrow = import_package("pyarrow", "tables", purpose)
+    return pyarrow, import_package("pyarrow.parquet", "tables", purpose)
+
+
+# Reading
+
+
+@contextmanager
+def _named(path: str, pyarrow: Any) -> Iterator[None]:
+    """Turn the errors of pyarrow about the file into `DamageError` with its name."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamageError(str(error), filename=path) from error
+
+
+def read(path: str, request: Request) -> Content:
+    """Return the table in a file."""
+    pyarrow, parquet = _pyarrow("reading Parquet")
+    with _named(path, pyarrow):
+        file = request.resources.enter_context(
+            parquet.ParquetFile(path, buffer_size=BUFFER_NBYTES, pre_buffer=False)
+        )
+        schema = file.schema_arrow
+        columns = {}
+        for field in schema:
+            if field.name in columns:
+                raise UsageValueError("'%s' has two columns '%s'" % (path, field.name))
+            dtype, inner = _dtype_of(field, file, pyarrow.types)
+            if getattr(field.type, "tz", None) is not None:
+                request.lose("the time zone of the column '%s'" % field.name)
+            columns[field.name] = Column(
+                dtype, inner, _attributes(field.metadata, path)
+            )
+    read_batches = partial(_batches, file, columns, path, pyarrow)
+    return TableContent(
+        columns,
+        file.metadata.num_rows,
+        read_batches,
+        attrs=_attributes(schema.metadata, path),
+        column_rows=lambda name: (block[name] for block in read_batches(only=[name])),
+    )
+
+
+def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
+    text = (metadata or {}).get(ATTRIBUTES)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DamageError("attributes: %s" % error, filename=path) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _dtype_of(field: Any, file: Any, types: Any) -> tuple[DType, tuple[int, ...]]:
+    """Return type and shape of the rows of a column."""
+    found = field.type
+    inner: tuple[int, ...] = ()
+    while types.is_fixed_size_list(found):
+        inner, found = (*inner, found.list_size), found.value_type
+    if types.is_dictionary(found):
+        found = found.value_type
+    if not inner and _is_text(found, types):
+        return _measured(field.name, file, "U"), ()
+    if not inner and _is_bytes(found, types):
+        return _measured(field.name, file, "S"), ()
+    name = _dtype_name(found, types)
+    if name is None:
+        raise UsageTypeError(
+            "an array can't hold the column '%s' of type '%s'"
+            % (field.name, field.type)
+        )
+    return numpy.dtype(name), inner
+
+
+def _dtype_name(found: Any, types: Any) -> Any:
+    """Return a dtype, or its name, for a type of Arrow; None if there is none."""
+    if types.is_fixed_size_binary(found):
+        return "V%d" % found.byte_width
+    if types.is_date(found):
+        return "M8[D]" if types.is_date32(found) else "M8[ms]"
+    if types.is_timestamp(found):
+        return "M8[%s]" % found.unit
+    if types.is_duration(found):
+        return "m8[%s]" % found.unit
+    if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
+        return found.to_pandas_dtype()
+    return None
+
+
+def _is_text(found: Any, types: Any) -> bool:
+    return bool(types.is_string(found) or types.is_large_string(found))
+
+
+def _is_bytes(found: Any, types: Any) -> bool:
+    return bool(types.is_binary(found) or types.is_large_binary(found))
+
+
+def _measured(name: str, file: Any, kind: str) -> DType:
+    """Return the type for a column of text or bytes: that of the longest value."""
+    compute = import_package("pyarrow.compute", "tables", "reading Parquet")
+    length_of = compute.utf8_length if kind == "U" else compute.binary_length
+    most = 0
+    for batch in file.iter_batches(columns=[name]):
+        values = _decoded(_whole(batch.column(0), name))
+        most = max(most, compute.max(length_of(values)).as_py() or 0)
+    return text_dtype(most, kind)
+
+
+def _decoded(array: Any) -> Any:
+    """Return an array of Arrow without a dictionary of its values."""
+    return array.dictionary_decode() if hasattr(array, "dictionary") else array
+
+
+def _whole(array: Any, name: str) -> Any:
+    """Return an array of Arrow; raise `UsageError` for missing values."""
+    if array.null_count:
+        raise UsageValueError(
+            "column '%s' has missing values, which an array of its type can't hold"
+            % name
+        )
+    return array
+
+
+def _batches(
+    file: Any,
+    columns: dict[str, Column],
+    path: str,
+    pyarrow: Any,
+    only: list[str] | None = None,
+) -> Iterator[Columns]:
+    """Yield blocks of rows."""
+    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    with _named(path, pyarrow):
+        for batch in file.iter_batches(batch_size=step, columns=only):
+            yield {
+                name: _items(batch.column(name), columns[name], name, pyarrow)
+                for name in only or columns
+            }
+
+
+def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
+    """Return an array of Arrow as one of NumPy."""
+    dtype, array = column.dtype, _decoded(array)
+    if column.inner:
+        length = len(array)
+        while pyarrow.types.is_fixed_size_list(array.type):
+            array = _whole(array, name).flatten()
+        return _items(array, Column(dtype), name, pyarrow).reshape(
+            length, *column.inner
+        )
+    if dtype.kind == "V":
+        joined = b"".join(_whole(array, name).to_pylist())
+        return numpy.frombuffer(joined, dtype)
+    if dtype.kind in "US":
+        return _text(_whole(array, name), dtype, name, pyarrow)
+    if dtype.kind in "mM":
+        missing = numpy.asarray(array.is_null())
+        integer = pyarrow.int32() if dtype == "M8[D]" else pyarrow.int64()
+        items: Array = numpy.asarray(array.view(integer).fill_null(0)).astype("i8")
+        items = items.view(dtype)
+        items[missing] = "NaT"
+        return items
+    if dtype.kind == "f":
+        found: Array = array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        return found
+    result: Array = _whole(array, name).to_numpy(zero_copy_only=False)
+    return result
+
+
+def _text(array: Any, dtype: DType, name: str, pyarrow: Any) -> Array:
+    """Return text or bytes as items of fixed length."""
+    large = array.cast(
+        pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
+    )
+    _, offsets, data = large.buffers()
+    ends = numpy.frombuffer(offsets, "i8")[large.offset : large.offset + len(large) + 1]
+    letters = numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]]
+    if dtype.kind == "U" and letters.max(initial=0) >= 128:
+        return fixed(array.to_pylist(), dtype, name)
+    return fixed_from(letters, numpy.diff(ends), dtype, name)
+
+
+# Writing
+
+
+def write(content: Content, request: Request) -> None:
+    """Write a table, or an array with one or two axes."""
+    assert not isinstance(content, GroupContent)
+    pyarrow, parquet = _pyarrow("writing Parquet")
+    table = as_table(content)
+    schema = _schema(table, pyarrow)
+    with (
+        replacing(request.target, request.sync, exclusive=not request.force) as out_fp,
+        parquet.ParquetWriter(out_fp, schema) as writer,
+    ):
+        for block in table.blocks():
+            arrays = [
+                _to_arrow(rows, schema.field(name).type, name, pyarrow)
+                for name, rows in block.items()
+            ]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _schema(table: TableContent, pyarrow: Any) -> Any:
+    fields = []
+    for name, column in table.columns.items():
+        found = _type_for(column.dtype, name, pyarrow)
+        for size in reversed(column.inner):
+            found = pyarrow.list_(found, size)
+        fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
+    return pyarrow.schema(fields, metadata=_metadata(table.attrs))
+
+
+def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
+    return {ATTRIBUTES: encode_attributes(attrs).strip()} if attrs else None
+
+
+def _type_for(dtype: DType, name: str, pyarrow: Any) -> Any:
+    """Return the type of Arrow for a type of NumPy."""
+    if dtype.kind == "U":
+        return pyarrow.string()
+    if dtype.kind == "S":
+        return pyarrow.binary()
+    if dtype.kind == "V" and dtype.names is None:
+        return pyarrow.binary(dtype.itemsize)
+    if dtype.kind in "mM":
+        unit, count = numpy.datetime_data(dtype)
+        unit = UNITS.get(unit, unit)
+        if unit == "D" and dtype.kind == "M" and count == 1:
+            return pyarrow.date32()
+        unit = "s" if unit == "D" else unit
+        if unit == "s" or unit in FINE_UNITS:
+            make = pyarrow.timestamp if dtype.kind == "M" else pyarrow.duration
+            return make(unit)
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return pyarrow.from_numpy_dtype(dtype.newbyteorder("="))
+    raise UsageTypeError(
+        "Parquet can't hold the column '%s' of dtype '%s'" % (name, dtype)
+    )
+
+
+def _to_arrow(rows: Array, wanted: Any, name: str, pyarrow: Any) -> Any:
+    """Return rows of a column as an array of Arrow."""
+    if rows.ndim > 1:
+        inner = _to_arrow(
+            rows.reshape(-1, *rows.shape[2:]), wanted.value_type, name, pyarrow
+        )
+        return pyarrow.FixedSizeListArray.from_arrays(inner, rows.shape[1])
+    if rows.dtype.kind == "U":
+        return pyarrow.array(decoded(rows, name), wanted)
+    if rows.dtype.kind in "SV":
+        return pyarrow.array(rows.tolist(), wanted)
+    if rows.dtype.kind in "mM":
+        unit = "D" if pyarrow.types.is_date32(wanted) else wanted.unit
+        rows = native(rows).astype("%s8[%s]" % (rows.dtype.kind, unit))
+    return pyarrow.array(numpy.ascontiguousarray(native(rows)), wanted)

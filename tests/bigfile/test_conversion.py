@@ -1,0 +1,295 @@
+"""BigFile trees become groups of datasets, and come back with the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from bigfile.test_golden_trees import FOLDER, NAMES, entry, expected_values, same
+from bigfile.test_trees import files_of, made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bloscpack import bigfile, dataset
+from bloscpack.bigfile import attributes, json_attributes
+from bloscpack.bigfile.attributes import Attribute
+from bloscpack.exceptions import DamageError, FormatError, UsageError
+
+# Headers that the original computed differently: rows were written twice, and the sums
+# of the old bytes were not subtracted.
+OTHER_SUMS = {"rewrite": ["r/header"]}
+# The header promises rows that nobody has written: there is nothing to convert.
+INCOMPLETE = ["unwritten"]
+COMPLETE = [name for name in NAMES if name not in INCOMPLETE]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return bigfile.File(tmp_path / "tree", create=True)
+
+
+def there_and_back(folder):
+    """Convert the tree of a folder to a group, and the group to another tree."""
+    dataset.convert(folder / "tree", folder / "group.zarr")
+    return back(folder)
+
+
+def back(folder):
+    """Convert the group of a folder to a tree."""
+    dataset.convert(folder / "group.zarr", folder / "again.bigfile", force=False)
+    return bigfile.File(folder / "again.bigfile")
+
+
+def folders_of(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_dir()}
+
+
+# Golden trees
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_the_same_files_come_back(name, tmp_path):
+    source = FOLDER / entry(name)["path"]
+    (tmp_path / "tree").symlink_to(source)
+    again = there_and_back(tmp_path)
+    wanted, found = files_of(source), files_of(tmp_path / "again.bigfile")
+    assert wanted.keys() == found.keys()
+    assert folders_of(source) == folders_of(tmp_path / "again.bigfile")
+    different = [file for file in wanted if wanted[file] != found[file]]
+    assert OTHER_SUMS.get(name, []) == different
+    assert () == bigfile.verify(again).findings
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_arrays_have_the_values_of_blocks(name, tmp_path):
+    dataset.convert(FOLDER / entry(name)["path"], tmp_path / "group.zarr")
+    with dataset.open(tmp_path / "group.zarr") as group:
+        for block, values in expected_values(name).items():
+            if isinstance(group[block], dataset.Array):
+                assert same(values, group[block][:])
+            else:
+                assert not values.size
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_missing_rows_are_named(name, tmp_path):
+    with pytest.raises(DamageError, match=r"rows 0 to 5 missing: data file 000000"):
+        dataset.convert(FOLDER / entry(name)["path"], tmp_path / "group.zarr")
+    assert [] == os.listdir(tmp_path)
+
+
+# Trees and groups that are made here
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_every_type_comes_back(tree, tmp_path, order):
+    from bloscpack.bigfile.dtypes import WIDTHS
+
+    for kind, widths in WIDTHS.items():
+        for width in widths:
+            dtype = np.dtype("%s%s%d" % (order, kind, width))
+            for shape in ((0,), (9,), (9, 3)):
+                name = "%s%d/x%s" % (kind, width, "x".join(map(str, shape)))
+                tree.create_from_array(name, made(dtype, shape, width), 2).close()
+    there_and_back(tmp_path)
+    assert files_of(tmp_path / "tree") == files_of(tmp_path / "again.bigfile")
+
+
+def test_attributes_are_those_of_zarr(tree, tmp_path):
+    values = {"n": 3, "x": 0.5, "list": [1.5, np.inf], "text": "kpc/h", "c": 1 + 2j}
+    tree.create("Header").attrs.update(values, short=np.float32(0.1), lines=["a", "bc"])
+    tree.create_from_array("0/Mass", np.ones(3)).attrs["unit"] = "g"
+    tree["0/"].attrs["group"] = True
+    dataset.convert(tmp_path / "tree", tmp_path / "group.zarr")
+    with dataset.open(tmp_path / "group.zarr") as group:
+        found = group["Header"].attrs.asdict()
+        record = found.pop("bigfile")
+        assert {
+            **values,
+            "list": [1.5, "Infinity"],
+            "c": [1.0, 2.0],
+            "short": float(np.float32(0.1)),
+            "lines": ["a", "bc"],
+        } == found
+        assert ("<i8", 0, []) == (record["dtype"], record["nmemb"], record["rows"])
+        assert ("<f4", "<a1") == (record["types"]["short"], record["types"]["text"])
+        assert "files" not in record
+        assert "g" == group["0/Mass"].attrs["unit"]
+        assert group["0"].attrs["group"] is True
+
+
+def test_changes_of_the_dataset_reach_the_tree(tree, tmp_path):
+    header = tree.create("Header")
+    header.attrs.update(Time=0.5, Old=1, Text="a", Ids=np.array([1, 2], "u2"))
+    tree.create_from_array("0/ID", np.arange(10), Nfile=3).close()
+    dataset.convert(tmp_path / "tree", tmp_path / "group.zarr")
+    with dataset.open(tmp_path / "group.zarr", "r+") as group:
+        attrs = group["Header"].attrs
+        attrs.update({"Time": 0.25, "Text": 7, "Ids": [70000], "New": {"a": [None]}})
+        del attrs["Old"]
+        group["0/ID"].append([10, 11])
+        group["0/ID"][0] = -1
+        group.create_array("1/New", np.zeros((4, 2), "f4"))
+    again = back(tmp_path)
+    assert ["0/ID", "1/New", "Header"] == again.blocks
+    assert [-1, *range(1, 12)] == again["0/ID"][:].tolist()
+    assert 3 == again["0/ID"].nfile
+    assert ((4, 2), 1) == (again["1/New"].shape, again["1/New"].nfile)
+    assert {
+        "Time": 0.25,
+        "Text": 7,
+        "Ids": 70000,
+        "New": 'json://{"a": [null]}',
+    } == dict(again["Header"].attrs)
+    assert "<f8" == again["Header"].attrs.raw("Time").dtype_name
+    assert () == bigfile.verify(again).findings
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        7,
+        {"dtype": "<i9", "nmemb": 1, "rows": [10]},
+        {"dtype": "<i8", "nmemb": "x", "rows": [10]},
+        {"dtype": "<f4", "nmemb": 1, "rows": [10]},
+        {"dtype": "<i8", "nmemb": 1, "rows": [-5, 15]},
+        {"dtype": "<i8", "nmemb": 1, "rows": 10},
+        {"dtype": "<i8", "nmemb": 1, "rows": [2**62, 2**62]},
+        {"types": 3, "files": {"attr-v2": 5}},
+        {"types": {"a": "?"}, "files": {"attr-v2": "AAAA"}},
+        {"types": {"a": 5}, "files": {"../x": "AAAA"}},
+    ],
+)
+def test_a_wrong_record_is_of_no_use(record, tmp_path):
+    attrs = {"a": 1, "bigfile": record}
+    with dataset.create_group(tmp_path / "group.zarr") as group:
+        group.create_array("x", np.arange(10), attrs=attrs)
+    again = back(tmp_path)
+    assert list(range(10)) == again["x"][:].tolist()
+    assert {"a": 1} == dict(again["x"].attrs)
+    assert () == bigfile.verify(again).findings
+    assert {"group.zarr", "again.bigfile"} == set(os.listdir(tmp_path))
+
+
+def test_a_table_becomes_a_group_of_blocks(tmp_path):
+    columns = {"a": np.arange(3), "b": np.ones((3, 2), "f4")}
+    dataset.create_table(tmp_path / "group.zarr", columns, attrs={"t": 1}).close()
+    again = back(tmp_path)
+    assert [1, 1] == again["b"][2].tolist()
+    assert {"t": 1} == dict(again.attrs)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "text"),
+    [
+        ("x", np.zeros((2, 2, 2)), r"'g/x': .*can't hold an array of the shape"),
+        ("x", np.array(["a"], "U3"), r"'g/x': .*the dtype '<U3'"),
+        ("x", np.array(["a"], "S17"), "can't have the dtype"),
+        ("a b", np.zeros(2), "blanks"),
+        ("000001", np.zeros(2), "is the name of a file"),
+    ],
+)
+def test_impossible_blocks_are_refused_before_anything_is_written(
+    name, array, text, tmp_path
+):
+    with dataset.create_group(tmp_path / "group.zarr") as group:
+        group.create_array("g/" + name, array)
+    with pytest.raises(UsageError, match=text):
+        back(tmp_path)
+    assert ["group.zarr"] == os.listdir(tmp_path)
+
+
+def test_a_damaged_tree_is_refused(tree, tmp_path):
+    tree.create_from_array("x", np.arange(10)).close()
+    (tmp_path / "tree/x/attr-v2").write_text("a <f8 1 00\n")
+    with pytest.raises(FormatError, match="tree/x"):
+        dataset.convert(tmp_path / "tree", tmp_path / "group.zarr")
+    assert ["tree"] == os.listdir(tmp_path)
+
+
+def test_rows_that_nobody_finished_are_mentioned(tree, tmp_path):
+    column = tree.create("x", "i4", 10)
+    column.write(9, [1])
+    column.close()
+    done = dataset.convert(tmp_path / "tree", tmp_path / "group.zarr")
+    assert ["which rows of 'x' were never written"] == done.lost
+
+
+def test_another_folder_is_no_tree(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    with pytest.raises(ValueError, match="or a BigFile tree, found another folder"):
+        dataset.convert(tmp_path / "a", tmp_path / "group.zarr")
+
+
+# Attributes
+
+FILES = {
+    "legacy": {"attr": b"\x01\0\0\0\x01\0\0\0<i4\0\0\0\0\0n\x05\0\0\0"},
+    "text of another program": {"attr-v2": b"n <i4 1 05000000 #HUMANE [ five ]\n"},
+    "blanks": {"attr-v2": b"\n n  <i4 1 05000000"},
+    "not UTF-8": {"attr-v2": b"\xff <i4 1 05000000 #HUMANE [ 5 ]\nt <a1 1 FF\n"},
+    "NaN with a sign": {"attr-v2": b"x <f8 1 000000000000F8FF #HUMANE [ -nan ]\n"},
+    "C text without NUL": {"attr-v2": b"x <S1 2 6162 #HUMANE [ ab ]\n"},
+    "long double": {"attr-v2": b"x <f16 1 " + b"AB" * 16 + b" #HUMANE [ <<f16> ]\n"},
+    "empty": {"attr-v2": b""},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("is_block", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_any_file_of_attributes_comes_back(name, is_block):
+    values, record = json_attributes.encode(FILES[name], is_block)
+    values, record = json.loads(json.dumps([values, record]))
+    assert FILES[name] == json_attributes.decode(values, record, is_block)
+
+
+def attribute_types():
+    kinds = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+    kinds |= {"b": (1,), "S": (1, 5, 16), "a": (1,)}
+    return [order + k + str(w) for order in "<>" for k in kinds for w in kinds[k]]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.sampled_from([*attribute_types(), "<M8[s]", ">m8"]),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+def test_attributes_come_back(dtype_name, nmemb, random):
+    width = 8 if dtype_name[1] in "mM" else int(dtype_name[2:])
+    items = random.choice([b"\0\1", bytes(range(256))])
+    data = bytes(random.choice(items) for _ in range(nmemb * width))
+    attribute = Attribute(dtype_name, nmemb, data)
+    files = {"attr-v2": attributes.encode({b"name": attribute})}
+    values, record = json_attributes.encode(files, True)
+    values, record = json.loads(json.dumps([values, record]))
+    assert files == json_attributes.decode(values, record, True)
+
+
+@pytest.mark.parametrize(
+    ("dtype_name", "value"),
+    [
+        ("<f8", 0.1),
+        ("<f4", 0.5),
+        ("<i4", [1, 2]),
+        ("<u8", 2**64 - 1),
+        ("<a1", "text"),
+        (">a1", "naïve"),
+        ("<S1", "text of C"),
+        ("<S5", ["a", "bcd"]),
+        ("<c16", [1.0, -2.0]),
+        (">c8", [[1.0, -2.0], [3.0, 4.0]]),
+        ("<M8[D]", 5),
+        ("<b1", [True, False]),
+        ("<f8", ["NaN", "Infinity", "-Infinity", 1.0]),
+    ],
+)
+def test_usual_values_need_only_their_type(dtype_name, value):
+    files = json_attributes.decode({"a": value}, {"types": {"a": dtype_name}}, True)
+    assert b"a %s " % dtype_name.encode() == files["attr-v2"][: len(dtype_name) + 3]
+    assert ({"a": value}, {"types": {"a": dtype_name}}) == json_attributes.encode(
+        files, True
+    )

@@ -1,0 +1,102 @@
+"""Files of other formats: every way to read a file names the format that it found."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+
+import blosc
+import pytest
+
+import bloscpack as bp
+from bloscpack import cli, exceptions
+
+
+def zipped() -> bytes:
+    with io.BytesIO() as fp:
+        with zipfile.ZipFile(fp, "w") as archive:
+            archive.writestr("a", b"abc")
+        return fp.getvalue()
+
+
+FORMATS = {
+    "a bare Blosc buffer": blosc.compress(b"abc" * 100, typesize=1),
+    "a gzip file": gzip.compress(b"abc" * 9),
+    "a zstd file": b"\x28\xb5\x2f\xfd\x04\x00\x19\x00\x00abc" * 4,
+    "a bzip2 file": bz2.compress(b"abc"),
+    "an xz file": lzma.compress(b"abc"),
+    "an lz4 file": b"\x04\x22\x4d\x18" + bytes(30),
+    "a zip file": zipped(),
+    "a .npy file": b"\x93NUMPY\x01\x00" + bytes(30),
+    "an HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(30),
+    "a frame of Blosc 2": b"\x9e\xa8b2frame\x00" + bytes(30),
+}
+READERS = {
+    "open_ndarray": bp.open_ndarray,
+    "open_ndarray of bytes": lambda path: bp.open_ndarray(path.read_bytes()),
+    "verify": bp.verify,
+    "references": bp.references,
+    "append mode": lambda path: bp.open(path, "ab"),
+    "info": bp.info,
+    "unpack_file_from_file": lambda path: bp.unpack_file_from_file(path, "out"),
+    "unpack_bytes_from_file": bp.unpack_bytes_from_file,
+    "unpack_ndarray_from_file": bp.unpack_ndarray_from_file,
+    "unpack_bytes_from_bytes": lambda p: bp.unpack_bytes_from_bytes(p.read_bytes()),
+}
+VERBS = {
+    "decompress": ["d", "x.blp", "out"],
+    "info": ["i", "x.blp"],
+    "info, JSON": ["i", "--json", "x.blp"],
+    "cat": ["cat", "x.blp"],
+    "refs": ["refs", "x.blp"],
+    "verify": ["verify", "x.blp"],
+    "list": ["list", "x.blp"],
+    "map": ["map", "x.blp"],
+    "append": ["a", "x.blp", "new"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_functions(name, read, folder):
+    path = folder / "x.blp"
+    path.write_bytes(FORMATS[name])
+    if read is bp.verify and name == "a bare Blosc buffer":
+        # It may be the chunk of a file that has lost its header.
+        assert "; this is " + name in str(read(path).findings[0])
+        return
+    with pytest.raises(exceptions.NotReadable) as caught:
+        read(path)
+    first = "the magic marker b'blpk' is missing from the bloscpack header, instead we"
+    found = " found: %r; this is %s" % (FORMATS[name][:4], name)
+    assert first + found == caught.value.message
+    assert {path} == set(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a bare Blosc buffer", "a gzip file"])
+@pytest.mark.parametrize("arguments", VERBS.values(), ids=VERBS)
+def test_verbs(name, arguments, folder, capfd):
+    (folder / "x.blp").write_bytes(FORMATS[name])
+    (folder / "new").write_bytes(b"abc")
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code in (1, 3)
+    out, err = capfd.readouterr()
+    assert "; this is " + name in out + err
+
+
+def test_a_chunk_at_the_start_of_a_longer_file_is_no_bare_buffer():
+    content = FORMATS["a bare Blosc buffer"] + b"more"
+    with pytest.raises(exceptions.NotReadable) as caught:
+        bp.unpack_bytes_from_bytes(content)
+    assert "instead we found: %r" % content[:4] in caught.value.message
+    assert "; this is" not in caught.value.message

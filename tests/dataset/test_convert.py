@@ -1,0 +1,400 @@
+"""Files and folders are converted between formats: what needs no further package."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+
+import numpy as np
+import pytest
+from dataset import golden_directories as golden
+
+import bloscpack
+from bloscpack import dataset
+from bloscpack.dataset import conversion
+from bloscpack.dataset.conversion import contents, datasets, npy
+from bloscpack.exceptions import DamageError, FormatError, NotReadable, UsageError
+
+
+def table(length=5000):
+    rows = np.zeros(
+        length, [("a", ">i4"), ("b", "U2"), ("c", "f8", (2,)), ("d", "M8[D]")]
+    )
+    rows["a"] = np.arange(length)
+    rows["b"] = np.where(rows["a"] % 3, "x", "yz")
+    rows["c"] = rows["a"][:, None] / [2, 3]
+    rows["d"] = rows["a"].astype("M8[D]")
+    return rows
+
+
+ARRAYS = {
+    "numbers": np.arange(6000.0).reshape(600, 10),
+    "big-endian": np.arange(1000, dtype=">u2"),
+    "text": np.array(["a", "bcd", ""] * 100),
+    "times": np.arange(100).astype("M8[ns]"),
+    "fortran": np.asfortranarray(np.arange(6000, dtype="i4").reshape(30, 20, 10)),
+    "no rows": np.zeros((0, 3), "f4"),
+    "fields": table(),
+}
+# Formats that hold every array, and keep all that an array has.
+FILES = ("npy", "blp")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch, tmp_path):
+    """Make even small arrays several blocks."""
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
+    monkeypatch.setattr(datasets, "TABLE_NBYTES", 30_000)
+    monkeypatch.setattr(npy, "MAP_NBYTES", 500)
+    monkeypatch.chdir(tmp_path)
+
+
+def assert_equal(expected, found):
+    assert expected.dtype == found.dtype
+    assert expected.shape == found.shape
+    assert expected.tobytes() == found.tobytes()
+
+
+# Arrays
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("between", ["npy", "blp", "npz", "bcolz", "zarr"])
+def test_array(name, between):
+    array = ARRAYS[name]
+    np.save("a.npy", array)
+    done = dataset.convert("a.npy", "b." + between)
+    assert ("npy", between, array.nbytes, []) == (
+        *(done.source_format, done.target_format),
+        *(done.nbytes, done.lost),
+    )
+    dataset.convert("b." + between, "c.npy")
+    found = np.load("c.npy")
+    assert_equal(array, found)
+    if between in (*FILES, "npz"):
+        assert array.flags.f_contiguous == found.flags.f_contiguous
+        kind = "array" if between != "npz" else "group"
+    else:
+        kind = "table" if array.dtype.names else "array"
+        assert array.flags.c_contiguous or found.flags.c_contiguous
+    assert (
+        kind
+        == conversion.source_format("b." + between)
+        .read("b." + between, conversion.Request(""))
+        .kind
+    )
+
+
+def test_no_axes():
+    np.save("a.npy", np.float32(5))
+    dataset.convert("a.npy", "b.blp")
+    dataset.convert("b.blp", "c.npz")
+    dataset.convert("c.npz", "d.npy")
+    assert_equal(np.array(5, "f4"), np.load("d.npy"))
+    with pytest.raises(UsageError, match="at least one axis"):
+        dataset.convert("a.npy", "e.zarr")
+    assert not os.path.exists("e.zarr")
+
+
+def test_result_of_npy_to_blp_is_that_of_pack():
+    array = np.random.default_rng(1).random((500, 700))
+    np.save("a.npy", array)
+    dataset.convert("a.npy", "a.blp", clevel=3, cname="zstd")
+    bloscpack.pack_ndarray_to_file(array, "b.blp", clevel=3, cname="zstd")
+    with open("a.blp", "rb") as one, open("b.blp", "rb") as other:
+        assert other.read() == one.read()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_fortran_in_an_archive(compressed):
+    array = ARRAYS["fortran"]
+    (np.savez_compressed if compressed else np.savez)("a.npz", x=array)
+    dataset.convert("a.npz", "a.zarr")
+    assert_equal(array, dataset.open("a.zarr")["x"][:])
+
+
+def test_fortran_blp_to_rows():
+    array = ARRAYS["fortran"]
+    bloscpack.pack_ndarray_to_file(array, "a.blp", 1000)
+    dataset.convert("a.blp", "a.bcolz")
+    assert_equal(array, dataset.open("a.bcolz")[:])
+
+
+def test_settings():
+    np.save("a.npy", np.arange(9))
+    dataset.convert("a.npy", "b.bcolz", cname="zlib", clevel=2, shuffle=False)
+    with open("b.bcolz/meta/storage") as fp:
+        assert '"cname": "zlib"' in fp.read()
+    with pytest.raises(UsageError, match="level"):
+        dataset.convert("a.npy", "c.bcolz", level=2)
+    assert ["a.npy", "b.bcolz"] == sorted(os.listdir())
+
+
+# Attributes
+
+
+def test_attributes():
+    metadata = {"unit": "m", "list": [1, None]}
+    bloscpack.pack_ndarray_to_file(np.arange(5), "a.blp", metadata=metadata)
+    for source, target in (("a.blp", "b.bcolz"), ("b.bcolz", "c.zarr")):
+        assert [] == dataset.convert(source, target).lost
+        assert metadata == dict(dataset.open(target).attrs)
+    assert [] == dataset.convert("c.zarr", "d.blp").lost
+    assert (
+        metadata == bloscpack.unpack_ndarray_from_file("d.blp", return_metadata=True)[1]
+    )
+    assert ["the attributes"] == dataset.convert("d.blp", "e.npy").lost
+
+
+@pytest.mark.parametrize("metadata", [[1, 2], "text", 0, {"metadata": {}}])
+def test_metadata_of_any_type(metadata):
+    bloscpack.pack_ndarray_to_file(np.arange(5), "a.blp", metadata=metadata)
+    dataset.convert("a.blp", "b.zarr")
+    dataset.convert("b.zarr", "c.blp")
+    found = bloscpack.unpack_ndarray_from_file("c.blp", return_metadata=True)[1]
+    assert metadata == found
+
+
+def test_attributes_of_columns():
+    with dataset.create_table("a.bcolz", {"x": [1, 2]}, layout="bcolz") as made:
+        made["x"].attrs["unit"] = "s"
+    assert [] == dataset.convert("a.bcolz", "b.zarr").lost
+    assert {"unit": "s"} == dict(dataset.open("b.zarr")["x"].attrs)
+    assert ["the attributes"] == dataset.convert("b.zarr", "c.blp").lost
+
+
+def test_fill_value():
+    with dataset.create_array("a.bcolz", [1], layout="bcolz", fill_value=7):
+        pass
+    dataset.convert("a.bcolz", "b.zarr")
+    with dataset.open("b.zarr", "r+") as array:
+        array.resize(3)
+        assert [1, 7, 7] == array[:].tolist()
+
+
+# Tables and groups
+
+
+def test_group():
+    np.savez("a.npz", **{"x": np.arange(3), "g/y": np.eye(2), "g/t": table(10)})
+    assert "group" == dataset.convert("a.npz", "b.zarr").kind
+    found = dataset.open("b.zarr")
+    assert ["g", "x"] == sorted(found)
+    assert_equal(np.eye(2), found["g/y"][:])
+    assert_equal(table(10), found["g/t"][:])
+    dataset.convert("b.zarr", "c.zarr")
+    dataset.convert("c.zarr", "d.npz")
+    with np.load("d.npz") as arrays:
+        assert ["g/t/a", "g/t/b", "g/t/c", "g/t/d", "g/y", "x"] == sorted(arrays.files)
+        assert_equal(table(10)["b"], arrays["g/t/b"])
+
+
+def test_group_for_a_format_without_groups():
+    np.savez("one.npz", np.arange(3))
+    np.savez("same.npz", x=np.arange(3000), y=np.arange(6000.0).reshape(3000, 2))
+    np.savez("different.npz", x=np.arange(3), y=np.arange(4))
+    dataset.convert("one.npz", "one.npy")
+    assert [0, 1, 2] == np.load("one.npy").tolist()
+    assert "table" == dataset.convert("same.npz", "same.bcolz").kind
+    found = dataset.open("same.bcolz")
+    assert ["x", "y"] == found.names
+    assert list(range(3000)) == found["x"][:].tolist()
+    assert [5998.0, 5999.0] == found["y"][-1].tolist()
+    with pytest.raises(UsageError, match=r"'bcolz' can't hold a group; npz, .*zarr"):
+        dataset.convert("different.npz", "different.bcolz")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "a/b"], "in another array"),
+        (["a/b", "a"], "two members"),
+        (["../a"], "can't be used"),
+    ],
+)
+def test_names_of_members(names, message):
+    np.savez("a.npz", **{name: np.arange(3) for name in names})
+    with pytest.raises(UsageError, match=message):
+        dataset.convert("a.npz", "b.zarr")
+    assert ["a.npz"] == os.listdir()
+
+
+def test_a_name_that_leads_out_of_the_target():
+    """A hostile store may list any names."""
+    inside = contents.ArrayContent(np.dtype("i4"), (0,), list)
+    group = contents.GroupContent({"../../escaped": inside})
+    with pytest.raises(UsageError, match="no member"):
+        datasets.write(group, conversion.Request("b.zarr"), "zarr")
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize("name", golden.entries())
+def test_golden_directories(name, tmp_path):
+    golden.extract(name, tmp_path / "source")
+    expected = dataset.open(tmp_path / "source", allow_pickle=True)
+    dtypes = (
+        [column.dtype for column in expected.columns.values()]
+        if isinstance(expected, dataset.Table)
+        else [expected.dtype]
+    )
+    if any(dtype.hasobject for dtype in dtypes):
+        with pytest.raises(FormatError, match="objects"):
+            dataset.convert("source", "a.npy")
+        return
+    done = dataset.convert("source", "a.npy")
+    found = np.load("a.npy")
+    assert found.dtype == expected.dtype
+    assert expected[:].tobytes() == found.tobytes()
+    attributes = golden.attributes(name)
+    if "columns" in attributes and "table" in attributes:
+        attributes = {**attributes["table"], **attributes.pop("columns")}
+        attributes = {name: value for name, value in attributes.items() if value != {}}
+    assert bool(done.lost) == bool(attributes)
+
+
+# Refused, damaged and interrupted
+
+
+def test_existing_target():
+    np.save("a.npy", np.arange(3))
+    np.save("b.npy", np.arange(4))
+    for target in ("c.npy", "c.zarr", "c.bcolz"):
+        dataset.convert("a.npy", target)
+        with pytest.raises(FileExistsError):
+            dataset.convert("b.npy", target)
+        dataset.convert("b.npy", target, force=True)
+    assert 4 == len(np.load("c.npy"))
+    assert 4 == len(dataset.open("c.zarr")) == len(dataset.open("c.bcolz"))
+    dataset.convert("b.npy", "c.npy", to="blp", force=True)
+    assert 4 == len(bloscpack.unpack_ndarray_from_file("c.npy"))
+    with pytest.raises(OSError, match="not a folder"):
+        dataset.convert("b.npy", "a.npy", to="zarr", force=True)
+    os.mkdir("d.zarr")
+    with open("d.zarr/file", "w"):
+        pass
+    with pytest.raises(OSError, match="not a dataset"):
+        dataset.convert("b.npy", "d.zarr", force=True)
+    with pytest.raises(OSError, match="directory"):
+        dataset.convert("b.npy", "d.zarr", to="npy", force=True)
+
+
+def test_formats():
+    np.save("a", np.arange(3))
+    os.rename("a.npy", "a.zarr")  # the content counts
+    assert "npy" == dataset.convert("a.zarr", "b.blp").source_format
+    with pytest.raises(UsageError, match="does not say which format"):
+        dataset.convert("b.blp", "c")
+    with pytest.raises(UsageError, match="no format 'txt'; the formats are npy, npz"):
+        dataset.convert("b.blp", "c", to="txt")
+    with pytest.raises(UsageError, match="can only be read"):
+        dataset.convert("b.blp", "c.blz")
+    with pytest.raises(UsageError, match="same file"):
+        dataset.convert("b.blp", "./b.blp", force=True)
+    with pytest.raises(UsageError, match="for text"):
+        dataset.convert("b.blp", "c.npy", dtypes={"a": "i4"})
+    with open("text", "w") as fp:
+        fp.write("text")
+    os.mkdir("folder")
+    for source in ("text", "folder"):
+        with pytest.raises(NotReadable, match="expected a") as caught:
+            dataset.convert(source, "c.npy")
+        assert source == caught.value.filename
+    with pytest.raises(FileNotFoundError):
+        dataset.convert("nothing.npy", "c.npy")
+    assert not os.path.exists("c.npy")
+
+
+def flip(path, position):
+    """Change a bit of the byte at a position, or before the end if it is negative."""
+    with open(path, "rb") as fp:
+        content = bytearray(fp.read())
+    content[position] ^= 1
+    with open(path, "wb") as fp:
+        fp.write(content)
+
+
+def shorten(path, size):
+    os.truncate(path, size)
+
+
+@pytest.mark.parametrize("target", ["t.npy", "t.npz", "t.blp", "t.zarr", "t.bcolz"])
+@pytest.mark.parametrize(
+    ("source", "damage"),
+    [
+        ("a.npy", lambda: shorten("a.npy", 20_000)),
+        ("a.npy", lambda: flip("a.npy", 20)),
+        ("a.npz", lambda: flip("a.npz", 20_000)),
+        ("a.npz", lambda: shorten("a.npz", 20_000)),
+        ("a.blp", lambda: flip("a.blp", 200_000)),
+        ("a.zarr", lambda: flip("a.zarr/c/0", -100_000)),
+        ("a.zarr", lambda: shorten("a.zarr/c/0", 200_000)),
+        ("a.zarr", lambda: shorten("a.zarr/zarr.json", 100)),
+        ("a.bcolz", lambda: shorten("a.bcolz/data/__0.blp", 100)),
+        ("a.bcolz", lambda: os.remove("a.bcolz/data/__1.blp")),
+    ],
+)
+def test_damage(source, damage, target):
+    np.save("a.npy", np.random.default_rng(1).random(80_000))
+    dataset.convert("a.npy", "b." + source.partition(".")[2])
+    os.remove("a.npy")
+    os.rename("b." + source.partition(".")[2], source)
+    damage()
+    with pytest.raises(FormatError) as caught:
+        dataset.convert(source, target)
+    assert isinstance(caught.value, DamageError)
+    assert source in str(caught.value.filename)
+    assert [source] == os.listdir()
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("target", ["t.npy", "t.npz", "t.blp", "t.zarr", "t.bcolz"])
+@pytest.mark.parametrize("content", ["numbers", "fields"])
+def test_interruption(target, content):
+    np.save("a.npy", ARRAYS[content])
+    np.save("b.npy", ARRAYS["big-endian"])
+    calls = []
+
+    def progress(nbytes):
+        calls.append(nbytes)
+        if sum(calls) > 20_000:
+            raise Interrupted
+
+    for force in (False, True):
+        with pytest.raises(Interrupted):
+            dataset.convert("a.npy", target, progress=progress, force=force)
+        assert force == os.path.exists(target)
+        if not force:
+            dataset.convert("b.npy", target)
+    assert ["a.npy", "b.npy", target] == sorted(os.listdir())
+    dataset.convert(target, "c.npy")
+    assert_equal(ARRAYS["big-endian"], np.load("c.npy"))
+
+
+def test_progress():
+    np.savez("a.npz", x=np.arange(5000), y=ARRAYS["fortran"], t=table())
+    total, done = [], []
+    nbytes = 40_000 + ARRAYS["fortran"].nbytes + table().nbytes
+    dataset.convert("a.npz", "b.zarr", expect=total.append, progress=done.append)
+    assert [nbytes] == total
+    assert nbytes == sum(done)
+    assert 20 < len(done)
+
+
+def test_archive_with_another_member():
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("read.me", "text")
+    with pytest.raises(NotReadable) as caught:
+        dataset.convert("a.npz", "b.zarr")
+    assert "a.npz/read.me" == caught.value.filename
+
+
+def test_folder_of_datasets():
+    dataset.create_array("f/a", [1, 2], layout="bcolz").close()
+    dataset.create_table("f/g/t", {"x": [1, 2]}, layout="bcolz").close()
+    assert "folder" == dataset.convert("f", "b.zarr").source_format
+    found = dataset.open("b.zarr")
+    assert [1, 2] == found["a"][:].tolist()
+    assert [(1,), (2,)] == found["g/t"][:].tolist()

@@ -1,0 +1,363 @@
+"""Tables and arrays are converted from and to CSV, Parquet and any Zarr store."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.dataset.conversion import contents, csv_files
+from bloscpack.exceptions import FormatError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch, tmp_path):
+    """Make even small tables several blocks."""
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
+    monkeypatch.setattr(csv_files, "SCAN_ROWS", 7)
+    monkeypatch.setattr(csv_files, "WRITTEN_ROWS", 5)
+    monkeypatch.chdir(tmp_path)
+
+
+DTYPES = "? i1 u2 i4 >i8 u8 f2 f4 >f8 S5 U7 M8[D] M8[s] M8[ns]"
+
+
+def table(dtypes=DTYPES, length=100):
+    numbers = np.arange(length)
+    columns = {}
+    for dtype in map(np.dtype, dtypes.split()):
+        items = numbers.astype(dtype)
+        if dtype.kind == "f":
+            items = np.where(numbers % 7, numbers / 3, np.nan).astype(dtype)
+        elif dtype.kind == "u":
+            items[0] = np.iinfo(dtype).max
+        elif dtype.kind == "i":
+            items[0] = np.iinfo(dtype).min
+        elif dtype.kind == "M":
+            items[5] = "NaT"
+        elif dtype.kind in "US":
+            texts = np.array(["", "a,b", 'say "x"', "two\nlines", "NA", "1"])
+            items = texts[numbers % 6].astype(dtype)
+        columns["c_%s" % dtype.str[1:].strip("[]").replace("[", "_")] = items
+    return columns
+
+
+def rows_of(columns):
+    with dataset.create_table("rows", columns, mode="w") as made:
+        return made[:]
+
+
+def assert_same(expected, found):
+    assert expected.dtype.names == found.dtype.names
+    for name in expected.dtype.names:
+        assert expected[name].dtype == found[name].dtype, name
+        assert expected[name].tobytes() == found[name].tobytes(), name
+
+
+class TestCsv:
+    @pytest.fixture(autouse=True)
+    def pandas(self):
+        return pytest.importorskip("pandas")
+
+    def test_all_types(self):
+        rows = rows_of(table())
+        np.save("a.npy", rows)
+        dataset.convert("a.npy", "b.csv")
+        dtypes = {name: rows.dtype[name].str for name in rows.dtype.names}
+        dataset.convert("b.csv", "c.npy", dtypes=dtypes)
+        assert_same(rows, np.load("c.npy"))
+
+    def test_types_from_text(self):
+        expected = table("? i8 u8 f8 U7")
+        np.save("a.npy", rows_of(expected))
+        dataset.convert("a.npy", "b.csv")
+        dataset.convert("b.csv", "c.zarr")
+        assert_same(rows_of(expected), dataset.open("c.zarr")[:])
+
+    def test_pandas_reads_it(self, pandas):
+        np.save("a.npy", rows_of(table("i4 f4 f8 U7 M8[D]")))
+        dataset.convert("a.npy", "b.csv")
+        found = pandas.read_csv("b.csv", keep_default_na=False, na_values={"c_f8": ""})
+        expected = np.load("a.npy")
+        assert expected["c_i4"].tolist() == found["c_i4"].tolist()
+        assert expected["c_U7"].tolist() == found["c_U7"].tolist()
+        np.testing.assert_array_equal(expected["c_f8"], found["c_f8"])
+
+    @pytest.mark.parametrize(
+        ("values", "dtype", "expected"),
+        [
+            (["1"] * 10 + ["2.5"], "f8", [1.0] * 10 + [2.5]),
+            (["1"] * 10 + [""], "f8", [1.0] * 10 + [np.nan]),
+            (["1"] * 10 + ["x"], "U1", ["1"] * 10 + ["x"]),
+            (["1.50"] * 10 + ["x"], "U4", ["1.50"] * 10 + ["x"]),
+            (["1"] * 10 + [str(2**64 - 1)], "u8", [1] * 10 + [2**64 - 1]),
+            (["-1"] * 10 + [str(2**63 - 1)], "i8", [-1] * 10 + [2**63 - 1]),
+            (["True"] * 10 + ["False"], "?", [True] * 10 + [False]),
+            (["True"] * 10 + ["1"], "U4", ["True"] * 10 + ["1"]),
+            (["NA"] * 10 + ["x"], "U2", ["NA"] * 10 + ["x"]),
+            (["NA"] * 10, "f8", [np.nan] * 10),
+            (["ä" * 9] * 10, "U9", ["ä" * 9] * 10),
+        ],
+    )
+    def test_widening(self, values, dtype, expected):
+        with open("a.csv", "w", encoding="utf-8") as fp:
+            fp.write("x,y\n" + "".join("%s,0\n" % value for value in values))
+        dataset.convert("a.csv", "b.zarr")
+        found = dataset.open("b.zarr")["x"]
+        assert np.dtype(dtype) == found.dtype
+        np.testing.assert_array_equal(expected, found[:])
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("x\n" + "1\n" * 9 + "%d\n2.5\n" % (2**53 + 1), "column 'x'.*--dtype x=U"),
+            ("x,y\n1,2\n1,2,3\n", "line 3"),
+            ("x,x\n1,2\n", "different name.*'x'"),
+            ("x,\n1,2\n", "without a name"),
+            ("", "No columns"),
+            ("x\n\udcff\n", "utf-8"),
+        ],
+    )
+    def test_errors(self, text, message):
+        with open("a.csv", "wb") as fp:
+            fp.write(text.encode("utf-8", "surrogateescape"))
+        with pytest.raises((FormatError, UsageError), match=message):
+            dataset.convert("a.csv", "b.zarr")
+        assert ["a.csv"] == os.listdir()
+
+    @pytest.mark.parametrize(
+        ("dtypes", "message"),
+        [
+            ({"y": "i4"}, "no column 'y'; the columns are x"),
+            ({"x": "M8[D]"}, "column 'x'"),
+            ({"x": "U1"}, "at most 1 char"),
+            ({"x": "i4"}, "abc"),
+            ({"x": "V4"}, "can't become"),
+            ({"x": "q9"}, "no type"),
+        ],
+    )
+    def test_wrong_types(self, dtypes, message):
+        with open("a.csv", "w") as fp:
+            fp.write("x\nabc\n")
+        with pytest.raises(UsageError, match=message):
+            dataset.convert("a.csv", "b.zarr", dtypes=dtypes)
+
+    def test_a_length_that_is_found(self):
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n1,abc\n22,d\n")
+        dataset.convert("a.csv", "b.zarr", dtypes={"x": "U", "y": "S"})
+        assert [("1", b"abc"), ("22", b"d")] == dataset.open("b.zarr")[:].tolist()
+
+    def test_arrays(self):
+        np.save("a.npy", np.arange(6).reshape(3, 2))
+        dataset.convert("a.npy", "b.csv")
+        with open("b.csv") as fp:
+            assert "0,1\n0,1\n2,3\n4,5\n" == fp.read()
+        np.save("a.npy", np.zeros((2, 2, 2)))
+        with pytest.raises(UsageError, match="one or two axes"):
+            dataset.convert("a.npy", "c.csv")
+        np.save("a.npy", np.zeros(3, [("x", "f8", 2)]))
+        with pytest.raises(UsageError, match="CSV can't hold the column 'x'"):
+            dataset.convert("a.npy", "c.csv")
+        np.save("a.npy", np.array([b"\xff"]))
+        with pytest.raises(UsageError, match="column '0': expected text in UTF-8"):
+            dataset.convert("a.npy", "c.csv")
+        assert not os.path.exists("c.csv")
+
+
+class TestParquet:
+    @pytest.fixture(autouse=True)
+    def pyarrow(self):
+        pytest.importorskip("pyarrow.parquet")
+        return pytest.importorskip("pyarrow")
+
+    def write(self, pyarrow, array, name="x"):
+        made = pyarrow.table({name: array})
+        pyarrow.parquet.write_table(made, "a.parquet")
+
+    def test_all_types(self):
+        columns = table(DTYPES.replace("M8[s]", "M8[ms]") + " V3 m8[s] m8[ns]")
+        columns["axes"] = np.arange(1200, dtype="i2").reshape(100, 4, 3)
+        with dataset.create_table("a", columns, layout="bcolz", attrs={"a": 1}) as made:
+            made["axes"].attrs["unit"] = "m"
+            rows = made[:]
+        assert [] == dataset.convert("a", "b.parquet").lost
+        assert [] == dataset.convert("b.parquet", "c", to="bcolz").lost
+        with dataset.open("c") as found:
+            assert {"a": 1} == dict(found.attrs)
+            assert {"unit": "m"} == dict(found["axes"].attrs)
+            found = found[:]
+        native = rows.astype(
+            [(n, t[0].newbyteorder("=")) for n, t in rows.dtype.fields.items()]
+        )
+        assert_same(native, found)
+
+    def test_other_programs(self, pyarrow):
+        np.save("a.npy", rows_of(table()))
+        dataset.convert("a.npy", "b.parquet")
+        found = pyarrow.parquet.read_table("b.parquet")
+        assert 100 == found.num_rows
+        assert np.load("a.npy")["c_U7"].tolist() == found["c_U7"].to_pylist()
+
+    def test_missing_values(self, pyarrow):
+        self.write(pyarrow, pyarrow.array([1.5, None]))
+        dataset.convert("a.parquet", "b.npy")
+        np.testing.assert_array_equal([1.5, np.nan], np.load("b.npy")["x"])
+        self.write(pyarrow, pyarrow.array([None, 5], pyarrow.timestamp("ms")))
+        dataset.convert("a.parquet", "b.npy", force=True)
+        assert ["NaT", "1970-01-01T00:00:00.005"] == np.load("b.npy")["x"].astype(
+            str
+        ).tolist()
+        for values in ([1, None], ["a", None], [True, None], [b"a", None]):
+            self.write(pyarrow, pyarrow.array(values))
+            with pytest.raises(UsageError, match="column 'x' has missing values"):
+                dataset.convert("a.parquet", "c.npy")
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ([[1], [2, 3]], "can't hold the column 'x' of type 'list"),
+            ([{"a": 1}], "can't hold the column 'x' of type 'struct"),
+            ([b"a\0"], "ends in a zero byte"),
+            (["a\0"], "ends in a zero byte"),
+            (["ä\0"], "ends in a zero byte"),
+        ],
+    )
+    def test_refused(self, pyarrow, values, message):
+        self.write(pyarrow, pyarrow.array(values))
+        with pytest.raises(UsageError, match=message):
+            dataset.convert("a.parquet", "b.npy")
+        assert ["a.parquet"] == os.listdir()
+
+    def test_refused_target(self):
+        np.save("a.npy", np.zeros(3, "c16"))
+        with pytest.raises(UsageError, match="Parquet can't hold the column '0'"):
+            dataset.convert("a.npy", "b.parquet")
+
+    def test_text(self, pyarrow):
+        texts = ["a", "", "bcd", "ä€😀"] * 50
+        for values in (texts, texts[:3] * 50):
+            for array in (
+                pyarrow.array(values),
+                pyarrow.array(values).dictionary_encode(),
+                pyarrow.array(values, pyarrow.large_string()),
+            ):
+                self.write(pyarrow, array)
+                dataset.convert("a.parquet", "b.npy", force=True)
+                assert values == np.load("b.npy")["x"].tolist()
+
+    def test_time_zone(self, pyarrow):
+        self.write(pyarrow, pyarrow.array([5], pyarrow.timestamp("s", "UTC")))
+        assert ["the time zone of the column 'x'"] == dataset.convert(
+            "a.parquet", "b.npy"
+        ).lost
+
+    @pytest.mark.parametrize("size", [4, 100, 2000])
+    def test_damage(self, size):
+        np.save("a.npy", rows_of(table()))
+        dataset.convert("a.npy", "b.parquet")
+        with open("b.parquet", "r+b") as fp:
+            fp.truncate(size)
+        with pytest.raises(FormatError) as caught:
+            dataset.convert("b.parquet", "c.npy")
+        assert "b.parquet" == caught.value.filename
+        assert not os.path.exists("c.npy")
+
+
+# zarr warns of the types of text.
+UNSTABLE = pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+
+
+class TestZarr:
+    @pytest.fixture(autouse=True)
+    def zarr(self):
+        zarr = pytest.importorskip("zarr", "3")
+        return zarr
+
+    @pytest.mark.parametrize("zarr_format", [2, 3])
+    @pytest.mark.parametrize("target", ["b.zarr", "b.npz", "b.bcolz"])
+    def test_array(self, zarr, zarr_format, target):
+        items = np.arange(12000.0).reshape(100, 12, 10)
+        made = zarr.create_array(
+            "a",
+            shape=items.shape,
+            dtype=">f8",
+            chunks=(7, 5, 10),
+            zarr_format=zarr_format,
+            attributes={"unit": "m"},
+        )
+        made[:] = items
+        done = dataset.convert("a", target)
+        assert ["the attributes"] * (target == "b.npz") == done.lost
+        dataset.convert(target, "c.npy")
+        np.testing.assert_array_equal(items, np.load("c.npy"))
+        if target == "b.zarr":
+            np.testing.assert_array_equal(items, zarr.open("b.zarr")[:])
+            assert {"unit": "m"} == dict(zarr.open("b.zarr").attrs)
+
+    @UNSTABLE
+    @pytest.mark.parametrize("store", ["a.zip", "a"])
+    def test_group(self, zarr, store):
+        opened = zarr.storage.ZipStore(store, mode="w") if "." in store else store
+        group = zarr.create_group(opened, attributes={"a": 1})
+        group.create_array("x", data=np.arange(20), chunks=3, dimension_names=["t"])
+        inner = group.create_group("g")
+        inner.create_array("y", data=np.float32(5))
+        inner.create_array("z", data=np.array(["a", "bcd", ""]))
+        if opened is not store:
+            opened.close()
+        with pytest.raises(UsageError, match="at least one axis"):
+            dataset.convert(store, "b.zarr")
+        assert ["the attributes", "the names of the axes"] == dataset.convert(
+            store, "b.npz"
+        ).lost
+        with np.load("b.npz") as found:
+            assert {"x", "g/y", "g/z"} == set(found.files)
+            assert ["a", "bcd", ""] == found["g/z"].tolist()
+        if opened is store:
+            del inner["y"]
+            dataset.convert("a", "b.zarr")
+            assert ("t",) == zarr.open("b.zarr")["x"].metadata.dimension_names
+            assert {"a": 1} == dict(dataset.open("b.zarr").attrs)
+            assert ["a", "bcd", ""] == dataset.open("b.zarr")["g/z"][:].tolist()
+
+    @UNSTABLE
+    def test_text_of_any_length(self, zarr):
+        made = zarr.create_array("a", shape=(300,), dtype=str, chunks=(7,))
+        made[:] = texts = ["ä" * (i % 9) for i in range(300)]
+        dataset.convert("a", "b.npy")
+        assert texts == np.load("b.npy").tolist()
+
+    def test_fields(self, zarr):
+        rows = np.zeros(50, [("x", "i4"), ("y", "f8")])
+        rows["x"] = np.arange(50)
+        made = zarr.create_array(
+            "a", shape=(50,), dtype=rows.dtype, chunks=(7,), zarr_format=2
+        )
+        made[:] = rows
+        dataset.convert("a", "b.zarr")
+        assert_same(rows, dataset.open_table("b.zarr")[:])
+
+    def test_damage(self, zarr):
+        zarr.create_array("a", data=np.arange(100), chunks=10, zarr_format=2)
+        with open("a/3", "wb") as fp:
+            fp.write(b"no chunk")
+        with pytest.raises(FormatError, match="zarr can't read it") as caught:
+            dataset.convert("a", "b.npy")
+        assert "a" == caught.value.filename
+        assert ["a"] == os.listdir()
+        with open("a/.zarray", "w") as fp:
+            json.dump({"zarr_format": 2}, fp)
+        with pytest.raises(FormatError):
+            dataset.convert("a", "b.npy")
+
+    def test_our_tables(self, zarr):
+        np.save("a.npy", rows_of(table("i4 f8 U7")))
+        dataset.convert("a.npy", "b.zarr")
+        found = zarr.open("b.zarr")
+        assert ["c_U7", "c_f8", "c_i4"] == sorted(found)
+        for name in found:
+            np.testing.assert_array_equal(np.load("a.npy")[name], found[name][:])

@@ -1,0 +1,107 @@
+"""Archives of `savez` as stores of Zarr, and in graphs of Dask."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+
+import bloscpack as bp
+
+RANDOM = np.random.default_rng(1)
+ARRAYS = {
+    **{
+        np.dtype(code).name + "_" + "lb"[code[0] == ">"]: RANDOM.integers(
+            0, 2 if code[1] == "?" else 100, (50, 7)
+        ).astype(code)
+        for code in (
+            *("<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4"),
+            *("<f8", "<c8", "<c16", "<?", ">i2", ">i4", ">u8", ">f8", ">c8"),
+        )
+    },
+    "one": np.arange(1),
+    "no_rows": np.zeros((0, 3)),
+    "deep/er/x": RANDOM.random((3, 4, 5, 6)),
+    "every_other": RANDOM.random((60, 60))[::2, ::3],
+    "Größe": np.arange(1000),
+}
+TEXTS = {
+    "text": np.array(["a", "über"]),
+    "raw": np.array([b"a", b"bc"]),
+    "days": np.array(["2020-01-01", "NaT"], "M8[D]"),
+    "seconds": np.array([1, 2], "m8[s]"),
+}
+OTHERS = {"scalar": 1.5, "fortran": np.asfortranarray(np.ones((3, 4)))}
+
+
+@pytest.fixture(params=[1, 500, "1M"])
+def path(tmp_path, request):
+    settings = {"chunk_size": request.param}
+    bp.savez(tmp_path / "a.zip", **ARRAYS, **TEXTS, settings=settings)
+    return tmp_path / "a.zip"
+
+
+def open_zarr(path):
+    zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+    return zarr.open_group(zarr.storage.ZipStore(path, mode="r"), mode="r")
+
+
+def check_zarr(path, expected):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about types that few programs have
+        group = open_zarr(path)
+        names = {
+            name for name, item in group.members(None) if not hasattr(item, "members")
+        }
+        assert set(expected) == names
+        for name, array in expected.items():
+            found = group[name][...]
+            assert array.shape == found.shape
+            assert array.astype(found.dtype).tobytes() == found.tobytes(), name
+
+
+def test_zarr(path):
+    check_zarr(path, {**ARRAYS, **TEXTS})
+
+
+def test_zarr_after_changes(path):
+    with bp.loadz(path, "r+") as archive:
+        archive.update(one=np.arange(9), more=np.eye(3), **OTHERS)
+        del archive["every_other"]
+    expected = {**ARRAYS, **TEXTS, "one": np.arange(9), "more": np.eye(3)}
+    del expected["every_other"]
+    check_zarr(path, expected)
+
+
+def test_zarr_notices_a_flipped_bit(path):
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as file:
+        info = file.getinfo("every_other/c/0/0")
+    data[info.header_offset + info.file_size // 4] ^= 1
+    path.write_bytes(data)
+    with pytest.raises((ValueError, RuntimeError, zipfile.BadZipFile)):
+        open_zarr(path)["every_other"][...]
+
+
+def test_tensorstore(path):
+    tensorstore = pytest.importorskip("tensorstore", reason="needs TensorStore")
+    for name, array in ARRAYS.items():
+        store = {"driver": "zip", "base": path.as_uri(), "path": name + "/"}
+        spec = {"driver": "zarr3", "kvstore": store}
+        found = tensorstore.open(spec, open=True).result().read().result()
+        assert array.shape == found.shape
+        assert array.astype(found.dtype).tobytes() == found.tobytes(), name
+
+
+def test_dask(path):
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    array = ARRAYS["every_other"]
+    with bp.loadz(path) as archive:
+        lazied = da.from_array(archive["every_other"], chunks=(10, 20))
+        assert array.sum() == pytest.approx(lazied.sum().compute())
+        pickled = pickle.dumps(lazied)
+    found = pickle.loads(pickled).compute(scheduler="sync")
+    assert np.array_equal(array, found)
