@@ -100,3 +100,11 @@ def bcolz(session: nox.Session) -> None:
     install(session, "test")
     genuine = "tests/dataset/test_genuine_bcolz.py"
     session.run("pytest", "-q", genuine, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
+
+
+@nox.session(python="3.12", default=False)
+def zarrita(session: nox.Session) -> None:
+    """Read datasets with zarrita.js; this needs a network."""
+    install(session, "test-integrations")
+    readers = "tests/integrations/test_http_readers.py"
+    session.run("pytest", "-q", readers, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
