@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import math
 import operator
@@ -62,7 +61,8 @@ class Array(Node):
         `closes_table` says that the table is closed with the column. The table itself
         has another object for the column: a cycle would keep the locks.
         """
-        column = copy.copy(self)
+        column = Array.__new__(Array)
+        vars(column).update(vars(self))
         column._table, column._closes_table = table, closes_table
         return column
 

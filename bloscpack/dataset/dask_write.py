@@ -73,12 +73,11 @@ def from_dask(
         interrupted call has left; ``'w'`` to replace a dataset, which is removed
         at the beginning.
     compute
-        Whether to write now. If not, the result is a `dask.delayed.Delayed` that
-        writes.
+        Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
 
     Returns
     -------
-    Array or Table or dask.delayed.Delayed
+    Array or Table
         The dataset, open for reading.
 
     Raises

@@ -121,5 +121,5 @@ def test_flipped_bits(web, read, request):
         shard.write_bytes(data)
         with pytest.raises(FormatError):
             dataset.open(url)[:]
-        with pytest.raises(Exception, match=r"(?i)crc32c|checksum|invalid"):
+        with pytest.raises(Exception, match=r"checksum|Error reading shard"):
             read(url, request)
