@@ -61,7 +61,8 @@ def integrations(session: nox.Session) -> None:
     found.append("tests/integrations")
     session.run("pytest", "-q", "-n", "auto", *found, *session.posargs)
     examples = "tests/project/test_docs.py"
-    session.run("pytest", "-q", examples, "-k", "independent", *session.posargs)
+    chosen = "independent or datasets"
+    session.run("pytest", "-q", examples, "-k", chosen, *session.posargs)
 
 
 @nox.session
@@ -100,3 +101,11 @@ def bcolz(session: nox.Session) -> None:
     install(session, "test")
     genuine = "tests/dataset/test_genuine_bcolz.py"
     session.run("pytest", "-q", genuine, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
+
+
+@nox.session(python="3.12", default=False)
+def zarrita(session: nox.Session) -> None:
+    """Read datasets with zarrita.js; this needs a network."""
+    install(session, "test-integrations")
+    readers = "tests/integrations/test_http_readers.py"
+    session.run("pytest", "-q", readers, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})

@@ -155,6 +155,38 @@ def _is_cut_password(host: str) -> bool:
     return bool(colon) and not port.isdigit() and not host.endswith("]")
 
 
+def joined_url(url: str, name: str) -> str:
+    """Return the URL of a file in the folder at a URL, which may be a chain.
+
+    The name is added to the path of the first URL, in front of a query.
+    """
+    before, path, after = _first_path(url)
+    if before.endswith(("http" + MARK, "https" + MARK)):
+        from urllib.parse import quote
+
+        name = quote(name)
+    separator = "" if not path or path.endswith("/") else "/"
+    return before + path + separator + name + after
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of the first URL of a chain that has a path."""
+    return _first_path(url)[0].removesuffix(MARK).rpartition(LINK)[2]
+
+
+def _first_path(url: str) -> tuple[str, str, str]:
+    """Return the path in the first URL of a chain, and what is around it.
+
+    A URL of HTTP is the last of its chain, and its query does not belong to the path.
+    """
+    start, mark, rest = url.partition(MARK)
+    if start.rpartition(LINK)[2] in ("http", "https"):
+        end = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
+    else:
+        end = len(rest.partition(LINK)[0])
+    return start + mark, rest[:end], rest[end:]
+
+
 def last_part(url: str) -> str:
     """Return the last part of the path of a URL, under which a copy is stored.
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 
+from .._storage.urls import local_path, without_url
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
-from .folder import Folder
+from .dask_write import from_dask as from_dask
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
@@ -26,13 +27,14 @@ from .new import create_table as create_table
 from .new import from_pandas as from_pandas
 from .opening import Options
 from .table import Table as Table
+from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeVar
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
     from .conversion import Conversion
     from .node import Node
@@ -50,6 +52,7 @@ def open(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Array | Table | Group:
     """Open an array, a table or a group.
@@ -57,8 +60,9 @@ def open(
     Parameters
     ----------
     path
-        The folder. One without the files of a dataset, but with datasets inside of it,
-        is a group that can only be read.
+        The folder, or its URL, at which a dataset can only be read. A folder without
+        the files of a dataset, but with datasets inside of it, is a group that can only
+        be read.
     mode
         ``'r'`` for reading, ``'r+'`` for reading and changes, ``'x'`` to create one,
         ``'w'`` to create one or replace a dataset, ``'a'`` for ``'r+'`` if there is a
@@ -70,6 +74,8 @@ def open(
     sync
         Whether each change is on the disk when it has been made. Without this, changes
         survive the end of the process, but not of the machine.
+    storage_options
+        Settings for fsspec to open a URL, such as keys.
     creation
         Parameters of `create_array` for a new one. Without ``data`` and ``shape``, a
         new one is a group.
@@ -86,7 +92,12 @@ def open(
     is_array = "data" in creation or "shape" in creation
     create: Callable[..., Any] = create_array if is_array else create_group
     found: Array | Table | Group = _open(
-        None, create, path, mode, Options(allow_pickle, sync), creation
+        None,
+        create,
+        path,
+        mode,
+        Options(allow_pickle, sync, storage_options=storage_options),
+        creation,
     )
     return found
 
@@ -97,6 +108,7 @@ def open_array(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Array:
     """Open an array; `open` describes the parameters that are not described here.
@@ -111,7 +123,7 @@ def open_array(
     UsageError
         If it is a table or a group.
     """
-    options = Options(allow_pickle, sync)
+    options = Options(allow_pickle, sync, storage_options=storage_options)
     return _open(Array, create_array, path, mode, options, creation)
 
 
@@ -121,6 +133,7 @@ def open_table(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Table:
     """Open a table; `open` describes the parameters that are not described here.
@@ -135,7 +148,7 @@ def open_table(
     UsageError
         If it is an array or a group.
     """
-    options = Options(allow_pickle, sync)
+    options = Options(allow_pickle, sync, storage_options=storage_options)
     return _open(Table, create_table, path, mode, options, creation)
 
 
@@ -145,6 +158,7 @@ def open_group(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Group:
     """Open a group; `open` describes the parameters that are not described here.
@@ -164,7 +178,7 @@ def open_group(
     """
     if mode == "a" and os.path.isdir(path):
         make_group(path, creation.get("attrs"), sync)
-    options = Options(allow_pickle, sync)
+    options = Options(allow_pickle, sync, storage_options=storage_options)
     return _open(Group, create_group, path, mode, options, creation)
 
 
@@ -261,11 +275,14 @@ def _open(
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
+    path = local_path(path)
+    if mode != "r":
+        without_url(path, "a dataset that is changed")
     if mode in ("w", "x") or (mode == "a" and not os.path.lexists(path)):
         new = "w" if mode == "w" else "x"
         return create(path, mode=new, sync=options.sync, **creation)
     options.writable = mode != "r"
-    found: Any = open_node(detect(Folder.open(path)), options)
+    found: Any = open_node(detect(open_folder(path, options.storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

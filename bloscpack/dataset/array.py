@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
+import errno
 import math
 import operator
 
 from .._reading.array_index import ArrayIndex, iterate_rows
-from ..exceptions import UsageError, UsageValueError
+from ..exceptions import StorageError, UsageError, UsageValueError
 from .node import Node
 from .row_stream import stream_of
 from .rows import assigned_blocks, converted, filled_rows
@@ -53,6 +53,7 @@ class Array(Node):
         # The table of a column that was opened without it, and whether to close it.
         self._table: Node | None = None
         self._closes_table = False
+        self._token: object = None  # what the files were when Dask got the array
 
     def alone(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
@@ -60,7 +61,8 @@ class Array(Node):
         `closes_table` says that the table is closed with the column. The table itself
         has another object for the column: a cycle would keep the locks.
         """
-        column = copy.copy(self)
+        column = Array.__new__(Array)
+        vars(column).update(vars(self))
         column._table, column._closes_table = table, closes_table
         return column
 
@@ -177,6 +179,36 @@ class Array(Node):
         step = self.chunks[0]
         for start in range(0, len(self), step):
             yield self[start : start + step]
+
+    # Pickle and Dask
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens the array again, in any process, for reading."""
+        return reopened, (self._layout, len(self))
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return a value that is the same for the same state of the same array."""
+        if self._token is None:
+            self._token = self._layout.folder.version()
+        return self.path, self.shape, str(self.dtype), self._token
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return the array as an array of Dask, of which each block is read alone.
+
+        Parameters
+        ----------
+        chunks
+            The chunks of the result, as `dask.array.from_array` takes them; by default
+            one for each shard.
+
+        Raises
+        ------
+        UsageError
+            If Dask is not installed.
+        """
+        from .dask_read import array_to_dask
+
+        return array_to_dask(self, chunks)
 
     # Changing
 
@@ -295,6 +327,24 @@ class Array(Node):
                 "change" % (self.shape, shape)
             )
         return checked_length(shape[0])
+
+
+def reopened(layout: ArrayLayout, length: int) -> Array:
+    """Return an array that was pickled; raise `StorageError` if it has lost rows."""
+    array = Array(layout)
+    check_not_shorter(array, length)
+    return array
+
+
+def check_not_shorter(node: Any, length: int) -> None:
+    """Raise `StorageError` if a dataset has fewer rows than it had when it was open."""
+    if len(node) < length:
+        raise StorageError(
+            errno.ESTALE,
+            "expected at least '%d' rows, found '%d': a writer has removed some"
+            % (length, len(node)),
+            node.path,
+        )
 
 
 def checked_length(length: int) -> int:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
+from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, remove_changes, remove_tree
 from .folder import Folder
@@ -67,6 +68,7 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
     """
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+    without_url(path, "a new dataset")
     target = os.path.abspath(os.fsdecode(path))
     lock = _check_target(target, mode)
     try:

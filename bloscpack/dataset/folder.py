@@ -86,9 +86,12 @@ class Folder:
         Where this part is in the dataset, with a slash at the end; empty for all of it.
     far
         Whether each read of a file is a round trip to another machine.
+    lists
+        Whether the names in a folder can be listed.
     """
 
     far = False
+    lists = True
 
     def __init__(
         self, root: str, prefix: str = "", pending: dict[str, str] | None = None
@@ -97,6 +100,18 @@ class Folder:
         self.prefix = prefix
         # The files that a committed change replaces, and where their new content is.
         self.pending = {} if pending is None else pending
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.root, self.prefix)
+
+    def version(self) -> object:
+        """Return a value that changes when a file is replaced."""
+        return [
+            (path, name, status.st_ino, status.st_size, status.st_mtime_ns)
+            for path, _, names in sorted(os.walk(self.path()))
+            for name in sorted(names)
+            if (status := os.lstat(os.path.join(path, name)))
+        ]
 
     @classmethod
     def open(cls, path: Path) -> Folder:
@@ -304,6 +319,11 @@ class OpenFile(Storage):
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _reopen(root: str, prefix: str) -> Folder:
+    """Return a folder that was pickled, as it is now."""
+    return Folder(root, prefix, Folder.open(root).pending)
 
 
 def _read(path: str, limit: int | None) -> bytes:

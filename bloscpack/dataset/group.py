@@ -263,7 +263,7 @@ class Group(Node, Mapping[str, Node]):
             self.path,
             self.layout,
         )
-        if self._closed:
+        if self._closed or not self._layout.folder.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder)])
 

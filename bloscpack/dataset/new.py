@@ -195,6 +195,11 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
         If two columns have the same name, or if the layout can't hold a column: for
         example one with missing items among integers or texts.
     """
+    return create_table(path, items_by_name(frame), **options)
+
+
+def items_by_name(frame: Any) -> dict[str, Items]:
+    """Return the columns of a DataFrame, and in front of them named index levels."""
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
@@ -204,7 +209,7 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
             "expected columns with different names, found %s"
             % ", ".join(map(str, names))
         )
-    return create_table(path, {c.name: _plain_items(c) for c in series}, **options)
+    return {column.name: _plain_items(column) for column in series}
 
 
 def _plain_items(column: Any) -> Items:

@@ -9,6 +9,7 @@ from .writer import Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .._storage.protocols import StorageOptions
     from .folder import Folder
     from .layouts import Found
     from .layouts.base import ArrayLayout, TableLayout
@@ -28,11 +29,18 @@ class Options:
         Whether each change is on the disk when it has been made.
     writable
         Whether it may be changed.
+    storage_options
+        Settings for fsspec to open a URL.
     """
 
     def __init__(
-        self, allow_pickle: bool = False, sync: bool = True, writable: bool = False
+        self,
+        allow_pickle: bool = False,
+        sync: bool = True,
+        writable: bool = False,
+        storage_options: StorageOptions | None = None,
     ) -> None:
+        self.storage_options = storage_options
         self.writable = writable
         self.allow_pickle = allow_pickle
         self.sync = sync

@@ -9,7 +9,7 @@ import numpy
 
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
-from .array import Array, checked_length, checked_trim
+from .array import Array, check_not_shorter, checked_length, checked_trim
 from .layouts.base import NewArray
 from .node import Node
 from .preview import shown_rows
@@ -17,7 +17,7 @@ from .rows import as_columns, blocks_of, items_of, named_columns
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, ClassVar
 
     from .._format.dtypes import Array as Items
@@ -75,6 +75,7 @@ class Table(Node):
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
+        self._token: object = None  # what the files were when Dask got the table
         self._columns: dict[str, Array] = {}
         self.columns = Columns(self._columns)
         self._set_columns()
@@ -230,24 +231,62 @@ class Table(Node):
         several axes.
         """
         try:
-            import pandas
+            import pandas  # noqa: F401
         except ImportError as error:
             raise UsageError("to_pandas needs pandas") from error
-        count = len(self)
+        return self.frame(slice(len(self)), self.names)
+
+    def frame(self, rows: slice, names: Sequence[str]) -> Any:
+        """Return some rows of some columns as a DataFrame."""
+        import pandas
+
         data = {}
-        for name, column in self._columns.items():
+        for name in names:
+            column = self._columns[name]
             if column.ndim > 1:
                 raise UsageValueError(
                     "a DataFrame has no columns with several axes, such as '%s' of "
                     "shape %s" % (name, column.shape)
                 )
-            items = column[:count]
+            items = column[rows]
             if items.dtype.kind in "biufcmM":  # pandas wants the order of the machine
                 items = items.astype(items.dtype.newbyteorder("="), copy=False)
             else:
                 items = items.astype(object)
             data[name] = items
-        return pandas.DataFrame(data, columns=self.names)
+        return pandas.DataFrame(data, columns=list(names))
+
+    # Pickle and Dask
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens the table again, in any process, for reading."""
+        return reopened, (self._layout, len(self))
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return a value that is the same for the same state of the same table."""
+        if self._token is None:
+            self._token = self._layout.folder.version()
+        return self.path, len(self), str(self.dtype), self._token
+
+    def to_dask(self, rows: int | None = None, columns: list[str] | None = None) -> Any:
+        """Return the table as a DataFrame of Dask.
+
+        Parameters
+        ----------
+        rows
+            Number of rows of a partition; by default that of a shard, of the column
+            whose shards have the fewest.
+        columns
+            The names of the columns; by default all.
+
+        Raises
+        ------
+        UsageError
+            If Dask is not installed, or if a column has several axes.
+        """
+        from .dask_read import table_to_dask
+
+        return table_to_dask(self, rows, columns)
 
     # Changing
 
@@ -397,6 +436,13 @@ class Table(Node):
         column.close()
         self._layout.columns_committed(names)
         self._set_columns()
+
+
+def reopened(layout: TableLayout, length: int) -> Table:
+    """Return a table that was pickled; raise `StorageError` if it has lost rows."""
+    table = Table(layout)
+    check_not_shorter(table, length)
+    return table
 
 
 def column_blocks(

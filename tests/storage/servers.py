@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 
 class Content:
@@ -221,3 +224,99 @@ def flip(handler: Handler) -> bool:
         return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
     return handler.answer_usually(change)
+
+
+# Folders
+
+
+class FolderHandler(BaseHTTPRequestHandler):
+    """Sends the files in a folder, or the ranges of them that a client asks for."""
+
+    protocol_version = "HTTP/1.1"
+    web: FolderServer
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+    def do_OPTIONS(self) -> None:
+        self.reply(204)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path).lstrip("/")
+        self.web.requests.append((self.command, path))
+        if path in self.web.refused:
+            return self.reply(403)
+        try:
+            data = (self.web.root / path).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return self.reply(404)
+        etag = '"%s"' % hashlib.sha256(data).hexdigest()
+        if self.headers.get("If-Match", etag) != etag:
+            return self.reply(412)
+        text = self.headers.get("Range", "") if self.web.ranges else ""
+        if not text:
+            return self.reply(200, data, ETag=etag)
+        first, _, last = text.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, len(data) - int(last))
+        stop = min(int(last) + 1, len(data)) if first and last else len(data)
+        span = "bytes %d-%d/%d" % (start, stop - 1, len(data))
+        return self.reply(
+            206, data[start:stop], **{"ETag": etag, "Content-Range": span}
+        )
+
+    def reply(self, status: int, data: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+
+class FolderServer:
+    """A static server of a folder.
+
+    Attributes
+    ----------
+    root
+        The folder.
+    requests
+        Method and path of each request.
+    refused
+        Paths that the client must not read.
+    ranges
+        Whether the server knows ranges.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.requests: list[tuple[str, str]] = []
+        self.refused: set[str] = set()
+        self.ranges = True
+
+
+@contextmanager
+def serving_folder(root: Path):
+    """Yield a `FolderServer` that runs, with its ``url``."""
+    web = FolderServer(root)
+    handler = type("ThisHandler", (FolderHandler,), {"web": web})
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request, address) -> None:
+            """Print nothing if the client has closed the connection."""
+
+    with Quiet(("127.0.0.1", 0), handler) as server:
+        web.url = "http://127.0.0.1:%d" % server.server_port
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield web
+        finally:
+            server.shutdown()
+            thread.join()

@@ -133,6 +133,8 @@ def find_any(folder: Folder) -> Found | None:
     found = find(folder)
     if found is not None:
         return Found(folder, *found)
+    if not folder.lists:
+        return None
     places = [folder]
     for searched, place in enumerate(places):
         if searched == MAX_SEARCHED:

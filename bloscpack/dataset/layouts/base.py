@@ -12,6 +12,7 @@ makes a change safe in a crash is the same for all layouts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 from ...exceptions import DamageError, UsageError
 from ..change import remove_tree
@@ -113,6 +114,10 @@ class NodeLayout(ABC):
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process."""
+        return type(self), (self.folder,)
+
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
         raise NotImplementedError
@@ -158,6 +163,10 @@ class ArrayLayout(NodeLayout):
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
         raise NotImplementedError
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process."""
+        return partial(type(self), allow_pickle=self.dtype.hasobject), (self.folder,)
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""

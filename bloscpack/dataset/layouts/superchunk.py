@@ -444,9 +444,17 @@ class SuperchunkColumn(SuperchunkArray):
         """Let `change` replace all attributes."""
         self._table.stage_column_attributes(change, {self._column: values})
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process."""
+        return _column_of, (self._table, self._column)
+
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
         """Let `change` set the number of rows of the table."""
         self._table.stage_sizes(change, length, self._column, cbytes)
+
+
+def _column_of(table: SuperchunkTable, name: str) -> ArrayLayout:
+    return table.columns[name]
 
 
 class SuperchunkTable(TableLayout):

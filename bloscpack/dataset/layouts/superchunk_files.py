@@ -15,6 +15,8 @@ file that has got more rows reads as before. `superchunk_writer` writes the file
 
 from __future__ import annotations
 
+import errno
+
 import numpy
 
 from ..._engine.blosc_settings import own_settings
@@ -40,7 +42,7 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
-from ...exceptions import DamageError, FormatError
+from ...exceptions import DamageError, FormatError, StorageError
 from .chunk_files import MAX_RATIO
 from .open_files import OpenFiles
 
@@ -62,6 +64,10 @@ CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 RUN_NBYTES = 512 * 2**10
 # The same for files that are far away, where each read is a round trip.
 FAR_RUN_NBYTES = 16 * 2**20
+# Maximum number of such files that are read at once.
+FAR_FILES = 16
+# Number of times that a file is opened that is replaced while it is read.
+ATTEMPTS = 3
 
 
 class Cut:
@@ -254,6 +260,9 @@ class SuperchunkFiles(ChunkSource):
         limit = run_nbytes // max(1, self.cut.chunk_nbytes)
         count = -(-len(numbers) // max(1, limit))
         nthreads = effective_nthreads(None, count)
+        if self._folder.far:  # the threads wait for answers
+            count = max(count, len({number // self.cut.slots for number in numbers}))
+            nthreads = max(nthreads, min(count, FAR_FILES))
         with own_settings:
             for_each(self._runs(numbers, limit), work, deliver, nthreads)
 
@@ -289,21 +298,28 @@ class SuperchunkFiles(ChunkSource):
             use(number, plain)
         if not wanted:
             return
-        file = self.file(wanted[0] // self.cut.slots)
-        extents = [self._extent(file, number) for number in wanted]
-        for number, frame in zip(wanted, self._frames(file, extents), strict=True):
+        for number, frame in zip(wanted, self._frames(wanted), strict=True):
             place = None if room is None else room(number)
             use(number, self._plain(number, frame, place))
 
     def _extent(self, file: ShardIndex | None, number: int) -> tuple[int, int] | None:
         return None if file is None else file.extents[number % self.cut.slots]
 
-    def _frames(
-        self, file: ShardIndex | None, extents: list[tuple[int, int] | None]
-    ) -> Iterator[memoryview | None]:
-        """Yield the frame of each extent; neighbouring ones are read together."""
-        found = [extent for extent in extents if extent is not None]
-        content = memoryview(b"") if file is None else self._read(file, found)
+    def _frames(self, numbers: list[int]) -> Iterator[memoryview | None]:
+        """Yield the frames of chunks of a file; neighbouring ones are read together."""
+        number = numbers[0] // self.cut.slots
+        for attempt in range(ATTEMPTS):
+            try:
+                file = self.file(number)
+                extents = [self._extent(file, number) for number in numbers]
+                found = [extent for extent in extents if extent is not None]
+                content = memoryview(b"") if file is None else self._read(file, found)
+                break
+            except StorageError as error:
+                # A file that is far away was replaced after it was opened.
+                if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
+                    raise
+                self._open.clear()
         for extent in extents:
             if extent is None:
                 yield None

@@ -1,0 +1,247 @@
+"""Collections of Dask as datasets: `from_dask`.
+
+Strategy: the collection is divided into the rows of shards. Each task writes a whole
+shard (`parallel`), and a last one commits the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError
+from .dask_read import import_dask
+from .folder import Folder
+from .layouts import detect
+from .new import create_array, create_table, items_by_name
+from .opening import Options, open_leaf
+from .parallel import Target, begin, commit, write
+from .row_stream import joined
+from .rows import converted, items_of
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
+    from .._storage.protocols import Path
+
+    # The length of a partition, and the dtype of each column.
+    Description = tuple[int, dict[str, DType]]
+
+# About the plain size in bytes of a shard of the widest column of a table.
+SHARD_NBYTES = 16 * 2**20
+
+
+def from_dask(
+    collection: Any,
+    path: Path,
+    *,
+    layout: str = "zarr",
+    chunks: int | None = None,
+    shards: int | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+    compute: bool = True,
+    **settings: Any,
+) -> Any:
+    """Write a collection of Dask as a dataset, in parallel.
+
+    Each task writes the rows of one shard, which no other task writes. The last task
+    sets the number of rows: until then, the dataset is there, without rows. If writing
+    fails, call this again.
+
+    Parameters
+    ----------
+    collection
+        An array of Dask, whose blocks become shards; or a DataFrame, which becomes a
+        table. Lengths of blocks and partitions that Dask does not know are computed
+        first, and so are the lengths of text.
+    path
+        The folder, in a file system that all workers have under the same name.
+    layout
+        ``'zarr'`` or ``'superchunk'``.
+    chunks, shards, attrs, sync, settings
+        As in `create_array`. All columns of a table have shards of the same number of
+        rows.
+    mode
+        ``'x'`` if there must be no such file or folder, other than a dataset that an
+        interrupted call has left; ``'w'`` to replace a dataset, which is removed
+        at the beginning.
+    compute
+        Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
+
+    Returns
+    -------
+    Array or Table
+        The dataset, open for reading.
+
+    Raises
+    ------
+    UsageError
+        If the collection has no rows in an order, if the layout can't hold its items,
+        or if Dask is not installed.
+    """
+    is_array = hasattr(collection, "rechunk")
+    if not is_array and not hasattr(collection, "divisions"):
+        raise UsageTypeError(
+            "expected an array or a DataFrame of Dask, found %.200r" % (collection,)
+        )
+    options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
+    options.update(settings)
+    plan = _plan_array if is_array else _plan_table
+    target, tasks, length = plan(collection, path, mode, shards, options)
+    delayed = import_dask("dask").delayed
+    result = delayed(_commit, pure=False)(target, length, tasks)
+    if not compute:
+        return result
+    result.compute()
+    return open_leaf(detect(Folder.open(path)), Options())
+
+
+def _commit(target: Target, length: int, tasks: list[None]) -> str:
+    """Commit the number of rows when all `tasks` are done; return the path."""
+    commit(target, length)
+    return target.root
+
+
+# What a call of `from_dask` does: the dataset, its tasks, and the number of rows.
+
+
+def _plan_array(
+    array: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+) -> tuple[Target, list[Any], int]:
+    delayed = import_dask("dask").delayed
+    if not array.ndim:
+        raise UsageError("a dataset holds rows, and an array without axes has none")
+    if any(math.isnan(length) for length in array.shape):
+        array = array.copy()
+        array.compute_chunk_sizes()
+    length, *inner = map(int, array.shape)
+    target = begin(
+        path,
+        mode,
+        options["sync"],
+        lambda mode: create_array(
+            path,
+            shape=(0, *inner),
+            dtype=array.dtype,
+            shards=shards,
+            mode=mode,
+            **options,
+        ),
+    )
+    array = array.rechunk((target.shard_rows, *inner))
+    task = delayed(_write_block, pure=False)
+    blocks = array.to_delayed().reshape(-1) if length else ()
+    starts = range(0, length, target.shard_rows)
+    return target, list(map(task, [target] * len(starts), starts, blocks)), length
+
+
+def _write_block(target: Target, start: int, rows: Any) -> None:
+    write(target, start, {"": numpy.asarray(rows)})
+
+
+def _plan_table(
+    frame: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+) -> tuple[Target, list[Any], int]:
+    dask = import_dask("dask")
+    parts = frame.to_delayed()
+    describe = dask.delayed(_describe)
+    found: tuple[Description, ...] = dask.compute(*map(describe, parts))
+    lengths = [length for length, _ in found]
+    dtypes = _common_dtypes(
+        [dtypes for length, dtypes in found if length] or [found[0][1]]
+    )
+    row = numpy.dtype(list(dtypes.items()))
+    if shards is None:
+        shards = _shard_rows(
+            max(t.itemsize for t in dtypes.values()), options["chunks"]
+        )
+    target = begin(
+        path,
+        mode,
+        options["sync"],
+        lambda mode: create_table(path, dtype=row, shards=shards, mode=mode, **options),
+    )
+    task = dask.delayed(_write_frames, pure=False)
+    tasks = [
+        task(
+            target, start, dtypes, [(parts[n], lengths[n], a, b) for n, a, b in pieces]
+        )
+        for start, pieces in _pieces(lengths, target.shard_rows)
+    ]
+    return target, tasks, sum(lengths)
+
+
+def _describe(part: Any) -> Description:
+    """Return the length of a partition, and the dtypes that its columns need."""
+    columns = items_by_name(part)
+    return len(part), {name: items_of(c).dtype for name, c in columns.items()}
+
+
+def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
+    """Return the dtype of each column that can hold the items of all partitions."""
+    result = {}
+    for name in found[0]:
+        dtypes = [dtypes[name] for dtypes in found]
+        if len({dtype.kind for dtype in dtypes}) > 1:
+            raise UsageTypeError(
+                "the column '%s' has items of different types: %s"
+                % (name, ", ".join(sorted(set(map(str, dtypes)))))
+            )
+        result[name] = numpy.result_type(*dtypes)
+    return result
+
+
+def _shard_rows(itemsize: int, chunks: int | None) -> int:
+    """Return a number of rows of a shard that is right for all columns of a table."""
+    if chunks is not None:
+        return chunks * max(1, SHARD_NBYTES // (chunks * itemsize))
+    # A power of two has chunks of many sizes.
+    return int(1 << (max(1, SHARD_NBYTES // itemsize).bit_length() - 1))
+
+
+def _pieces(
+    lengths: list[int], step: int
+) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+    """Yield the first row of each shard, and where its rows are.
+
+    A piece is the number of a partition, and the first row and the end in it.
+    """
+    total = sum(lengths)
+    number = used = 0
+    for start in range(0, total, step):
+        missing, pieces = min(step, total - start), []
+        while missing:
+            count = min(missing, lengths[number] - used)
+            if count:
+                pieces.append((number, used, used + count))
+            missing -= count
+            used += count
+            if used == lengths[number]:
+                number, used = number + 1, 0
+        yield start, pieces
+
+
+def _write_frames(
+    target: Target,
+    start: int,
+    dtypes: Mapping[str, DType],
+    pieces: list[tuple[Any, int, int, int]],
+) -> None:
+    """Write rows from some partitions to a shard of each column."""
+    parts: dict[str, list[Items]] = {name: [] for name in dtypes}
+    for part, length, first, stop in pieces:
+        if len(part) != length:
+            raise DoesNotFit(
+                "a partition had '%d' rows when they were counted, and has '%d' now"
+                % (length, len(part))
+            )
+        for name, items in items_by_name(part.iloc[first:stop]).items():
+            parts[name].append(converted(items, dtypes[name]))
+    write(target, start, {n: joined(p, dtypes[n], ()) for n, p in parts.items()})

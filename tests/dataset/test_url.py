@@ -1,0 +1,174 @@
+"""Datasets at URLs: the values, the requests, and the errors of each kind of store."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from storage.servers import serving_folder
+
+from bloscpack import dataset
+from bloscpack.exceptions import (
+    DamageError,
+    NotReadable,
+    StorageError,
+    UsageError,
+)
+
+fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+
+ROWS = np.arange(600.0).reshape(300, 2)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A group with an array, a table and a group in it."""
+    with dataset.create_group(tmp_path / "g", attrs={"place": "Kiel"}) as group:
+        array = group.create_array("in/a b", ROWS, chunks=16, shards=64)
+        array.attrs["unit"] = "m"
+        group.create_table("t", {"x": np.arange(9), "y": np.arange(9) / 2})
+    return tmp_path
+
+
+@pytest.fixture
+def web(folder):
+    with serving_folder(folder) as web:
+        yield web
+
+
+@pytest.fixture(params=["memory", "zip", "file", "cache"])
+def url(request, folder):
+    """The URL of the group in a store that can list its files."""
+    if request.param == "memory":
+        store = fsspec.filesystem("memory")
+        store.put(str(folder / "g"), "/all/g", recursive=True)
+        yield "memory://all/g"
+        store.rm("/all", recursive=True)
+    elif request.param == "zip":
+        shutil.make_archive(str(folder / "all"), "zip", folder / "g")
+        yield "zip://::file://%s/all.zip" % folder
+    elif request.param == "file":
+        yield (folder / "g").as_uri()
+    else:
+        yield "simplecache::file://%s/g" % folder
+
+
+def check(group):
+    assert {"place": "Kiel"} == dict(group.attrs)
+    array, table = group["in/a b"], group["t"]
+    assert {"unit": "m"} == dict(array.attrs)
+    for key in (slice(None), slice(3, 290, 7), 17, (slice(20, 40), 1), [299, 0, 150]):
+        assert ROWS[key].tolist() == array[key].tolist()
+    assert ["x", "y"] == table.names
+    assert [(7, 3.5), (8, 4.0)] == table[7:].tolist()
+    assert [0.5, 1.0] == group["t/y"][1:3].tolist()
+    assert "in" in group
+    assert "t/z" not in group
+    with pytest.raises(KeyError):
+        group["other"]
+
+
+def test_stores_with_lists(url):
+    with dataset.open(url) as group:
+        check(group)
+        assert ["in", "t"] == list(group)
+        assert "a b  array (zarr): shape (300, 2)" in repr(group)
+        assert group["t/x"].cbytes > 0
+    if not url.startswith(("zip", "simplecache")):
+        assert [2.0, 3.0] == dataset.open_array(url + "/in/a b")[1].tolist()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_http(web, ranges):
+    web.ranges = ranges
+    with dataset.open(web.url + "/g?token=secret") as group:
+        check(group)
+        assert "<Group '%s/g?...' (zarr)>" % web.url == repr(group)
+        with pytest.raises(StorageError, match="can't list") as caught:
+            list(group)
+        assert "secret" not in str(caught.value)
+
+
+def test_http_requests(web):
+    """No list is needed, and only shards that hold the rows are read."""
+    array = dataset.open_array(web.url + "/g/in/a b")
+    web.requests.clear()
+    assert ROWS[70:75].tolist() == array[70:75].tolist()
+    assert {("HEAD", "g/in/a b/c/1/0"), ("GET", "g/in/a b/c/1/0")} == set(web.requests)
+    assert 2 == len(web.requests)
+    web.requests.clear()
+    array[100]
+    assert len(web.requests) <= 1
+
+
+def test_store_that_does_not_tell(web):
+    """S3 over HTTP refuses a name that does not exist, without the right to list."""
+    web.refused = {"g/in/a b/.bloscpack/journal"}
+    assert ROWS.tolist() == dataset.open(web.url + "/g/in/a b")[:].tolist()
+
+
+def test_errors(web, folder):
+    with pytest.raises(NotReadable, match="expected a dataset"):
+        dataset.open(web.url + "/g/other")
+    for call in (
+        lambda: dataset.open(web.url + "/g", "r+"),
+        lambda: dataset.open_group(web.url + "/g", "a"),
+        lambda: dataset.create_array(web.url + "/b", [1]),
+        lambda: dataset.create_table(web.url + "/b", {"a": [1]}),
+        lambda: dataset.open(web.url + "/g/in/a b").append([[1, 2]]),
+    ):
+        with pytest.raises(UsageError):
+            call()
+    shard = folder / "g/in/a b/c/2/0"
+    data = bytearray(shard.read_bytes())
+    data[200] ^= 1
+    shard.write_bytes(data)
+    array = dataset.open(web.url + "/g/in/a b")
+    assert ROWS[:128].tolist() == array[:128].tolist()
+    with pytest.raises(DamageError, match="c/2/0"):
+        array[:]
+
+
+def test_a_server_that_is_gone(folder):
+    with serving_folder(folder) as web:
+        url = web.url
+    with pytest.raises(StorageError, match="connection failed"):
+        dataset.open(url + "/g")
+
+
+def test_changes_by_others(web, folder, monkeypatch):
+    """A reader goes on when rows are appended to a shard that it has open."""
+    monkeypatch.setattr("bloscpack._storage.places.HEAD_SIZE", 256)
+    array = dataset.open(web.url + "/g/in/a b")
+    assert ROWS[-1].tolist() == array[-1].tolist()
+    with dataset.open(folder / "g/in/a b", "r+") as writer:
+        writer.append(ROWS)
+    assert ROWS.tolist() == array[:].tolist()
+    assert (600, 2) == dataset.open(web.url + "/g/in/a b").shape
+    with dataset.open(folder / "g/in/a b", "r+") as writer:
+        writer.resize(100)
+    with pytest.raises(StorageError):
+        array[:]
+
+
+def test_journal(web, folder):
+    """A change that was committed, and is not complete, is visible."""
+    path = folder / "g/in/a b"
+    expected = dataset.open(path)[:]
+    changes = path / ".bloscpack"
+    changes.mkdir()
+    shutil.copy(path / "c/1/0", changes / "new-1")
+    (changes / "journal").write_text('{"files": {"new-1": "c/0/0"}, "removed": []}')
+    expected[:64] = expected[64:128]
+    assert expected.tolist() == dataset.open(web.url + "/g/in/a b")[:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
+def test_other_layouts(folder, layout):
+    with dataset.create_array(folder / "o", ROWS, layout=layout) as array:
+        array.append(ROWS[:3])
+    dataset.create_table(folder / "p", {"x": [1, 2]}, layout=layout).close()
+    with serving_folder(folder) as web:
+        assert ROWS[1].tolist() == dataset.open(web.url + "/o")[301].tolist()
+        assert [1, 2] == dataset.open(web.url + "/p")["x"][:].tolist()

@@ -1,0 +1,136 @@
+"""A cluster of two processes writes and reads a dataset that is larger than both.
+
+``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed`` or
+``retried``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+
+# The data has twice as many bytes as a worker may use.
+LIMIT = 300 * 10**6
+ROWS = 600 * 10**6 // (8 * 100)
+SHARD_ROWS = 10**4
+
+
+def rows_from(start: int, count: int) -> np.ndarray:
+    """Return rows of 100 numbers, which can be compressed."""
+    rows = np.zeros((count, 100))
+    rows[:, 0] = np.arange(start, start + count)
+    return rows
+
+
+def make_block(block, block_info=None):
+    start = block_info[None]["array-location"][0][0]
+    return rows_from(start, len(block))
+
+
+def make_slow_block(block, kill_at="", block_info=None):
+    """Make a block; the first process that makes the block 30 kills itself."""
+    if block_info[None]["chunk-location"][0] == 30 and not os.path.exists(kill_at):
+        with open(kill_at, "w") as file:
+            file.write(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+    return make_block(block, block_info=block_info)
+
+
+def numbers():
+    import dask.array as da
+
+    return da.zeros((ROWS, 100), chunks=(SHARD_ROWS, 100))
+
+
+def make_frame(start):
+    import pandas
+
+    count = 250_000
+    numbers = np.arange(start, start + count)
+    return pandas.DataFrame({"n": numbers, "x": numbers / 2, "zero": numbers * 0})
+
+
+@contextmanager
+def cluster(**options):
+    import dask
+    from dask.distributed import Client, LocalCluster
+
+    settings = {"distributed.scheduler.allowed-failures": options.pop("failures", 3)}
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit=LIMIT,
+            processes=True,
+            dashboard_address=None,
+            **options,
+        ) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def check(path):
+    array = dataset.open(path)
+    lazy = array.to_dask()
+    assert array.nbytes == 600 * 10**6 > LIMIT
+    assert ROWS * (ROWS - 1) // 2 == int(lazy.sum().compute())
+    assert ((lazy[:, 0] == np.arange(ROWS)).all()).compute()
+    assert not os.path.exists(os.path.join(path, ".bloscpack"))
+
+
+def array(path):
+    with cluster():
+        lazy = numbers().map_blocks(make_block, dtype="f8")
+        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        check(path)
+
+
+def table(path):
+    import dask.dataframe as dd
+
+    with cluster():
+        lazy = dd.from_map(make_frame, range(0, 25 * 10**6, 250_000))
+        found = dataset.from_dask(lazy, path, shards=2**18)
+        assert found.nbytes == 600 * 10**6 > LIMIT
+        count = len(found)
+        sums = found.to_dask().sum().compute()
+        assert [count * (count - 1) / 2, count * (count - 1) / 4, 0] == sums.tolist()
+
+
+def killed(path):
+    """Dask repeats the tasks of a process that is killed."""
+    marker = path + ".killed"
+    with cluster():
+        lazy = numbers().map_blocks(make_slow_block, kill_at=marker, dtype="f8")
+        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        check(path)
+    assert os.path.exists(marker)
+
+
+def retried(path):
+    """Without that, the call fails, and a second call completes the dataset."""
+    marker = path + ".killed"
+    with cluster(failures=0):
+        lazy = numbers().map_blocks(make_slow_block, kill_at=marker, dtype="f8")
+        with pytest.raises(Exception, match=r"killed|died|restarting"):
+            dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        assert len(dataset.open(path)) == 0
+        assert os.listdir(os.path.join(path, "c"))
+        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        check(path)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])
+    print("passed")

@@ -1,0 +1,330 @@
+"""Datasets as collections of Dask, also written by several processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import environment
+
+import bloscpack as bp
+from bloscpack import dataset
+from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.exceptions import StorageError, UsageError
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+ROWS = np.arange(1000.0).reshape(500, 2)
+
+
+@pytest.fixture
+def frames():
+    return pytest.importorskip("dask.dataframe", reason="needs dask[dataframe]")
+
+
+@pytest.fixture(autouse=True)
+def scheduler():
+    import dask
+
+    with dask.config.set(scheduler="threads", num_workers=2):
+        yield
+
+
+# Reading
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_array(tmp_path, layout):
+    options = {"chunks": 16} if layout == "bcolz" else {"chunks": 16, "shards": 64}
+    with dataset.create_array(tmp_path / "a", ROWS, layout=layout, **options) as array:
+        lazy = array.to_dask()
+    step = 16 if layout == "bcolz" else 64
+    assert ((*[step] * (500 // step), 500 % step), (2,)) == lazy.chunks
+    assert ROWS.dtype == lazy.dtype
+    assert ROWS.tolist() == dataset.open(tmp_path / "a").to_dask().compute().tolist()
+    other = dataset.open(tmp_path / "a").to_dask(chunks=(100, 1))
+    assert ((100,) * 5, (1, 1)) == other.chunks
+    assert ROWS[::7, 1].sum() == other[::7, 1].sum().compute()
+
+
+def test_array_at_a_url(tmp_path):
+    from storage.servers import serving_folder
+
+    dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64).close()
+    with serving_folder(tmp_path) as web:
+        array = dataset.open(web.url + "/a")
+        lazy = pickle.loads(pickle.dumps(array.to_dask()))
+        assert ROWS.sum() == lazy.sum().compute()
+
+
+def test_names_depend_on_the_files(tmp_path):
+    dataset.create_array(tmp_path / "a", ROWS).close()
+    dataset.create_table(tmp_path / "t", {"x": [1, 2]}).close()
+
+    def names():
+        with (
+            dataset.open(tmp_path / "t") as table,
+            dataset.open(tmp_path / "a") as array,
+        ):
+            return array.to_dask().name, table["x"].to_dask().name
+
+    before = names()
+    assert before == names()
+    for path in ("a", "t"):
+        with dataset.open(tmp_path / path, "r+") as changed:
+            changed[0] = changed[1]
+    assert not set(before) & set(names())
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_table(tmp_path, layout, frames):
+    columns = {"x": np.arange(100), "y": np.arange(100) / 2, "s": ["a", "bc"] * 50}
+    options = {"chunks": 8} if layout == "bcolz" else {"chunks": 8, "shards": 16}
+    dataset.create_table(tmp_path / "t", columns, layout=layout, **options).close()
+    table = dataset.open(tmp_path / "t")
+    lazy = table.to_dask()
+    step = 8 if layout == "bcolz" else 16
+    assert (*range(0, 100, step), 99) == lazy.divisions
+    expected = table.to_pandas()
+    found = lazy.compute()
+    assert expected[["x", "y"]].equals(found[["x", "y"]])
+    assert expected["s"].tolist() == found["s"].tolist()
+    assert [99, 49.5] == lazy[["x", "y"]].max().compute().tolist()
+    assert expected["y"].loc[30:40].equals(lazy["y"].loc[30:40].compute())
+    assert 3 == table.to_dask(rows=40, columns=["y"]).npartitions
+    assert 45.0 == table["y"].to_dask()[90].compute()
+    with pytest.raises(KeyError):
+        table.to_dask(columns=["z"])
+
+
+def test_bytes(tmp_path, frames):
+    items = [b"a", b"\xff\0q"]
+    dataset.create_table(tmp_path / "t", {"b": np.array(items)}).close()
+    lazy = dataset.open(tmp_path / "t").to_dask()
+    assert items == lazy.compute()["b"].tolist()
+    table = dataset.from_dask(lazy, tmp_path / "u")
+    assert items == table["b"][:].tolist()
+
+
+def test_an_empty_table(tmp_path, frames):
+    dataset.create_table(tmp_path / "t", dtype=[("x", "i4")]).close()
+    assert 0 == len(dataset.open(tmp_path / "t").to_dask().compute())
+
+
+def test_pickled_datasets(tmp_path):
+    """They are open for reading; one that has lost rows is refused."""
+    with dataset.create_group(tmp_path / "g") as group:
+        array = group.create_array("a", ROWS)
+        table = group.create_table("t", {"x": [1, 2]}, layout="superchunk")
+        found = pickle.loads(pickle.dumps([array, table, table["x"]]))
+        assert ROWS.tolist() == found[0][:].tolist()
+        assert [[(1,), (2,)], [1, 2]] == [found[1][:].tolist(), found[2][:].tolist()]
+        with pytest.raises(UsageError):
+            found[0].append(ROWS)
+        stored = [pickle.dumps(array), pickle.dumps(table)]
+        array.trim(1)
+        table.trim(1)
+        for data in stored:
+            with pytest.raises(StorageError, match="expected at least"):
+                pickle.loads(data)
+
+
+# Writing
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_array_is_written(tmp_path, layout):
+    lazy = da.from_array(ROWS, chunks=(37, 1)) + 1
+    options = {"layout": layout, "chunks": 16, "shards": 64, "cname": "zstd"}
+    attrs = {"unit": "m"}
+    array = dataset.from_dask(lazy, tmp_path / "a", attrs=attrs, **options)
+    assert (ROWS + 1).tolist() == array[:].tolist()
+    assert ((16, 2), (64, 2), attrs) == (array.chunks, array.shards, dict(array.attrs))
+    assert not os.path.exists(tmp_path / "a/.bloscpack")
+    assert array.cbytes > 0
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.append(ROWS)
+        array[3] = 0
+        assert (ROWS + 1)[4:].tolist() == array[4:500].tolist()
+    with pytest.raises(FileExistsError):
+        dataset.from_dask(lazy, tmp_path / "a")
+    dataset.from_dask(lazy[:5], tmp_path / "a", mode="w")
+    assert (5, 2) == dataset.open(tmp_path / "a").shape
+
+
+def test_shards_are_whole_files(tmp_path):
+    lazy = da.from_array(ROWS.astype(">f4"), chunks=(100, 2))
+    dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    for number in range(8):
+        expected = ROWS[number * 64 : number * 64 + 64]
+        found = bp.unpack_ndarray_from_file(str(tmp_path / ("a/c/%d/0" % number)))
+        assert expected.tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 64])
+def test_few_rows(tmp_path, count):
+    lazy = da.from_array(ROWS[:count], chunks=(10, 2))
+    array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    assert ROWS[:count].tolist() == array[:].tolist()
+
+
+def test_unknown_lengths(tmp_path):
+    lazy = da.from_array(ROWS, chunks=(100, 2))
+    lazy = lazy[lazy[:, 0] % 3 == 0]
+    array = dataset.from_dask(lazy, tmp_path / "a", chunks=8, shards=16)
+    assert ROWS[ROWS[:, 0] % 3 == 0].tolist() == array[:].tolist()
+    assert np.isnan(lazy.shape[0])
+
+
+def test_delayed(tmp_path):
+    lazy = da.from_array(ROWS, chunks=(100, 2))
+    task = dataset.from_dask(lazy, tmp_path / "a", compute=False)
+    assert (0, 2) == dataset.open(tmp_path / "a").shape
+    assert str(tmp_path / "a") == task.compute()
+    assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_frame_is_written(tmp_path, layout, frames):
+    import pandas
+
+    frame = pandas.DataFrame(
+        {
+            "n": np.arange(100),
+            "x": np.arange(100) / 4,
+            "text": [str(n) * (1 + n // 50) for n in range(100)],
+        },
+        index=pandas.Index(np.arange(100) * 2, name="key"),
+    )
+    lazy = frames.from_pandas(frame, npartitions=7)
+    lazy = lazy[lazy["n"] % 10 != 3]
+    expected = frame[frame["n"] % 10 != 3]
+    path = tmp_path / "t"
+    table = dataset.from_dask(lazy, path, layout=layout, chunks=8, shards=16)
+    assert ["key", "n", "x", "text"] == table.names
+    assert expected.reset_index().equals(table.to_pandas().astype({"text": "str"}))
+    assert {16} == {column.shards[0] for column in table.columns.values()}
+    assert "<U4" == table["text"].dtype
+    default = dataset.from_dask(lazy, path, mode="w")
+    assert expected["n"].tolist() == default["n"][:].tolist()
+
+
+def test_missing_items_are_refused(tmp_path, frames):
+    import pandas
+
+    lazy = frames.from_pandas(pandas.DataFrame({"a": ["x", None]}), npartitions=1)
+    with pytest.raises(UsageError):
+        dataset.from_dask(lazy, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="array or a DataFrame of Dask"):
+        dataset.from_dask(ROWS, tmp_path / "a")
+    with pytest.raises(UsageError, match="no shards"):
+        dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
+    with pytest.raises(UsageError, match="axes"):
+        dataset.from_dask(da.ones(()), tmp_path / "a")
+    with pytest.raises(UsageError):
+        dataset.from_dask(da.ones(5), "memory://a")
+
+
+# Failed, repeated and late tasks
+
+
+def make(path, mode="x"):
+    options = {"shape": (0, 2), "dtype": "f8", "chunks": 16, "shards": 64}
+    return begin(
+        path, mode, True, lambda mode: dataset.create_array(path, mode=mode, **options)
+    )
+
+
+def test_repeated_tasks(tmp_path):
+    target = make(tmp_path / "a")
+    for start in (64, 0, 64, 0):
+        write(target, start, {"": ROWS[start : min(start + 64, 100)]})
+        assert 0 == len(dataset.open(tmp_path / "a"))
+    commit(target, 100)
+    commit(target, 100)
+    assert ROWS[:100].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_late_tasks_change_nothing(tmp_path):
+    target = make(tmp_path / "a")
+    write(target, 0, {"": ROWS[:10]})
+    commit(target, 10)
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array[:] = 7
+        array.append(ROWS[:1])
+    for call in (lambda: write(target, 0, {"": ROWS[:10]}), lambda: commit(target, 10)):
+        with pytest.raises(StorageError, match="completed, or replaced"):
+            call()
+    assert [7.0] * 10 == dataset.open(tmp_path / "a")[:10, 0].tolist()
+    assert 11 == len(dataset.open(tmp_path / "a"))
+
+
+def test_a_second_call_takes_over(tmp_path):
+    first = make(tmp_path / "a")
+    write(first, 64, {"": ROWS[:64]})
+    second = make(tmp_path / "a")
+    with pytest.raises(StorageError, match="completed, or replaced"):
+        write(first, 0, {"": ROWS[:10]})
+    with pytest.raises(StorageError, match="completed, or replaced"):
+        commit(first, 10)
+    write(second, 0, {"": ROWS[:20]})
+    commit(second, 20)
+    assert ROWS[:20].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_a_writer_ends_the_writing(tmp_path):
+    target = make(tmp_path / "a")
+    dataset.open(tmp_path / "a", "r+").close()
+    with pytest.raises(StorageError, match="another writer"):
+        write(target, 0, {"": ROWS[:10]})
+    assert not (tmp_path / "a/.bloscpack").exists()
+
+
+def test_a_failed_task(tmp_path):
+    """The call fails, the dataset has no rows, and the same call completes it."""
+    failing = [True]
+
+    def fail(block, block_info=None):
+        if failing[0] and block_info[0]["chunk-location"][0] == 3:
+            raise RuntimeError("no more")
+        return block
+
+    lazy = da.from_array(ROWS, chunks=(64, 2)).map_blocks(fail, dtype="f8")
+    with pytest.raises(RuntimeError, match="no more"):
+        dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    assert (0, 2) == dataset.open(tmp_path / "a").shape
+    failing[0] = False
+    array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    assert ROWS.tolist() == array[:].tolist()
+
+
+# Several processes
+
+CLUSTER = Path(__file__).with_name("dask_cluster.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["array", "table", "killed", "retried"])
+def test_cluster(tmp_path, job):
+    """Two processes, with less memory each than the dataset has bytes."""
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    pytest.importorskip("dask.dataframe", reason="needs dask[dataframe]")
+    done = subprocess.run(
+        [sys.executable, str(CLUSTER), job, str(tmp_path / "a")],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    assert "passed" in done.stdout, done.stdout
