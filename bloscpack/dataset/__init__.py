@@ -16,9 +16,11 @@ import os
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
+from .folder import Folder
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
+from .layouts import find_group
 from .new import create_array as create_array
 from .new import create_table as create_table
 from .new import from_pandas as from_pandas
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from .._storage.protocols import Path
+    from .checking import verify as verify
+    from .description import describe as describe
     from .node import Node
+    from .recovery import recover as recover
 
     Kind = TypeVar("Kind", bound=Node)
 
@@ -162,6 +167,37 @@ def open_group(
         make_group(path, creation.get("attrs"), sync)
     options = Options(allow_pickle, sync)
     return _open(Group, create_group, path, mode, options, creation)
+
+
+# What is imported when it is first used.
+_LAZY = {"verify": "checking", "recover": "recovery", "describe": "description"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    from importlib import import_module
+
+    found = getattr(import_module("." + _LAZY[name], __name__), name)
+    globals()[name] = found
+    return found
+
+
+def find(path: Path) -> tuple[str, str] | None:
+    """Return layout and kind of the dataset in a folder; None if there is none.
+
+    A folder without the files of a dataset, but with datasets inside of it, has the
+    layout ``'folder'`` and the kind ``'group'``.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> dataset.create_array('d', [1, 2]).close()
+    >>> dataset.find('d')
+    ('zarr', 'array')
+    """
+    name = os.fsdecode(path)
+    return find_group(Folder(os.path.abspath(name))) if os.path.isdir(name) else None
 
 
 def _open(
