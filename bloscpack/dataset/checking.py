@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
+# Layouts without digests of chunks.
+WITHOUT_DIGESTS = ("bcolz", "blz")
 
 
 def verify(
@@ -142,6 +144,9 @@ class _Checker:
                     name = os.path.basename(inner)
                     used.add(name)
                     self.check(inner, joined_name(member, name), *found)
+        if layout in WITHOUT_DIGESTS:
+            message = "there are no digests: damage is found only where Blosc fails"
+            self._report.note(member or ".", "chunks", "no-checksum", message)
         if layout != "folder":
             self._note_strays(folder, member, used)
 

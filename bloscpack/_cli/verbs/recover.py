@@ -7,6 +7,8 @@ from ..._damage.findings import ANOTHER
 from ..._storage.urls import shown_name
 from ...log import printable
 from ...recover import recover
+from .. import datasets
+from ..dataset_folders import is_dataset
 from ..display import say, say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
@@ -39,7 +41,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
         "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
     )
-    parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
+    parser.add_argument(
+        "damaged", metavar="<damaged>", help="file or dataset to be recovered"
+    )
     parser.add_argument(
         "target",
         metavar="<out_file>",
@@ -50,7 +54,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--fill",
         metavar="<byte>",
         type=_byte,
-        default=0,
         help="value of the bytes of lost chunks, 0 to 255 (default: 0)",
     )
     form.add_argument("--drop", action="store_true", help="leave lost chunks out")
@@ -88,11 +91,13 @@ def direct_messages(args: Namespace) -> None:
 
 def run(args: Namespace) -> int:
     """Recover the file."""
+    if is_dataset(args.damaged):
+        return datasets.recover(args)
     _check_target(args)
     recovery = recover(
         args.damaged,
         name_of_output(args.target),
-        fill=args.fill,
+        fill=args.fill or 0,
         drop=args.drop,
         nthreads=args.nthreads,
         sync=args.sync,

@@ -8,7 +8,8 @@ from ..._storage.urls import shown_name
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
-from .. import file_jobs
+from .. import datasets, file_jobs
+from ..dataset_folders import is_dataset
 from ..display import say, say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -44,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s -r folder          all *.blp in a folder and below\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    add_packed_files(parser, "files to be checked, of any layout, or folders of them")
+    add_packed_files(parser, "files of any layout, datasets, or folders of them")
     parser.add_argument("--json", action="store_true", help="print a list of objects")
 
 
@@ -59,6 +60,13 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         if is_journal(path):
             raise Refusal(_about_journal(path), EXIT_COULD_NOT)
+        if is_dataset(path):
+            found = datasets.verify(path, args)
+            if args.json:
+                reports.append({"file": shown_name(path), **found.as_dict()})
+            elif not (args.quiet and found.ok):
+                datasets.tell(path, found)
+            return EXIT_OK if found.ok else EXIT_DAMAGED
         total = file_jobs.plain_size_of(path)
         with shown(path, total, args.progress) as bar:
             report = verify(path, nthreads=args.nthreads, progress=bar)
@@ -73,8 +81,13 @@ def run(args: Namespace) -> int:
         names = {"file": shown_name(path), "filename": shown_name(path)}
         reports.append({**names, "ok": False, "error": message_of(error)})
 
-    files = file_jobs.packed_files(args)
-    with shown_for_run(files, file_jobs.plain_size_of, args.progress):
+    def size_of(path: str) -> int | None:
+        if is_dataset(path):
+            return datasets.plain_size_of(path)
+        return file_jobs.plain_size_of(path)
+
+    files = file_jobs.packed_files(args, datasets=True)
+    with shown_for_run(files, size_of, args.progress):
         worst = for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)
