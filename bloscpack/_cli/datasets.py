@@ -266,6 +266,8 @@ def _tell_recovery(recovery: DatasetRecovery, args: Namespace) -> None:
         say("  lost: %s" % printable(str(loss)))
     if len(recovery.losses) > LOSSES_SHOWN:
         say("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    for member in recovery.lost_attributes:
+        say("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
         say("  note: the numbers of chunks, or how many there were, are not certain")
     for remark in recovery.remarks:

@@ -177,6 +177,8 @@ class DatasetRecovery(Record):
         have fill values.
     nsaved, nlost
         The number of chunks that were copied, and of those that are lost.
+    lost_attributes
+        The members and columns whose attributes are lost; ``'.'`` for the dataset.
     remarks
         Sentences about other differences between the new and the damaged dataset.
     certain
@@ -187,13 +189,14 @@ class DatasetRecovery(Record):
     losses: list[RowLoss] = field(default_factory=list)
     nsaved: int = 0
     nlost: int = 0
+    lost_attributes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     certain: bool = True
 
     @property
     def complete(self) -> bool:
         """Whether it is certain that nothing is lost."""
-        return self.certain and not self.losses and not self.remarks
+        return self.certain and not self.losses and not self.lost_attributes
 
     def as_dict(self) -> JsonObject:
         """Return the attributes and ``complete`` as values that JSON can hold."""

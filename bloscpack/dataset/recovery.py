@@ -184,7 +184,7 @@ class _Saver:
         try:
             found: JsonObject = node.read_attributes()
         except FormatError:
-            self._remark("the attributes of '%s' are lost" % (name or "."))
+            self.recovery.lost_attributes.append(name or ".")
             return {}
         return found
 
