@@ -12,7 +12,7 @@ from .. import log
 from ..exceptions import BloscpackError
 from ..log import printable
 from .display import UNKNOWN, array_text, json_text, say, say_json, size_text, table
-from .exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from .progress import shown
 from .stdio import STREAM, shown_input
 
@@ -192,6 +192,16 @@ def verify(path: str, args: Namespace) -> DatasetReport:
     return report
 
 
+def state_of(report: DatasetReport) -> tuple[int, str]:
+    """Return the exit code for a dataset, and its state in words."""
+    if report.ok:
+        return EXIT_OK, "ok"
+    kinds = {finding.kind for finding in report.findings if finding.severity == "error"}
+    if kinds == {"codec"}:
+        return EXIT_COULD_NOT, "not readable by this Blosc"
+    return EXIT_DAMAGED, "damaged"
+
+
 def tell(path: str, report: DatasetReport) -> None:
     """Show a line for the dataset, and a line for each finding."""
     from .._damage.findings import counted
@@ -204,7 +214,7 @@ def tell(path: str, report: DatasetReport) -> None:
         "%s: %s (%s %s, %s in %s, %s)"
         % (
             shown_input(path),
-            "ok" if report.ok else "damaged",
+            state_of(report)[1],
             report.layout,
             report.kind,
             chunks,

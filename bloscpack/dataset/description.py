@@ -60,8 +60,11 @@ def describe(path: Path) -> JsonObject:
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
-    """Yield the descriptions of all arrays in a dataset, columns included."""
-    if described["kind"] == "array":
+    """Yield the descriptions of all arrays in a dataset, columns included.
+
+    Those of members that can't be opened are included.
+    """
+    if described["kind"] == "array" or "error" in described:
         yield described
     for inner in [*described.get("members", ()), *described.get("columns", ())]:
         yield from arrays_of(inner)

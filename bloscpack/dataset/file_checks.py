@@ -146,11 +146,15 @@ def _check_chunks(check: FileCheck, source: Any) -> None:
             missing = isinstance(error.__cause__, FileNotFoundError)
             check.add(
                 "files" if missing else "chunks",
-                MISSING if missing else "damaged",
+                MISSING if missing else _kind_of(error),
                 "the file is missing" if missing else error.message,
                 chunk=None if missing else 0,
                 rows=check.rows_of(number),
             )
+
+
+def _kind_of(error: FormatError) -> str:
+    return "codec" if isinstance(error, Unsupported) else "damaged"
 
 
 def _load(source: Any, number: int) -> int:
@@ -243,7 +247,7 @@ def _check_by_index(
         except FormatError as error:
             check.add(
                 "chunks",
-                "damaged",
+                _kind_of(error),
                 error.message,
                 chunk=number % source.cut.slots,
                 rows=check.rows_of(number),

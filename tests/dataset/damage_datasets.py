@@ -55,10 +55,8 @@ def source_of(path, layout):
 
 def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
-    return [
-        os.path.join(path, *name.split("/"))
-        for name, _ in source_of(path, layout).files()
-    ]
+    names = [name for name, _ in source_of(path, layout).files()]
+    return [os.path.join(path, *name.split("/")) for name in names]
 
 
 def chunk_place(path, layout, number):

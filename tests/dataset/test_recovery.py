@@ -246,8 +246,8 @@ def test_lost_attributes():
 
 def test_what_is_refused():
     damage.new_array("a", "zarr")
+    shutil.copytree("a", "b")
     with pytest.raises(FileExistsError):
-        shutil.copytree("a", "b")
         dataset.recover("a", "b")
     for target in ("a", "a/inner", "."):
         with pytest.raises(UsageError, match="inside"):

@@ -35,7 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "original_file", metavar="<original_file>", help="file or dataset to append to"
     )
-    parser.add_argument("new_file", metavar="<new_file>", help="file to append from")
+    parser.add_argument(
+        "new_file", metavar="<new_file>", help="file or dataset to append from"
+    )
     parser.add_argument(
         "-e",
         "--no-check-extension",

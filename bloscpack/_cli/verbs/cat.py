@@ -33,7 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "write plain bytes to standard output, decompressing only the chunks that\n"
         "contain them; without an option all bytes. Spans are those of Python: the\n"
-        "end is excluded, and negative numbers count from the end."
+        "end is excluded, and negative numbers count from the end. A table of a\n"
+        "dataset is written row by row, as a structured array."
     )
     parser.epilog = (
         "examples:\n"

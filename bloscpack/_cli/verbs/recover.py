@@ -47,14 +47,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="<out_file>",
-        help="file to be written, '-' for standard output",
+        help="file to be written, '-' for standard output; the folder\nof the "
+        "new dataset",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--fill",
         metavar="<byte>",
         type=_byte,
-        help="value of the bytes of lost chunks, 0 to 255 (default: 0)",
+        help="value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
+        "in a dataset the fill value of each array)",
     )
     form.add_argument("--drop", action="store_true", help="leave lost chunks out")
     parser.add_argument("--json", action="store_true", help="print an object")

@@ -36,8 +36,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged,\n"
-        "1 if a file is no Bloscpack file or can't be read, or if Blosc lacks its codec"
+        "its digest, and the bytes in between; in datasets all files, and what else\n"
+        "is there; exit code 0 if intact, 3 if damaged, 1 if a file is no Bloscpack\n"
+        "file or can't be read, or if Blosc lacks its codec"
     )
     parser.epilog = (
         "examples:\n"
@@ -66,7 +67,7 @@ def run(args: Namespace) -> int:
                 reports.append({"file": shown_name(path), **found.as_dict()})
             elif not (args.quiet and found.ok):
                 datasets.tell(path, found)
-            return EXIT_OK if found.ok else EXIT_DAMAGED
+            return datasets.state_of(found)[0]
         total = file_jobs.plain_size_of(path)
         with shown(path, total, args.progress) as bar:
             report = verify(path, nthreads=args.nthreads, progress=bar)
