@@ -97,7 +97,19 @@ def append(args: Namespace, path: str, new_file: str) -> None:
                 EXIT_USAGE,
             )
         with _rows_of(args, new_file, found) as rows:
+            _check_fields(found, rows, new_file)
             found.append(rows)
+
+
+def _check_fields(found: Any, rows: Any, name: str) -> None:
+    """Raise `Refusal` unless an array for a table has fields: it may be anything."""
+    is_plain = isinstance(rows, numpy.ndarray) and rows.dtype.names is None
+    if isinstance(found, dataset.Table) and is_plain:
+        raise Refusal(
+            "%s: expected items with the fields %s, found '%s'"
+            % (quoted_input(name), ", ".join(found.names), rows.dtype),
+            EXIT_COULD_NOT,
+        )
 
 
 @contextmanager
