@@ -170,24 +170,35 @@ def show_files(
     row: Callable[[JsonObject, bool], Sequence[str]],
     total: Callable[[list[JsonObject], bool], Sequence[str]],
     left: Sequence[int] = (),
+    several: Callable[[str, list[JsonObject]], int] | None = None,
 ) -> int:
     """Show a row for each file of the arguments, or a list as JSON.
 
     Returns the exit code.
 
-    `read` returns the fields of a file; `row` and `total` return cells, with exact
-    sizes for ``--bytes``. See `options.add_table_options` and `table`.
+    `read` returns the fields of a file, and `several` adds those of each array in a
+    dataset and returns an exit code; without it, a dataset is a folder like others.
+    `row` and `total` return cells, with exact sizes for ``--bytes``. See
+    `options.add_table_options` and `table`.
     """
+    from .dataset_folders import is_dataset
     from .file_jobs import packed_files
 
     found: list[JsonObject] = []
-    files = packed_files(args)
-    worst = for_each_file(files, lambda path: found.append(read(path)))
+    files = packed_files(args, datasets=several is not None)
+
+    def act(path: str) -> int | None:
+        if several is not None and is_dataset(path):
+            return several(path, found)
+        found.append(read(path))
+        return None
+
+    worst = for_each_file(files, act)
     if args.json:
         say_json(found)
     elif found:
         rows = [titles, *(row(fields, args.bytes) for fields in found)]
-        if len(files) > 1:
+        if max(len(files), len(found)) > 1:
             rows.append(total(found, args.bytes))
         for line in table(rows, left):
             say(line)

@@ -148,16 +148,22 @@ def _found(
             yield path, place
 
 
-def packed_files(args: Namespace) -> list[str]:
+def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
-    Files in folders below it are included with ``--recursive``.
+    Files in folders below it are included with ``--recursive``. With `datasets`, the
+    folder of a dataset stays, and stands for all that is in it.
     """
+    from .dataset_folders import has_description, is_dataset
+
     left_out = LeftOut()
     found: list[str] = []
+    is_item = has_description if datasets else None
     for name in args.files:
-        if os.path.isdir(name):
-            found += _walk(name, args.recursive, True, EXTENSION, left_out)
+        if datasets and is_dataset(name):
+            found.append(name)
+        elif os.path.isdir(name):
+            found += _walk(name, args.recursive, True, EXTENSION, left_out, is_item)
         else:
             found.append(name)
     left_out.report()
@@ -167,11 +173,17 @@ def packed_files(args: Namespace) -> list[str]:
 
 
 def _walk(
-    name: str, recursive: bool, packed: bool, suffix: str, left_out: LeftOut
+    name: str,
+    recursive: bool,
+    packed: bool,
+    suffix: str,
+    left_out: LeftOut,
+    is_item: Callable[[str], bool] | None = None,
 ) -> Iterator[str]:
     """Yield the files in a folder that end with the suffix, or that do not.
 
-    `packed` says which of them; `left_out` notes the others. Folders that can't be read
+    `packed` says which of them; `left_out` notes the others. Folders below for which
+    `is_item` returns True are yielded, and not entered. Folders that can't be read
     come last: as inputs they fail with the error of the system, after the others.
     """
     unreadable: list[str] = []
@@ -179,9 +191,13 @@ def _walk(
         name, onerror=lambda error: unreadable.append(str(error.filename))
     ):
         folders.sort()
-        for inner in folders:
+        for inner in folders[:]:
             path = os.path.join(folder, inner)
-            if not recursive:
+            if recursive and is_item is not None and not os.path.islink(path):
+                if is_item(path):
+                    folders.remove(inner)
+                    yield path
+            elif not recursive:
                 left_out.add("a folder below, which needs -r", path)
             elif os.path.islink(path):
                 left_out.add("a symbolic link to a folder", path)

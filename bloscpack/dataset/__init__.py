@@ -18,10 +18,11 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
 from .dask_write import from_dask as from_dask
+from .folder import Folder
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
-from .layouts import detect
+from .layouts import detect, find_any
 from .new import create_array as create_array
 from .new import create_table as create_table
 from .new import from_pandas as from_pandas
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
+    from .checking import verify as verify
     from .conversion import Conversion
+    from .description import describe as describe
     from .node import Node
+    from .recovery import recover as recover
 
     Kind = TypeVar("Kind", bound=Node)
 
@@ -260,6 +264,40 @@ def convert(
         expect=expect,
         settings=settings,
     )
+
+
+# What is imported when it is first used.
+_LAZY = {"verify": "checking", "recover": "recovery", "describe": "description"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    from importlib import import_module
+
+    found = getattr(import_module("." + _LAZY[name], __name__), name)
+    globals()[name] = found
+    return found
+
+
+def find(path: Path) -> tuple[str, str] | None:
+    """Return layout and kind of the dataset in a folder; None if there is none.
+
+    A folder without the files of a dataset, but with datasets inside of it, has the
+    layout ``'folder'`` and the kind ``'group'``.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> dataset.create_array('d', [1, 2]).close()
+    >>> dataset.find('d')
+    ('zarr', 'array')
+    """
+    name = os.fsdecode(path)
+    if not os.path.isdir(name):
+        return None
+    found = find_any(Folder(os.path.abspath(name)))
+    return None if found is None else (found.layout, found.kind)
 
 
 def _open(

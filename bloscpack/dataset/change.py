@@ -61,6 +61,11 @@ class Change:
         self._token = os.urandom(8).hex()
         self._lock = allocate_lock()
 
+    @property
+    def path(self) -> str:
+        """The folder of the dataset."""
+        return self._root.path()
+
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
         self.finish(self._begin_with(name, content), at_once=True)

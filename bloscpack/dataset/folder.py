@@ -216,6 +216,10 @@ class Folder:
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
+        pending = self.pending.get(self.full(name)) if self.pending else None
+        if pending is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return os.lstat(os.path.join(self.root, *pending.split("/"))).st_size
         return os.lstat(self.path(name)).st_size
 
     def storage(self, name: str) -> Storage:

@@ -8,6 +8,7 @@ from ... import log
 from ...constants import NPY_MAGIC
 from ...exceptions import BloscpackError
 from .. import file_jobs
+from ..dataset_folders import is_dataset
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     add_blosc_options,
@@ -32,9 +33,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
     parser.add_argument(
-        "original_file", metavar="<original_file>", help="file to append to"
+        "original_file", metavar="<original_file>", help="file or dataset to append to"
     )
-    parser.add_argument("new_file", metavar="<new_file>", help="file to append from")
+    parser.add_argument(
+        "new_file", metavar="<new_file>", help="file or dataset to append from"
+    )
     parser.add_argument(
         "-e",
         "--no-check-extension",
@@ -54,6 +57,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
+    if is_dataset(args.original_file):
+        _append_to_dataset(args)
+        return
     original_file, new_file = process_append_args(args)
     metadata = process_metadata_args(args)
     if original_file == STREAM:
@@ -68,6 +74,20 @@ def run(args: Namespace) -> None:
         if not args.grow:
             _tell_how_to_grow(error)
         raise
+
+
+def _append_to_dataset(args: Namespace) -> None:
+    """Append rows to a dataset, which keeps its settings."""
+    from ..dataset_rows import append
+
+    for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
+        if given:
+            raise Refusal(
+                "%s is for files: '%s' is a dataset" % (option, args.original_file),
+                EXIT_USAGE,
+            )
+    check_exists("new file", args.new_file)
+    append(args, args.original_file, args.new_file)
 
 
 def _tell_how_to_grow(error: BloscpackError) -> None:

@@ -14,6 +14,7 @@ from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
 from ...constants import MAGIC
 from ...reader import Reader, StreamReader
+from ..dataset_folders import is_dataset
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..stdio import warn_of_second_file
@@ -32,7 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "write plain bytes to standard output, decompressing only the chunks that\n"
         "contain them; without an option all bytes. Spans are those of Python: the\n"
-        "end is excluded, and negative numbers count from the end."
+        "end is excluded, and negative numbers count from the end. A table of a\n"
+        "dataset is written row by row, as a structured array."
     )
     parser.epilog = (
         "examples:\n"
@@ -53,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="items along the first axis of an array, every C-th one",
     )
     parser.add_argument(
-        "file_", metavar="<file>", help="file to be read; - may be a pipe"
+        "file_", metavar="<file>", help="file or dataset to be read; - may be a pipe"
     )
 
 
@@ -67,6 +69,7 @@ def run(args: Namespace) -> None:
             EXIT_USAGE,
         )
     sys.stdout.flush()
+    streamed = False
 
     def deliver(plain: bytes) -> None:
         try:
@@ -75,8 +78,6 @@ def run(args: Namespace) -> None:
                 sys.stdout.buffer.flush()  # the next bytes may come much later
         except OSError as error:
             raise log.lost(error) from error
-
-    streamed = False
 
     def read(fp: Seekable, check: Check) -> None:
         nonlocal streamed
@@ -88,6 +89,12 @@ def run(args: Namespace) -> None:
         if selected.stop == reader.nbytes:
             warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
 
+    if is_dataset(args.file_):
+        from ..dataset_rows import cat
+
+        cat(args.file_, bytes_, rows, deliver)
+        log.flush()
+        return
     parts = args.bytes is not None or args.rows is not None
     read_snapshot(args.file_, read, attempts=1, parts=parts)
     log.flush()

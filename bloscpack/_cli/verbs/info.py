@@ -7,6 +7,8 @@ import os
 from ... import log
 from ..._reading.description import describe
 from ..._storage.urls import shown_name
+from .. import datasets
+from ..dataset_folders import is_dataset
 from ..display import say_json
 from ..exit_codes import EXIT_OK, for_each_file
 from ..options import add_packed_files
@@ -25,26 +27,38 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print a JSON object with all fields"
     )
-    add_packed_files(parser, "file to show info for, or a folder of files")
+    add_packed_files(parser, "file or dataset to show info for, or a folder of files")
 
 
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
     from .. import file_jobs
 
-    if len(args.files) == 1 and not os.path.isdir(args.files[0]):
+    alone = len(args.files) == 1
+    if alone and is_dataset(args.files[0]):
+        if args.json:
+            say_json(datasets.describe(args.files[0]))
+            return EXIT_OK
+        return datasets.info(args.files[0])
+    if alone and not os.path.isdir(args.files[0]):
         found = _read(args, args.files[0])
         if args.json:
             say_json(found)
         return EXIT_OK
     several: list[JsonObject | None] = []
 
-    def act(path: str) -> None:
+    def act(path: str) -> int | None:
         if not args.json:
             log.normal("'%s':" % log.printable(shown_name(path)))
+        if is_dataset(path):
+            if not args.json:
+                return datasets.info(path)
+            several.append(datasets.describe(path))
+            return None
         several.append(_read(args, path))
+        return None
 
-    worst = for_each_file(file_jobs.packed_files(args), act)
+    worst = for_each_file(file_jobs.packed_files(args, datasets=True), act)
     if args.json:
         say_json(several)
     return worst

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..._reading.description import describe, ratio_of
 from ...log import printable
+from .. import datasets
 from ..display import UNKNOWN, array_text, show_files, size_text
 from ..options import add_table_options
 from ..stdio import plain_name
@@ -41,12 +42,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --bytes *.blp      exact sizes\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    add_table_options(parser, "files to be listed, of any layout, or folders")
+    add_table_options(parser, "files of any layout, datasets, or folders")
 
 
 def run(args: Namespace) -> int:
     """List the files."""
-    return show_files(args, _read, TITLES, _row, _total, SET_LEFT)
+    return show_files(
+        args, _read, TITLES, _row, _total, SET_LEFT, several=datasets.arrays
+    )
 
 
 def _read(path: str) -> JsonObject:
@@ -56,6 +59,8 @@ def _read(path: str) -> JsonObject:
 
 
 def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:
+    if "kind" in description:
+        return datasets.list_row(description, exact)
     chunk = description["first_chunk"]
     return (
         size_text(description["nbytes"], exact),
@@ -69,6 +74,14 @@ def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:
     )
 
 
+def _counted(found: list[JsonObject]) -> str:
+    narrays = sum("kind" in description for description in found)
+    nfiles = len(found) - narrays
+    counts = [(nfiles, "file")] if nfiles or not narrays else []
+    counts += [(narrays, "array")] if narrays else []
+    return " and ".join("%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in counts)
+
+
 def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(description["nbytes"] for description in found)
     cbytes = sum(description["cbytes"] for description in found)
@@ -80,5 +93,5 @@ def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
         str(sum(description["nchunks"] for description in found)),
         "",
         "",
-        "total of %d file%s" % (len(found), "s" * (len(found) != 1)),
+        "total of %s" % _counted(found),
     )

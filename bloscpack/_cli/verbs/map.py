@@ -13,8 +13,9 @@ from array import array
 from ..._reading.description import ratio_of
 from ..._storage.urls import shown_name
 from ...log import printable
+from ..dataset_folders import is_dataset
 from ..display import say, size_text
-from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal
+from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..._damage.inspection import Inspection
     from ..._format.dtypes import Array
     from ..._storage.protocols import Seekable
+    from ...dataset.file_checks import FileCheck
 
 # Upper limits of the ratio for each shade but the last.
 RATIOS = (1.1, 1.5, 2, 4, 8, 16, 64)
@@ -69,7 +71,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--png", metavar="<out>", help="draw into a PNG file; needs matplotlib"
     )
-    parser.add_argument("file_", metavar="<file>", help="file to be drawn")
+    parser.add_argument("file_", metavar="<file>", help="file or dataset to be drawn")
 
 
 def run(args: Namespace) -> int:
@@ -80,7 +82,12 @@ def run(args: Namespace) -> int:
 
         check_free(args.png, args)
         figure = _new_figure()
-    chunks = survey_quickly(args.file_) if args.quick else survey(args.file_, args)
+    if is_dataset(args.file_):
+        chunks = survey_dataset(args.file_, args)
+    elif args.quick:
+        chunks = survey_quickly(args.file_)
+    else:
+        chunks = survey(args.file_, args)
     if figure is not None:
         draw_png(chunks, args.file_, figure, args.png)
         lines = [*summary(chunks, args.file_), *damage(chunks)]
@@ -105,6 +112,8 @@ class Chunks:
         self.cbytes = array("q", bytes(8 * nchunks))
         self.bad = bytearray(b"\1") * nchunks
         self.others: list[str] = []
+        # The arrays of a dataset: name and number of the first chunk.
+        self.arrays: list[tuple[str, int]] = []
 
     def __len__(self) -> int:
         return len(self.nbytes)
@@ -114,6 +123,14 @@ class Chunks:
         self.nbytes[number] = nbytes
         self.cbytes[number] = cbytes
         self.bad[number] = 0
+
+    def extend(self, nchunks: int) -> int:
+        """Add damaged chunks, which `put` may make intact; return the first number."""
+        first = len(self)
+        self.nbytes.extend([0] * nchunks)
+        self.cbytes.extend([0] * nchunks)
+        self.bad.extend(b"\1" * nchunks)
+        return first
 
     @property
     def damaged(self) -> bool:
@@ -159,6 +176,28 @@ def _chunks_of(inspection: Inspection) -> Chunks:
             and chunks.bad[finding.chunk]
         )
         if finding.severity == "error" and not drawn:
+            chunks.others.append(str(finding))
+    return chunks
+
+
+def survey_dataset(path: str, args: Namespace) -> Chunks:
+    """Return all chunks of a dataset after checking them, one array after another."""
+    if args.quick:
+        raise Refusal("--quick is for files: '%s' is a dataset" % path, EXIT_USAGE)
+    from ... import dataset
+
+    chunks = Chunks(0)
+
+    def add(name: str, layout: object, part: int, check: FileCheck) -> None:
+        if not chunks.arrays or chunks.arrays[-1][0] != name:
+            chunks.arrays.append((name, len(chunks)))
+        first = chunks.extend(len(check.numbers)) - check.numbers[0]
+        for number, sizes in check.intact.items():
+            chunks.put(first + number, *sizes)
+
+    report = dataset.verify(path, nthreads=args.nthreads, on_file=add)
+    for finding in report.findings:
+        if finding.severity == "error":
             chunks.others.append(str(finding))
     return chunks
 
@@ -247,6 +286,11 @@ def picture(chunks: Chunks, path: str, color: str) -> Iterator[str]:
         yield ""
         yield from _legend(shades, coloured, step, chunks)
     yield from damage(chunks)
+    if len(chunks.arrays) > 1:
+        yield ""
+        ends = [first for _, first in chunks.arrays[1:]] + [len(chunks)]
+        for (name, first), end in zip(chunks.arrays, ends, strict=True):
+            yield "chunks %d-%d: %s" % (first, end - 1, printable(name))
 
 
 def summary(chunks: Chunks, path: str) -> Iterator[str]:

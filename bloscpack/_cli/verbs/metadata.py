@@ -10,6 +10,7 @@ import sys
 
 from ... import log
 from ...exceptions import MetadataSectionTooSmall, NoMetadataFound
+from ..dataset_folders import is_dataset
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import parse_json, read_metadata
@@ -33,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "show the metadata of a file as JSON, or change them in place, within the\n"
         "space that the file reserves for them; a file without metadata is rewritten.\n"
         "In an array file the changes are made to the value of the key 'metadata',\n"
-        "beside the description of the array."
+        "beside the description of the array. A dataset has attributes instead."
     )
     parser.epilog = (
         "examples:\n"
@@ -70,7 +71,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="rewrite the file if the reserved space is too small",
     )
-    parser.add_argument("file_", metavar="<file>", help="file whose metadata it is")
+    parser.add_argument("file_", metavar="<file>", help="file or dataset")
 
 
 def direct_messages(args: Namespace) -> None:
@@ -85,7 +86,13 @@ def _is_change(args: Namespace) -> bool:
 
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
+    of_dataset = is_dataset(args.file_)
     if not _is_change(args):
+        if of_dataset:
+            from ..dataset_rows import attributes
+
+            log.put(_as_text(attributes(args.file_), args.compact) + "\n")
+            return
         log.put(_as_text(_read(args.file_), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
@@ -94,6 +101,9 @@ def run(args: Namespace) -> None:
         raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
     if is_input(args.file_):
         raise Refusal("a file to change can't be standard input", EXIT_USAGE)
+    if of_dataset:
+        _change_attributes(args)
+        return
     change = _update(args) if args.set_ is None else _replacement(args.set_)
     from ..._format.append_plan import UNCHANGED
     from ...append import change_metadata
@@ -114,6 +124,21 @@ def run(args: Namespace) -> None:
     except MetadataSectionTooSmall as error:
         error.args = ("%s; --grow rewrites the file with more space" % error.args[0],)
         raise
+
+
+def _change_attributes(args: Namespace) -> None:
+    """Change the attributes of a dataset."""
+    from ..dataset_rows import change_attributes
+
+    if args.set_ is not None:
+        change = _replacement(args.set_)
+    else:
+        edit = _edit(args)
+
+        def change(old: Json) -> Json:
+            return edit(old, "attributes")
+
+    change_attributes(args.file_, change, args.sync is not False)
 
 
 def _has_section(path: str) -> bool:
@@ -158,26 +183,35 @@ def _update(args: Namespace) -> Change:
     """Return a function that removes keys of the user and then sets keys."""
     from ...serializers import is_array, user_metadata
 
-    values = dict(map(_parse_update, args.update))
+    edit = _edit(args)
 
     def change(old: Json) -> Json:
-        beside = " beside the array" if is_array(old) else ""
-        old = user_metadata(old)
+        beside = "metadata beside the array" if is_array(old) else "metadata"
+        return edit(user_metadata(old), beside)
+
+    return change
+
+
+def _edit(args: Namespace) -> Callable[[Json, str], Json]:
+    """Return a function that removes and sets keys of a value, named in messages."""
+    values = dict(map(_parse_update, args.update))
+
+    def edit(old: Json, noun: str) -> Json:
         if old is None:  # also the value for a file without metadata
             old = {}
         if not isinstance(old, dict):
             raise Refusal(
-                "'%s': the metadata%s are no JSON object, so they have no keys"
-                % (args.file_, beside),
+                "'%s': the %s are no JSON object, so they have no keys"
+                % (args.file_, noun),
                 EXIT_COULD_NOT,
             )
         missing = [key for key in args.remove if key not in old]
         if missing:
             raise Refusal(
-                "'%s': the metadata%s have no key '%s'%s"
+                "'%s': the %s have no key '%s'%s"
                 % (
                     args.file_,
-                    beside,
+                    noun,
                     missing[0],
                     ", but these: " + ", ".join(sorted(old))
                     if old
@@ -188,7 +222,7 @@ def _update(args: Namespace) -> Change:
         kept = {key: old[key] for key in old if key not in args.remove}
         return {**kept, **values}
 
-    return change
+    return edit
 
 
 def _parse_update(argument: str) -> tuple[str, Json]:

@@ -7,6 +7,8 @@ from ..._damage.findings import ANOTHER
 from ..._storage.urls import shown_name
 from ...log import printable
 from ...recover import recover
+from .. import datasets
+from ..dataset_folders import is_dataset
 from ..display import say, say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
@@ -39,19 +41,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
         "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
     )
-    parser.add_argument("damaged", metavar="<damaged>", help="file to be recovered")
+    parser.add_argument(
+        "damaged", metavar="<damaged>", help="file or dataset to be recovered"
+    )
     parser.add_argument(
         "target",
         metavar="<out_file>",
-        help="file to be written, '-' for standard output",
+        help="file to be written, '-' for standard output; the folder\nof the "
+        "new dataset",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--fill",
         metavar="<byte>",
         type=_byte,
-        default=0,
-        help="value of the bytes of lost chunks, 0 to 255 (default: 0)",
+        help="value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
+        "in a dataset the fill value of each array)",
     )
     form.add_argument("--drop", action="store_true", help="leave lost chunks out")
     parser.add_argument("--json", action="store_true", help="print an object")
@@ -88,11 +93,13 @@ def direct_messages(args: Namespace) -> None:
 
 def run(args: Namespace) -> int:
     """Recover the file."""
+    if is_dataset(args.damaged):
+        return datasets.recover(args)
     _check_target(args)
     recovery = recover(
         args.damaged,
         name_of_output(args.target),
-        fill=args.fill,
+        fill=args.fill or 0,
         drop=args.drop,
         nthreads=args.nthreads,
         sync=args.sync,

@@ -7,7 +7,8 @@ from ..._damage.findings import ERROR
 from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
-from .. import file_jobs
+from .. import datasets, file_jobs
+from ..dataset_folders import is_dataset
 from ..display import say, say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -34,8 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and the bytes in between; exit code 0 if intact, 3 if damaged,\n"
-        "1 if a file is no Bloscpack file or can't be read, or if Blosc lacks its codec"
+        "its digest, and the bytes in between; in datasets all files, and what else\n"
+        "is there; exit code 0 if intact, 3 if damaged, 1 if a file is no Bloscpack\n"
+        "file or can't be read, or if Blosc lacks its codec"
     )
     parser.epilog = (
         "examples:\n"
@@ -43,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s -r folder          all *.blp in a folder and below\n"
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
-    add_packed_files(parser, "files to be checked, of any layout, or folders of them")
+    add_packed_files(parser, "files of any layout, datasets, or folders of them")
     parser.add_argument("--json", action="store_true", help="print a list of objects")
 
 
@@ -58,6 +60,13 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         if is_journal(path):
             raise Refusal(_about_journal(path), EXIT_COULD_NOT)
+        if is_dataset(path):
+            found = datasets.verify(path, args)
+            if args.json:
+                reports.append({"file": shown_name(path), **found.as_dict()})
+            elif not (args.quiet and found.ok):
+                datasets.tell(path, found)
+            return datasets.state_of(found)[0]
         total = file_jobs.plain_size_of(path)
         with shown(path, total, args.progress) as bar:
             report = verify(path, nthreads=args.nthreads, progress=bar)
@@ -73,8 +82,13 @@ def run(args: Namespace) -> int:
         names = {"file": plain_name(path), "filename": plain_name(path)}
         reports.append({**names, "ok": False, "error": message_of(error)})
 
-    files = file_jobs.packed_files(args)
-    with shown_for_run(files, file_jobs.plain_size_of, args.progress):
+    def size_of(path: str) -> int | None:
+        if is_dataset(path):
+            return datasets.plain_size_of(path)
+        return file_jobs.plain_size_of(path)
+
+    files = file_jobs.packed_files(args, datasets=True)
+    with shown_for_run(files, size_of, args.progress):
         worst = for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)

@@ -14,18 +14,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import partial
 
-from ...exceptions import DamageError, UsageError
+from ...exceptions import DamageError, FormatError, UsageError
 from ..change import remove_tree
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Protocol, TypeVar
 
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
+
+    AnyTable = TypeVar("AnyTable", bound="TableLayout")
 
     class ItemReader(Protocol):
         """Reads items of an array; `ArrayReader` is one."""
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
         def get(self, key: Any) -> Any:
             """Return the items that an index of NumPy selects."""
 
+    class ChunkFiles(Protocol):
+        """The chunks of one state of an array, and the files that they are in."""
+
+        nchunks: int
+
+        def files(self) -> Iterator[tuple[str, range]]:
+            """Yield the name of each file in the folder, and the numbers of chunks."""
+
+    # The fields of an item, from outside to inside, and the chunks of this part of it.
+    Part = tuple[tuple[str, ...], ChunkFiles]
     # Rows that a change writes: the number of a block, and all its rows.
     Blocks = Iterable[tuple[int, Array]]
     # Returns a number of rows, when it is known.
@@ -105,6 +117,8 @@ class NodeLayout(ABC):
     kind: str
     writable = True
     folder: Folder
+    # The files that describe it, relative to its folder.
+    description_files: tuple[str, ...] = ()
 
     @abstractmethod
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -168,6 +182,14 @@ class ArrayLayout(NodeLayout):
         """Return what opens it again, in any process."""
         return partial(type(self), allow_pickle=self.dtype.hasobject), (self.folder,)
 
+    def parts(self) -> list[Part]:
+        """Return where the chunks are, by the fields of an item, if they are apart."""
+        raise NotImplementedError
+
+    def new_array(self) -> NewArray:
+        """Return what a copy of this array must be, apart from its attributes."""
+        raise NotImplementedError
+
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
@@ -221,10 +243,28 @@ class TableLayout(NodeLayout):
 
     array_class: type[ArrayLayout]
     _allow_pickle = False
+    # The errors of columns that can't be opened; None lets them be raised.
+    unopened: dict[str, Exception] | None = None
+
+    @classmethod
+    def open_damaged(cls: type[AnyTable], folder: Folder) -> AnyTable:
+        """Open a table without the columns that can't be opened: see `unopened`."""
+        table = cls.__new__(cls)
+        table.unopened = {}
+        table.__init__(folder)  # type: ignore[misc]
+        return table
 
     def open_columns(self, places: Mapping[str, str]) -> dict[str, ArrayLayout]:
         """Return the columns by name; `places` has the folder of each."""
-        return {name: self._open_column(name, place) for name, place in places.items()}
+        columns = {}
+        for name, place in places.items():
+            try:
+                columns[name] = self._open_column(name, place)
+            except (FormatError, UsageError, OSError) as error:
+                if self.unopened is None:
+                    raise
+                self.unopened[name] = error
+        return columns
 
     def _open_column(self, name: str, place: str) -> ArrayLayout:
         if not self.folder.is_folder(place):

@@ -25,8 +25,9 @@ from ..._storage.disk import disk
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
-from .base import ArrayLayout, TableLayout
+from .base import ArrayLayout, NewArray, TableLayout
 from .bcolz_storage import (
+    SETTINGS,
     check_dtype,
     chunk_rows,
     decode_fill_value,
@@ -39,14 +40,14 @@ from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import NoReturn
 
     from ..._format.dtypes import DType
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewArray, NewColumn
+    from .base import Blocks, Length, NewColumn, Part
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -142,6 +143,7 @@ class BcolzArray(ArrayLayout):
     """A ``carray``."""
 
     name = "bcolz"
+    description_files = (STORAGE, SIZES, ATTRIBUTES)
     # The key of the settings of Blosc in the storage file.
     settings_key = "cparams"
     _source: FileChunks | ObjectChunks
@@ -200,6 +202,21 @@ class BcolzArray(ArrayLayout):
                 number = chunk_number(name)
                 total += size if number is not None and number < nchunks else 0
         return total
+
+    def parts(self) -> list[Part]:
+        """Return where the chunks are."""
+        return [((), self._source)]
+
+    def new_array(self) -> NewArray:
+        """Return what a copy of this array must be, apart from its attributes."""
+        args = decode_settings(self.storage.get(self.settings_key), self.dtype)
+        return NewArray(
+            self.dtype,
+            self.shape,
+            self.block_rows,
+            self.fill_value,
+            settings={name: getattr(args, name) for name in SETTINGS},
+        )
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -310,6 +327,10 @@ class ObjectChunks:
         self.nchunks = nchunks
         self._folder = folder
 
+    def files(self) -> Iterator[tuple[str, range]]:
+        """Yield the name of each file in the folder, and the number of its chunk."""
+        return FileChunks(self._folder, self.nchunks, 1).files()
+
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
         # The chunk says how many bytes it has; the file says so too.
@@ -331,6 +352,7 @@ class BcolzTable(TableLayout):
     """A ``ctable``."""
 
     name = "bcolz"
+    description_files = (COLUMNS, ATTRIBUTES)
     array_class = BcolzArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:

@@ -28,7 +28,7 @@ from ...exceptions import DamageError, FormatError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from ..._format.dtypes import Array, DType
@@ -93,6 +93,11 @@ class FileChunks(ChunkSource):
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""
         return range(start // self.chunk_size, -(-stop // self.chunk_size))
+
+    def files(self) -> Iterator[tuple[str, range]]:
+        """Yield the name of each file in the folder, and the number of its chunk."""
+        for number in range(self.nchunks):
+            yield chunk_name(number), range(number, number + 1)
 
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return a new array; raise `FormatError` if the files can't hold so much."""

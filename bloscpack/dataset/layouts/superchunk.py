@@ -30,7 +30,7 @@ from ..._storage.disk import disk
 from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
 from ..change import remove_tree
 from ..folder import encode_attributes, encode_json
-from .base import ArrayLayout, TableLayout
+from .base import ArrayLayout, NewArray, TableLayout
 from .chunk_files import LARGE
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_storage import (
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewArray, NewColumn
+    from .base import Blocks, Length, NewColumn
+    from .base import Part as BasePart
     from .superchunk_storage import Leaf
     from .superchunk_writer import Part
 
@@ -198,6 +199,7 @@ class SuperchunkArray(ArrayLayout):
     """An array in superchunks."""
 
     name = "superchunk"
+    description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     # Where the superchunks are in the folder.
     data = DATA + "/"
 
@@ -298,6 +300,25 @@ class SuperchunkArray(ArrayLayout):
                     size = self.folder.size(name)
             total += size
         return total
+
+    def parts(self) -> list[BasePart]:
+        """Return where the chunks are, by the fields of an item."""
+        return [
+            (leaf.fields, source)
+            for leaf, source in zip(self.storage.leaves, self._sources, strict=True)
+        ]
+
+    def new_array(self) -> NewArray:
+        """Return what a copy of this array must be, apart from its attributes."""
+        storage = self.storage
+        return NewArray(
+            storage.dtype,
+            self.shape,
+            storage.chunk_rows,
+            storage.fill_value,
+            settings=storage.settings,
+            shards=storage.chunk_rows * storage.slots,
+        )
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -426,6 +447,7 @@ class SuperchunkColumn(SuperchunkArray):
     """A column of a table, which has its description."""
 
     data = ""
+    description_files = ()
 
     def __init__(
         self, table: SuperchunkTable, name: str, storage: Storage, length: int
@@ -461,6 +483,7 @@ class SuperchunkTable(TableLayout):
     """A table whose columns are superchunks."""
 
     name = "superchunk"
+    description_files = (STORAGE, SIZES, ATTRIBUTES, COLUMNS)
     array_class = SuperchunkArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:

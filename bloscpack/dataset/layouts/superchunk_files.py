@@ -220,6 +220,13 @@ class SuperchunkFiles(ChunkSource):
         with naming_errors(self._folder.path(name)):
             return ShardIndex(storage, self.cut.slots)
 
+    def files(self) -> Iterator[tuple[str, range]]:
+        """Yield the name of each file in the folder, and the numbers of its chunks."""
+        slots = self.cut.slots
+        for number in range(self.cut.count_files(self.nrows)):
+            first = number * slots
+            yield self._name_of(number), range(first, min(first + slots, self.nchunks))
+
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
         cut = self.cut

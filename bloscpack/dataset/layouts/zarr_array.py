@@ -38,7 +38,7 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
-from .base import ArrayLayout
+from .base import ArrayLayout, NewArray
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_writer import ShardFolder
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewArray
+    from .base import Blocks, Length, Part
 
 # Folder of the shards.
 SHARDS = "c"
@@ -90,6 +90,7 @@ class ZarrArray(ArrayLayout):
 
     name = "zarr"
     sparse = True
+    description_files = (ZARR_JSON,)
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -148,6 +149,24 @@ class ZarrArray(ArrayLayout):
                 with suppress(OSError):
                     total += self.folder.size(self._shard_name(int(name)))
         return total
+
+    def parts(self) -> list[Part]:
+        """Return where the chunks are."""
+        return [((), self._source)]
+
+    def new_array(self) -> NewArray:
+        """Return what a copy of this array must be, apart from its attributes."""
+        document = self._read()
+        args = args_of(document)
+        return NewArray(
+            document.dtype,
+            document.shape,
+            document.chunk_rows,
+            document.fill_value,
+            settings={name: getattr(args, name) for name in SETTINGS},
+            shards=document.chunk_rows * document.slots,
+            dims=document.dimension_names,
+        )
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""

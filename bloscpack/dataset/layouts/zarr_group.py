@@ -109,6 +109,7 @@ class ZarrGroup(GroupLayout):
     """A group of Zarr."""
 
     name = "zarr"
+    description_files = (ZARR_JSON,)
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -135,6 +136,7 @@ class ZarrTable(TableLayout):
     """A group of Zarr whose members are the columns of a table."""
 
     name = "zarr"
+    description_files = (ZARR_JSON,)
     array_class = ZarrArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:

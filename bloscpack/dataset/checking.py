@@ -1,0 +1,343 @@
+"""Check a dataset: ``dataset.verify(path)``.
+
+Descriptions are read as a reader reads them, and each file that the dataset should have
+is checked (`file_checks`). What else is in the folder becomes a note. Damage never
+raises: only a folder that is no dataset, or of a kind that can't be read, does.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .._damage.findings import NOTE
+from .._engine.blosc_settings import own_settings
+from .._engine.threads import for_each
+from ..abstract_io import effective_nthreads
+from ..exceptions import FormatError, UsageError
+from .create import LEFTOVER
+from .file_checks import FOREIGN, MISSING, FileCheck, check_file
+from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
+from .folder import CHANGES, JOURNAL, Folder
+from .layouts import (
+    array_class,
+    detect,
+    find_group,
+    folders_in,
+    group_class,
+    table_class,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._storage.protocols import Path
+    from ..abstract_io import Progress
+    from .layouts.base import (
+        ArrayLayout,
+        ChunkFiles,
+        NodeLayout,
+        TableLayout,
+    )
+
+    # Called with the member, the layout, the number of its part, and what was found.
+    OnFile = Callable[[str, ArrayLayout, int, FileCheck], object]
+
+# Maximum number of notes about files that the dataset does not use.
+STRAYS_KEPT = 100
+# Layouts without digests of chunks.
+WITHOUT_DIGESTS = ("bcolz", "blz")
+
+
+def verify(
+    path: Path,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    on_file: OnFile | None = None,
+) -> DatasetReport:
+    """Check everything in a dataset: descriptions, files and chunks.
+
+    Every chunk is decompressed, and its digest is checked, if the layout has digests:
+    bcolz and BLZ have none. Damage does not raise. Nothing is unpickled, and no
+    symbolic link is followed.
+
+    Parameters
+    ----------
+    path
+        The folder of an array, a table or a group, which is checked with all members.
+    nthreads
+        The number of threads, None for the default.
+    progress
+        Called with the plain bytes of the intact chunks of each file.
+    on_file
+        Called with the name of an array, its layout, the number of a part of it, and
+        the `FileCheck` of each file.
+
+    Raises
+    ------
+    FormatError
+        If the folder holds no dataset.
+    UsageError
+        If this library can't read a dataset of this structure.
+    OSError
+        If there is no such folder.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> dataset.create_array('v', [1, 2]).close()
+    >>> dataset.verify('v')
+    <DatasetReport: 0 errors, 0 notes>
+    """
+    folder = Folder(Folder.open(path).root)
+    layout, kind = detect(folder)
+    report = DatasetReport(folder.root, layout, kind)
+    count = effective_nthreads(nthreads, None)
+    with own_settings:
+        checker = _Checker(report, count, progress, on_file)
+        checker.check(folder.root, "", layout, kind)
+    return report
+
+
+class _Checker:
+    """Adds what is found in a dataset to its report."""
+
+    def __init__(
+        self,
+        report: DatasetReport,
+        nthreads: int,
+        progress: Progress | None,
+        on_file: OnFile | None,
+    ) -> None:
+        self._report = report
+        self._nthreads = nthreads
+        self._progress = progress
+        self._on_file = on_file
+
+    def check(self, root: str, member: str, layout: str, kind: str) -> None:
+        """Check the dataset, or the member of a group, in the folder `root`."""
+        folder = Folder(root)
+        try:
+            self._check_changes(folder, member)
+            node = open_for_check(folder, layout, kind)
+        except (FormatError, OSError) as error:
+            self._description_failed(error)
+            return
+        except UsageError as error:
+            if not member:
+                raise
+            self._report.note(
+                member, "metadata", "unsupported", "not checked: %s" % error
+            )
+            return
+        used = {folder.full(name) for name in node.description_files}
+        self._check_attributes(node)
+        if kind == "array":
+            used |= self._check_array(node, member)  # type: ignore[arg-type]
+        elif kind == "table":
+            used |= self._check_table(node, member)  # type: ignore[arg-type]
+        else:
+            for inner in folders_in(root):
+                found = find_group(Folder(inner))
+                if found is not None:
+                    name = os.path.basename(inner)
+                    used.add(name)
+                    self.check(inner, joined_name(member, name), *found)
+        if layout in WITHOUT_DIGESTS:
+            message = "there are no digests: damage is found only where Blosc fails"
+            self._report.note(member or ".", "chunks", "no-checksum", message)
+        if layout != "folder":
+            self._note_strays(folder, member, used)
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file in the dataset."""
+        name = os.path.relpath(path, self._report.path)
+        return name.replace(os.sep, "/")
+
+    def _description_failed(self, error: FormatError | OSError) -> None:
+        path = error.filename if isinstance(error.filename, str) else self._report.path
+        message = _message(error)
+        section = getattr(error, "section", None) or "files"
+        self._report.error(self._name(path), section, "description", message)
+
+    def _check_attributes(self, node: NodeLayout) -> None:
+        try:
+            node.read_attributes()
+        except (FormatError, OSError) as error:
+            self._description_failed(error)
+
+    def _check_changes(self, folder: Folder, member: str) -> None:
+        """Note what an interrupted writer has left."""
+        place = member or "."
+        folder.read_journal()
+        if folder.pending or folder.exists(JOURNAL):
+            message = "a change was committed, and the next writer completes it"
+            self._report.note(place, "files", "change", message)
+        elif folder.is_folder(CHANGES) and os.listdir(folder.path(CHANGES)):
+            message = (
+                "files of a change that was not committed, or is being made: the next "
+                "writer removes them"
+            )
+            self._report.note(place, "files", "change", message)
+
+    # Arrays
+
+    def _check_array(
+        self, layout: ArrayLayout, member: str, column: str = ""
+    ) -> set[str]:
+        """Check the chunks; return the names of the files that were expected.
+
+        `column` is its name if it is a column of the table `member`.
+        """
+        report = self._report
+        used: set[str] = set()
+        report.narrays += 1
+        size = layout.dtype.itemsize
+        for length in layout.shape:
+            size *= length
+        report.nbytes += size
+        for number, (fields, source) in enumerate(layout.parts()):
+            checks = self._check_part(layout, source)
+            used |= {check.file for check in checks}
+            _allow_missing(checks, layout)
+            name = joined_name(member, column, *fields)
+            lost = [n for check in checks if not check.ok for n in check.lost]
+            for start, stop in runs_of(lost):
+                rows = checks[0].rows_of(start, stop - 1)
+                report.losses.append(RowLoss(name, rows))
+            for check in checks:
+                self._take(check, member)
+                if self._on_file is not None:
+                    self._on_file(name, layout, number, check)
+        return used
+
+    def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
+        """Check the files of a part of an array: they, or their chunks, in parallel."""
+        files = list(source.files())
+        outer = self._nthreads if len(files) >= self._nthreads else 1
+        inner = 1 if outer > 1 else self._nthreads
+        checks: list[FileCheck] = []
+
+        def work(file: tuple[str, range]) -> FileCheck:
+            return check_file(layout, source, *file, inner)
+
+        def deliver(check: FileCheck) -> None:
+            checks.append(check)
+            if self._progress is not None:
+                self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
+
+        for_each(files, work, deliver, outer)
+        return checks
+
+    def _take(self, check: FileCheck, member: str) -> None:
+        report = self._report
+        report.nfiles += 1
+        report.nchunks += len(check.numbers)
+        report.nintact += len(check.intact)
+        report.nbytes_intact += sum(nbytes for nbytes, _ in check.intact.values())
+        report.cbytes += check.cbytes
+        for finding in check.findings:
+            where = {**vars(finding), "file": joined_name(member, finding.file)}
+            report.add(DatasetFinding(**where))
+
+    def _check_table(self, table: TableLayout, member: str) -> set[str]:
+        """Check the columns; return the names of the files that were expected."""
+        report = self._report
+        for name, error in (table.unopened or {}).items():
+            report.losses.append(RowLoss(joined_name(member, name), None))
+            if isinstance(error, UsageError):
+                place = joined_name(member, name)
+                report.error(place, "metadata", "unsupported", str(error))
+            else:
+                assert isinstance(error, (FormatError, OSError))
+                self._description_failed(error)
+        used = set(table.unopened or ())
+        lengths = {name: c.shape[0] for name, c in table.columns.items()}
+        if len(set(lengths.values())) > 1:
+            texts = ", ".join("'%s': %d" % item for item in lengths.items())
+            report.error(
+                member or ".",
+                "metadata",
+                "unequal",
+                "expected columns of the same length, found %s; the next writer "
+                "removes the rows that not all columns have" % texts,
+            )
+        for name, column in table.columns.items():
+            used |= {column.folder.full(file) for file in column.description_files}
+            self._check_attributes(column)
+            used |= self._check_array(column, member, name)
+        return used
+
+    # Other files
+
+    def _note_strays(self, folder: Folder, member: str, used: set[str]) -> None:
+        """Note the files and folders that the dataset does not use."""
+        found = 0
+        for name, reason in _strays(folder.root, "", used):
+            found += 1
+            if found > STRAYS_KEPT:
+                self._report.nnotes += 1
+                continue
+            self._report.note(joined_name(member, name), "files", "unused", reason)
+
+
+def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
+    """Return the array, table or group in a folder; some columns may be missing."""
+    if kind == "array":
+        return array_class(layout)(folder)
+    if kind == "table":
+        return table_class(layout).open_damaged(folder)
+    return group_class(layout)(folder)
+
+
+def joined_name(*parts: str) -> str:
+    """Return names with slashes between them."""
+    return "/".join(part for part in parts if part)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return error.message if isinstance(error, FormatError) else str(error)
+
+
+def _kinds(check: FileCheck, severity: str) -> set[str]:
+    return {f.kind for f in check.findings if f.severity == severity}
+
+
+def _allow_missing(checks: list[FileCheck], layout: ArrayLayout) -> None:
+    """Make missing files notes if another program has written shards of the array.
+
+    Such a program leaves out a shard in which all items have the fill value.
+    """
+    if layout.name != "zarr" or not any(FOREIGN in _kinds(c, NOTE) for c in checks):
+        return
+    for check in checks:
+        if MISSING in {finding.kind for finding in check.findings}:
+            check.findings.clear()
+            check.add(
+                "files",
+                MISSING,
+                "the file is missing: all items have the fill value",
+                severity=NOTE,
+                rows=check.all_rows,
+            )
+
+
+def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that are not in `used`, with the reason; no link is followed."""
+    with os.scandir(os.path.join(root, prefix)) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = prefix + entry.name
+        if name in used or name == CHANGES:
+            continue
+        if entry.is_symlink():
+            yield name, "a symbolic link, which is not followed"
+        elif not entry.is_dir(follow_symlinks=False):
+            yield name, "a file that the dataset does not use"
+        elif LEFTOVER.fullmatch(entry.name):
+            yield name, "a folder that an interrupted writer left"
+        else:
+            yield from _strays(root, name + "/", used)

@@ -1,0 +1,174 @@
+"""Describe a dataset, without reading its items: ``dataset.describe(path)``."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from .._format.dtypes import encode_dtype
+from .._reading.description import ratio_of
+from ..exceptions import BloscpackError, FormatError, UsageError
+from .checking import joined_name, open_for_check
+from .folder import Folder
+from .layouts import detect, find_group, folders_in
+from .layouts.base import ArrayLayout, TableLayout
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .._format.dtypes import DType
+    from .._storage.protocols import Path
+    from ..serializers import JsonObject
+
+# Names of the filters of Blosc, by number.
+FILTERS = ("none", "shuffle", "bitshuffle")
+# Fields of a dataset that are sums over its members.
+SUMS = ("nbytes", "cbytes", "nchunks", "nfiles")
+
+
+def describe(path: Path) -> JsonObject:
+    """Return the description of a dataset, as values that JSON can hold.
+
+    No chunk is read. A table has the key ``columns`` and a group the key ``members``:
+    lists of descriptions. One that can't be opened has the key ``error``. A field
+    ``fill_value`` that is no number is text.
+
+    Parameters
+    ----------
+    path
+        The folder of an array, a table or a group.
+
+    Raises
+    ------
+    FormatError
+        If the folder holds no dataset, or one whose description is damaged.
+    OSError
+        If there is no such folder.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> dataset.create_array('i', [1.5, 2.5]).close()
+    >>> found = dataset.describe('i')
+    >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
+    ('zarr', [2], '<f8', 16)
+    """
+    folder = Folder.open(path)
+    layout, kind = detect(folder)
+    return _describe(folder, "", layout, kind, strict=True)
+
+
+def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
+    """Yield the descriptions of all arrays in a dataset, columns included.
+
+    Those of members that can't be opened are included.
+    """
+    if described["kind"] == "array" or "error" in described:
+        yield described
+    for inner in [*described.get("members", ()), *described.get("columns", ())]:
+        yield from arrays_of(inner)
+
+
+def _describe(
+    folder: Folder, name: str, layout: str, kind: str, *, strict: bool = False
+) -> JsonObject:
+    result: JsonObject = {"name": name, "layout": layout, "kind": kind}
+    try:
+        node = open_for_check(folder, layout, kind)
+        result["attributes"] = node.read_attributes()
+    except (FormatError, UsageError, OSError) as error:
+        if strict:
+            raise
+        return {**result, "error": str(error)}
+    if isinstance(node, ArrayLayout):
+        result.update(_describe_array(node))
+        return result
+    inner = "columns" if kind == "table" else "members"
+    if isinstance(node, TableLayout):
+        members = _columns(node, name)
+    else:
+        members = _members(folder.root, name)
+    if kind == "table":
+        result["rows"] = min(
+            (c["shape"][0] for c in members if "shape" in c), default=0
+        )
+    for key in SUMS:
+        result[key] = sum(member.get(key, 0) for member in members)
+    result["ratio"] = ratio_of(result["nbytes"], result["cbytes"])
+    return {**result, inner: members}
+
+
+def _members(root: str, name: str) -> list[JsonObject]:
+    found = []
+    for place in folders_in(root):
+        kind = find_group(Folder(place))
+        if kind is not None:
+            inner = joined_name(name, os.path.basename(place))
+            try:
+                found.append(_describe(Folder.open(place), inner, *kind))
+            except (BloscpackError, OSError) as error:
+                found.append(
+                    {"name": inner, "layout": kind[0], "kind": kind[1]}
+                    | {"error": str(error)}
+                )
+    return found
+
+
+def _columns(table: TableLayout, name: str) -> list[JsonObject]:
+    found = []
+    for column, layout in table.columns.items():
+        described = _describe_column(layout)
+        found.append({"name": joined_name(name, column), **described})
+    for column, error in (table.unopened or {}).items():
+        head = {"name": joined_name(name, column), "layout": table.name}
+        found.append({**head, "kind": "array", "error": str(error)})
+    return found
+
+
+def _describe_column(layout: ArrayLayout) -> JsonObject:
+    head = {"layout": layout.name, "kind": "array"}
+    try:
+        attributes = layout.read_attributes()
+    except (FormatError, OSError) as error:
+        return {**head, "error": str(error)}
+    return {**head, "attributes": attributes, **_describe_array(layout)}
+
+
+def _describe_array(layout: ArrayLayout) -> JsonObject:
+    new = layout.new_array()
+    parts = layout.parts()
+    nfiles = sum(1 for _, source in parts for _ in source.files())
+    nbytes = math.prod(layout.shape) * layout.dtype.itemsize
+    cbytes = layout.cbytes
+    settings = new.settings
+    return {
+        "shape": list(layout.shape),
+        "dtype": dtype_text(layout.dtype),
+        "chunks": list(layout.chunks),
+        "shards": None if layout.shards is None else list(layout.shards),
+        "fill_value": fill_text(layout),
+        "codec": settings.get("cname"),
+        "level": settings.get("clevel"),
+        "filter": FILTERS[int(settings.get("shuffle", 0))],
+        "checksum": "None" if layout.shards is None else "crc32c",
+        "nbytes": nbytes,
+        "cbytes": cbytes,
+        "ratio": ratio_of(nbytes, cbytes),
+        "nchunks": sum(source.nchunks for _, source in parts),
+        "nfiles": nfiles,
+    }
+
+
+def dtype_text(dtype: DType) -> str:
+    """Return a dtype as `.blp` files store it, without quotation marks."""
+    return "object" if dtype.hasobject else encode_dtype(dtype).strip("'")
+
+
+def fill_text(layout: ArrayLayout) -> object:
+    """Return the fill value as JSON: a number or a boolean, or else text."""
+    value = layout.fill_value
+    item = value.item() if hasattr(value, "item") else value
+    if isinstance(item, (bool, int, float)):
+        return item
+    return str(value)

@@ -1,0 +1,307 @@
+"""Check one file of a dataset: which of its chunks are intact, and what is wrong.
+
+A superchunk is inspected as `bloscpack.verify` does, so that intact chunks are found
+also if the tables in the file are damaged. Then it is compared with the array that it
+belongs to. All other chunks are read as a reader reads them: bcolz and BLZ store no
+digests. Damage becomes findings and never raises.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from .._damage.checks import report_on
+from .._damage.findings import ERROR, NOTE
+from .._damage.inspection import inspect
+from .._format.array_metadata import Description
+from .._format.sections import read_beginning
+from .._format.shard import count_slots
+from .._storage.base import StorageFile
+from .._storage.cursor import Cursor
+from ..constants import MAGIC
+from ..exceptions import FormatError, NotReadable, Unsupported
+from ..serializers import is_array, shard_rows
+from .findings import DatasetFinding
+from .layouts.bcolz import ObjectChunks
+from .layouts.superchunk_files import CHECKSUM, ShardIndex, SuperchunkFiles
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .._damage.findings import Finding
+    from .._damage.inspection import Inspection
+    from .._storage.base import Storage
+    from .layouts.base import ArrayLayout, ChunkFiles
+
+MISSING = "missing"
+# The kind of the finding about a shard without the header of a `.blp` file.
+FOREIGN = "other-program"
+
+
+class FileCheck:
+    """What was found in a file.
+
+    Attributes
+    ----------
+    file
+        The name of the file in the dataset.
+    numbers
+        The numbers of the chunks that it should have.
+    intact
+        Number → plain size and compressed size of the intact ones.
+    extents
+        Number → offset and size of the intact ones in a damaged superchunk, found
+        without its tables.
+    findings
+        The findings.
+    certain
+        Whether it is proven that the intact chunks have these numbers.
+    """
+
+    def __init__(self, file: str, numbers: range, layout: ArrayLayout) -> None:
+        self.file = file
+        self.numbers = numbers
+        self._chunk_rows = layout.chunks[0]
+        self._nrows = layout.shape[0]
+        self.intact: dict[int, tuple[int, int]] = {}
+        self.extents: dict[int, tuple[int, int]] = {}
+        self.findings: list[DatasetFinding] = []
+        self.certain = True
+        self.cbytes = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors."""
+        return all(finding.severity != ERROR for finding in self.findings)
+
+    @property
+    def lost(self) -> list[int]:
+        """The numbers of the chunks that are not intact."""
+        return [number for number in self.numbers if number not in self.intact]
+
+    def rows_of(self, first: int, last: int | None = None) -> tuple[int, int]:
+        """Return the rows of chunks, as (start, stop)."""
+        stop = (first if last is None else last) + 1
+        return first * self._chunk_rows, min(stop * self._chunk_rows, self._nrows)
+
+    @property
+    def all_rows(self) -> tuple[int, int]:
+        """The rows of the array that are in the file."""
+        return self.rows_of(self.numbers[0], self.numbers[-1])
+
+    def take(self, finding: Finding) -> None:
+        """Add a finding about the file; its chunks and rows count from the file on."""
+        rows = None
+        if finding.rows is not None:
+            start, stop = self.all_rows
+            first, last = (min(start + row, stop) for row in finding.rows)
+            rows = (first, last) if first < last else None
+        elif finding.chunk is not None and finding.chunk < len(self.numbers):
+            rows = self.rows_of(self.numbers[finding.chunk])
+        self.add(
+            finding.section,
+            finding.kind,
+            finding.message,
+            severity=finding.severity,
+            chunk=finding.chunk,
+            offset=finding.offset,
+            rows=rows,
+        )
+
+    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding."""
+        self.findings.append(DatasetFinding(self.file, section, kind, message, **where))
+
+
+def check_file(
+    layout: ArrayLayout, source: ChunkFiles, name: str, numbers: range, nthreads: int
+) -> FileCheck:
+    """Check a file of an array. Enter `own_settings` first."""
+    folder = layout.folder
+    check = FileCheck(folder.full(name), numbers, layout)
+    try:
+        check.cbytes = folder.size(name)
+        if isinstance(source, SuperchunkFiles):
+            _check_superchunk(check, folder.storage(name), source, nthreads)
+        else:
+            _check_chunks(check, source)
+    except FileNotFoundError:
+        check.add("files", MISSING, "the file is missing", rows=check.all_rows)
+    except OSError as error:
+        message = error.strerror or str(error)
+        kind = "link" if error.errno == errno.ELOOP else "unreadable"
+        check.add("files", kind, message, rows=check.all_rows)
+    return check
+
+
+# Chunks that are read as a reader reads them
+
+
+def _check_chunks(check: FileCheck, source: Any) -> None:
+    for number in check.numbers:
+        try:
+            check.intact[number] = _load(source, number), check.cbytes
+        except FormatError as error:
+            missing = isinstance(error.__cause__, FileNotFoundError)
+            check.add(
+                "files" if missing else "chunks",
+                MISSING if missing else _kind_of(error),
+                "the file is missing" if missing else error.message,
+                chunk=None if missing else 0,
+                rows=check.rows_of(number),
+            )
+
+
+def _kind_of(error: FormatError) -> str:
+    return "codec" if isinstance(error, Unsupported) else "damaged"
+
+
+def _load(source: Any, number: int) -> int:
+    """Decompress a chunk; return its plain size."""
+    if isinstance(source, ObjectChunks):
+        return len(source.read(number))
+    sizes: list[int] = []
+    source.load([number], lambda _, plain: sizes.append(len(plain)))
+    return sizes[0]
+
+
+# Superchunks
+
+
+def _check_superchunk(
+    check: FileCheck, storage: Storage, source: SuperchunkFiles, nthreads: int
+) -> None:
+    if bytes(storage.read_at(0, len(MAGIC))) != MAGIC and _is_foreign(storage, source):
+        check.add(
+            "header",
+            FOREIGN,
+            "another program wrote the shard: it is no '.blp' file",
+            severity=NOTE,
+        )
+        _check_by_index(check, storage, source)
+        return
+    try:
+        inspection = inspect(storage, nthreads)
+    except (NotReadable, Unsupported) as error:
+        rows = check.all_rows
+        check.add("header", "not-superchunk", error.message, rows=rows)
+        return
+    report = report_on(inspection)
+    for finding in report.findings:
+        check.take(finding)
+    _take_chunks(check, inspection, source)
+    if report.ok:
+        _compare(check, storage, source)
+    if not check.ok:
+        check.certain = not inspection.proof.numbers
+
+
+def _take_chunks(
+    check: FileCheck, inspection: Inspection, source: SuperchunkFiles
+) -> None:
+    """Note the intact chunks that have as many bytes as the array needs."""
+    numbering, size = inspection.numbering, inspection.checksum.size
+    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
+        for i, offset in enumerate(chain.offsets):
+            if not 0 <= first + i < len(check.numbers):
+                continue
+            number = check.numbers[first + i]
+            start, stop = source.span(number)
+            nbytes, cbytes = chain.sizes[i], chain.stop_of(i) - offset - size
+            if not stop - start <= nbytes <= source.chunk_size:
+                check.add(
+                    "chunks",
+                    "size",
+                    "expected a chunk of '%d' plain bytes, found '%d'"
+                    % (stop - start, nbytes),
+                    chunk=first + i,
+                    rows=check.rows_of(number),
+                )
+                continue
+            check.intact[number] = stop - start, cbytes
+            check.extents[number] = offset, cbytes
+
+
+def _is_foreign(storage: Storage, source: SuperchunkFiles) -> bool:
+    """Return whether a file is a shard that begins with a chunk, without a header."""
+    try:
+        extents = ShardIndex(storage, source.cut.slots).extents
+    except FormatError:
+        return False
+    starts = [extent[0] for extent in extents if extent is not None]
+    return not starts or min(starts) == 0
+
+
+def _check_by_index(
+    check: FileCheck, storage: Storage, source: SuperchunkFiles
+) -> None:
+    """Check the chunks of a shard that is no `.blp` file."""
+    extents = ShardIndex(storage, source.cut.slots).extents
+    for number in check.numbers:
+        extent = extents[number % source.cut.slots]
+        try:
+            nbytes = _load(source, number)
+            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
+            check.intact[number] = nbytes, cbytes
+        except FormatError as error:
+            check.add(
+                "chunks",
+                _kind_of(error),
+                error.message,
+                chunk=number % source.cut.slots,
+                rows=check.rows_of(number),
+            )
+
+
+def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+    """Compare an intact file with its array."""
+    beginning = read_beginning(Cursor(StorageFile(storage)))
+    metadata, cut = beginning.metadata, source.cut
+    found: dict[str, Any] = {"dtype": None, "rows of shape": None}
+    if is_array(metadata):
+        described = Description(metadata)
+        found = {
+            "dtype": described.dtype,
+            "rows of shape": described.shape[1:],
+        }
+    found["rows in a chunk"] = shard_rows(metadata)
+    found["chunks in a file"] = count_slots(beginning.header)
+    expected = {
+        "dtype": cut.dtype,
+        "rows of shape": cut.inner,
+        "rows in a chunk": cut.chunk_rows,
+        "chunks in a file": cut.slots,
+    }
+    for name, value in expected.items():
+        if found[name] != value:
+            message = "expected %s: %s, found %s" % (name, value, found[name])
+            check.add("metadata", "array", message, rows=check.all_rows)
+            # Its chunks are those of another array.
+            check.intact.clear()
+            check.extents.clear()
+    if check.ok:
+        _check_length(check)
+        _check_index(check, storage, source)
+
+
+def _check_length(check: FileCheck) -> None:
+    lost = check.lost
+    if lost:
+        rows = check.rows_of(lost[0], check.numbers[-1])
+        message = "expected chunks up to row %d, found them up to row %d"
+        check.add("chunks", "short", message % (rows[1], rows[0]), rows=rows)
+
+
+def _check_index(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+    """Check that the index, through which arrays are read, has the chunks."""
+    slots = source.cut.slots
+    try:
+        extents = ShardIndex(storage, slots).extents
+    except FormatError as error:
+        check.add("shard", "index", error.message)
+        return
+    missing = [n for n in check.intact if extents[n % slots] is None]
+    if missing:
+        message = "the index of the shard lacks %d of its chunks" % len(missing)
+        check.add("shard", "index", message, rows=check.rows_of(missing[0]))

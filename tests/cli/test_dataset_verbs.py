@@ -1,0 +1,398 @@
+"""The verbs for reading and changing, on datasets."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.verb_support import parser_of
+from dataset import damage_datasets as damage
+from dataset import golden_directories
+
+import bloscpack
+from bloscpack import dataset, log
+from bloscpack._cli.exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_DAMAGED,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+)
+from bloscpack.exceptions import UsageError
+
+DEFAULTS = {
+    "nthreads": 2,
+    "force": False,
+    "quiet": False,
+    "progress": None,
+    "sync": False,
+    "subcommand": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log, "OUTPUT_IS_DATA", False)
+    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+
+
+def run(name, *arguments, **more):
+    parser, action = parser_of(name)
+    parser.set_defaults(**{**DEFAULTS, **more})
+    return action(parser.parse_args([str(argument) for argument in arguments])) or 0
+
+
+def said(capfd, name, *arguments, code=EXIT_OK, **more):
+    assert code == run(name, *arguments, **more)
+    log.flush()
+    return capfd.readouterr().out
+
+
+def make_all():
+    """Make a dataset of each layout; return their names."""
+    for layout in damage.WRITTEN:
+        damage.new_array("a-" + layout, layout)
+        damage.new_table("t-" + layout, layout)
+    with dataset.create_group("g", attrs={"n": 1}) as group:
+        group.create_array("one", damage.numbers(), chunks=10, shards=30)
+        group.create_group("in").create_table("t", {"x": [1.5, 2]})
+    return sorted(os.listdir())
+
+
+# info
+
+
+def test_info(capfd):
+    for name in make_all():
+        text = said(capfd, "info", name)
+        found = dataset.open(name)
+        assert "layout:" in text
+        assert found.layout in text
+        described = json.loads(said(capfd, "info", "--json", name))
+        assert dataset.describe(name) == {
+            k: v for k, v in described.items() if k != "path"
+        }
+    text = said(capfd, "info", "a-zarr")
+    for line in (
+        "shape:      (100,)",
+        "dtype:      <i8",
+        "chunks:     10 of shape (10,)",
+        "shards:     (30,)",
+        "fill value: 7",
+        "codec:      blosclz, level 7, filter shuffle",
+        "files:      4",
+        'attributes: {"unit":"m"}',
+    ):
+        assert line + "\n" in text
+    text = said(capfd, "info", "t-bcolz")
+    assert "rows:       100\n" in text
+    assert "  <f4 (100,) bcolz\n" in text
+    lines = said(capfd, "info", "g").splitlines()
+    assert [line.split()[0] for line in lines[-4:]] == ["in", "t", "x", "one"]
+
+
+def test_info_about_several(capfd):
+    make_all()
+    bloscpack.pack_bytes_to_file(b"abc", "x.blp")
+    text = said(capfd, "info", "a-zarr", "x.blp", "g")
+    assert "blpk: 'g':" in text
+    found = json.loads(said(capfd, "info", "--json", "a-zarr", "x.blp"))
+    assert ["array", None] == [entry.get("kind") for entry in found]
+
+
+def test_info_about_a_damaged_member(capfd):
+    make_all()
+    with open("g/one/zarr.json", "w") as fp:
+        fp.write("{")
+    text = said(capfd, "info", "g", code=EXIT_DAMAGED)
+    assert "array that can't be opened: " in text.replace("group", "array")
+
+
+# list
+
+
+def test_list(capfd):
+    names = make_all()
+    lines = said(capfd, "list", "--bytes", *names).splitlines()
+    rows = {line.split()[-1]: line.split() for line in lines[1:-1]}
+    assert rows["g/in/t/x"][:2] == ["16", str(dataset.open("g/in/t/x").cbytes)]
+    assert rows["a-bcolz"][3:6] == ["lz4", "10", "None"]
+    assert 3 + 6 + 2 == len(rows)
+    assert "total of 11 arrays" in lines[-1]
+    found = json.loads(said(capfd, "list", "--json", "t-zarr"))
+    assert ["t-zarr/x", "t-zarr/y"] == [entry["file"] for entry in found]
+
+
+def test_list_with_files(capfd):
+    make_all()
+    bloscpack.pack_bytes_to_file(b"abc", "x.blp")
+    text = said(capfd, "list", "x.blp", "a-zarr")
+    assert "total of 1 file and 1 array\n" in text
+    # A folder with files is one of files; the datasets in it are folders below.
+    assert "a-zarr" not in said(capfd, "list", ".")
+    text = said(capfd, "list", "-r", ".")
+    assert "total of 1 file and 11 arrays\n" in text
+    os.remove("x.blp")
+    assert "total of 11 arrays\n" in said(capfd, "list", ".")
+
+
+def test_list_with_a_damaged_member(capfd):
+    make_all()
+    with open("g/one/zarr.json", "w") as fp:
+        fp.write("{")
+    assert "g/in/t/x" in said(capfd, "list", "g", code=EXIT_DAMAGED)
+    os.remove("t-zarr/y/zarr.json")
+    assert "t-zarr/x" in said(capfd, "list", "t-zarr", code=EXIT_DAMAGED)
+
+
+# verify
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_verify(capfd, layout):
+    damage.new_array("a", layout)
+    files = len(damage.files_of("a", layout))
+    text = said(capfd, "verify", "a")
+    assert "a: ok (%s array, 10 chunks in %d files, 800.0B)" % (layout, files) in text
+    assert ("there are no digests" in text) == (layout == "bcolz")
+    assert "" == said(capfd, "verify", "a", quiet=True)
+    damage.flip_chunk("a", layout, 4)
+    text = said(capfd, "verify", "a", code=EXIT_DAMAGED)
+    assert "a: damaged (%s array, 9 of 10 chunks in" % layout in text
+    assert "rows 40 to 50)" in text
+    (found,) = json.loads(said(capfd, "verify", "--json", "a", code=EXIT_DAMAGED))
+    assert [{"member": "", "rows": [40, 50]}] == found["losses"]
+    assert ("a", False) == (found["file"], found["ok"])
+
+
+def test_verify_several(capfd):
+    names = make_all()
+    bloscpack.pack_bytes_to_file(b"abc", "x.blp")
+    os.remove("g/one/c/1")
+    text = said(capfd, "verify", *names, "x.blp", code=EXIT_DAMAGED)
+    lines = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert [*names, "x.blp"] == [line.partition(":")[0] for line in lines]
+    text = said(capfd, "verify", "-r", ".", code=EXIT_DAMAGED)
+    assert {"./" + name for name in [*names, "x.blp"]} == {
+        line.partition(":")[0] for line in text.splitlines() if line[0] == "."
+    }
+
+
+def test_verify_without_the_codec(capfd, monkeypatch):
+    name = next(n for n in golden_directories.entries() if "snappy" in n)
+    golden_directories.extract(name, Path("d"))
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    assert dataset.verify("d").nintact == 0
+    text = said(capfd, "verify", "d", code=EXIT_COULD_NOT)
+    assert "d: not readable by this Blosc" in text
+
+
+def test_what_is_no_dataset(capfd):
+    os.mkdir("empty")
+    assert EXIT_OK == run("verify", "empty")
+    assert "nothing to do" in capfd.readouterr().err
+
+
+# recover
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_recover(capfd, layout):
+    damage.new_array("a", layout)
+    damage.flip_chunk("a", layout, 4)
+    text = said(capfd, "recover", "a", "b", code=EXIT_DAMAGED)
+    assert text.startswith("a: 9 of 10 chunks saved to b\n")
+    assert "  lost: rows 40 to 50\n" in text
+    items = damage.numbers()
+    items[40:50] = damage.FILL
+    assert items.tolist() == dataset.open("b")[:].tolist()
+    with pytest.raises(FileExistsError):
+        run("recover", "a", "b")
+    text = said(
+        capfd, "recover", "--drop", "--json", "a", "b", code=EXIT_DAMAGED, force=True
+    )
+    assert [{"member": "", "rows": [40, 50]}] == json.loads(text)["losses"]
+    assert 90 == len(dataset.open("b"))
+    assert "" == said(capfd, "recover", "b", "c", quiet=True)
+    with pytest.raises(Refusal, match="standard output"):
+        run("recover", "a", "-")
+
+
+# cat
+
+
+@pytest.fixture
+def output(monkeypatch):
+    def written(*arguments, **more):
+        stream = io.TextIOWrapper(io.BytesIO())
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            assert EXIT_OK == run("cat", *arguments, **more)
+        return stream.buffer.getvalue()
+
+    return written
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_cat(output, layout, monkeypatch):
+    monkeypatch.setattr("bloscpack._cli.dataset_rows.READ_NBYTES", 200)
+    damage.new_array("a", layout)
+    damage.new_table("t", layout)
+    items, rows = damage.numbers(), dataset.open("t")[:]
+    for name, expected in ("a", items), ("t", rows):
+        assert expected.tobytes() == output(name)
+        for text, key in [("3:77:9", np.s_[3:77:9]), ("-4:", np.s_[-4:])]:
+            assert expected[key].tobytes() == output("--rows=" + text, name)
+        for text, key in [("3:777", np.s_[3:777]), ("-9:", np.s_[-9:]), ("5:4", ())]:
+            plain = expected.tobytes()
+            wanted = b"" if key == () else plain[key]
+            assert wanted == output("--bytes=" + text, name)
+
+
+def test_cat_of_rows_with_axes(output):
+    items = np.arange(60, dtype="i2").reshape(10, 2, 3)
+    dataset.create_array("a", items, chunks=3, shards=6).close()
+    assert items[2:9:2].tobytes() == output("--rows", "2:9:2", "a")
+    dataset.create_array("b", np.zeros((4, 0))).close()
+    assert b"" == output("b")
+
+
+def test_cat_of_what_has_no_bytes():
+    make_all()
+    with pytest.raises(Refusal, match="such as 'in'"):
+        run("cat", "g", force=True)
+    name = next(n for n in golden_directories.entries() if n.endswith("object"))
+    golden_directories.extract(name, Path("d"))
+    with pytest.raises(bloscpack.FormatError, match="Python objects"):
+        run("cat", "d", force=True)
+
+
+# append
+
+
+def append(*arguments, **more):
+    assert EXIT_OK == run("append", *arguments, **more)
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_append_to_an_array(layout, monkeypatch):
+    damage.new_array("a", layout)
+    more = np.arange(25)
+    np.save("r.npy", more)
+    np.savez("r.npz", more)
+    more.tofile("raw")
+    more.astype("i4").tofile("short")
+    bloscpack.pack_ndarray_to_file(more, "r.blp")
+    dataset.create_array("d", more, layout="zarr").close()
+    expected = damage.numbers()
+    for name in ("r.npy", "r.npz", "raw", "r.blp", "d"):
+        append("a", name)
+        expected = np.append(expected, more)
+        assert expected.tolist() == dataset.open("a")[:].tolist(), name
+    with open("raw", "rb") as fp:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(fp))
+        append("a", "-")
+    expected = np.append(expected, more)
+    assert expected.tolist() == dataset.open("a")[:].tolist()
+    with pytest.raises(Refusal, match="multiple of the '8' bytes"):
+        run("append", "a", "short")
+    assert dataset.verify("a").ok
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_append_to_a_table(layout):
+    damage.new_table("t", layout)
+    rows = np.array([(1, 2.5), (3, 4.5)], [("x", "i8"), ("y", "f4")])
+    np.save("r.npy", rows)
+    np.savez("r.npz", y=rows["y"], x=rows["x"])
+    rows.tofile("raw")
+    dataset.create_table("d", rows).close()
+    for name in ("r.npy", "r.npz", "raw", "d"):
+        append("t", name)
+        assert rows.tolist() == dataset.open("t")[-2:].tolist(), name
+    assert 108 == len(dataset.open("t"))
+    assert dataset.verify("t").ok
+
+
+def test_append_what_does_not_fit():
+    make_all()
+    np.save("f.npy", np.arange(3.5))
+    np.savez("two.npz", a=[1], b=[2])
+    np.save("order.npy", np.asfortranarray(np.arange(6).reshape(3, 2)))
+    for name, target, error in [
+        ("f.npy", "a-zarr", UsageError),
+        ("two.npz", "a-zarr", Refusal),
+        ("two.npz", "t-zarr", UsageError),
+        ("t-zarr", "a-zarr", Refusal),
+        ("a-zarr", "t-zarr", Refusal),
+        ("g", "a-zarr", Refusal),
+        ("f.npy", "g", Refusal),
+    ]:
+        with pytest.raises(error):
+            run("append", target, name)
+    for option in (["--grow"], ["-m", "f.npy"]):
+        with pytest.raises(Refusal, match="is for files"):
+            run("append", "a-zarr", "f.npy", *option)
+    assert 100 == len(dataset.open("a-zarr")) == len(dataset.open("t-zarr"))
+    dataset.create_array("two", np.zeros((1, 2), "i8")).close()
+    append("two", "order.npy")
+    assert [[0, 0], [0, 1], [2, 3], [4, 5]] == dataset.open("two")[:].tolist()
+
+
+# metadata
+
+
+def test_metadata(capfd):
+    names = [*make_all(), "g/one"]
+    for name in names:
+        old = dataset.open(name).attrs.asdict()
+        assert old == json.loads(said(capfd, "metadata", name))
+        run("metadata", "--update", "new=[1, 2]", "--update", 'x="y"', name)
+        run("metadata", "--remove", "new", name)
+        assert {**old, "x": "y"} == dataset.open(name).attrs.asdict()
+        with open("m.json", "w") as fp:
+            json.dump({"only": 1}, fp)
+        run("metadata", "--set", "m.json", name)
+        assert '{"only":1}\n' == said(capfd, "metadata", "--compact", name)
+        assert dataset.verify(name).ok
+    with pytest.raises(Refusal, match="the attributes have no key 'x'") as caught:
+        run("metadata", "--remove", "x", "g")
+    assert EXIT_COULD_NOT == caught.value.exit_code
+    with open("m.json", "w") as fp:
+        json.dump([1], fp)
+    with pytest.raises(Refusal, match="must be a JSON object"):
+        run("metadata", "--set", "m.json", "g")
+
+
+# map
+
+
+def test_map(capfd):
+    names = make_all()
+    for name in names:
+        text = said(capfd, "map", name)
+        assert "%d chunks," % dataset.verify(name).nchunks in text
+        assert "none damaged" in text
+    text = said(capfd, "map", "t-zarr")
+    assert "chunks 0-9: x\nchunks 10-19: y\n" in text
+    damage.flip_chunk("t-zarr/y", "zarr", 3)
+    text = said(capfd, "map", "t-zarr", code=EXIT_DAMAGED)
+    assert "1 damaged" in text
+    assert "damaged chunks: 13\n" in text
+    with pytest.raises(Refusal, match="--quick is for files") as caught:
+        run("map", "--quick", "g")
+    assert EXIT_USAGE == caught.value.exit_code
+
+
+def test_links_to_datasets_are_datasets(capfd):
+    make_all()
+    os.symlink("a-zarr", "link")
+    assert "ok" in said(capfd, "verify", "link")
+    shutil.rmtree("a-zarr")

@@ -1,0 +1,101 @@
+"""Datasets of each layout, and damage of their files."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from bloscpack import dataset
+from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts import array_class
+from bloscpack.dataset.layouts.superchunk_files import ShardIndex
+
+SHARDED = ("zarr", "superchunk")
+WRITTEN = (*SHARDED, "bcolz")
+FILL = 7
+
+
+def numbers(count=100):
+    """Return items that do not compress to nothing, and none is `FILL`."""
+    return np.random.default_rng(3).integers(1000, 2**40, count)
+
+
+def options(layout):
+    return {"chunks": 10, "shards": 30} if layout in SHARDED else {"chunks": 10}
+
+
+def new_array(path, layout, **more):
+    """Make an array of ten chunks, in four files of three, or in a file for each."""
+    return dataset.create_array(
+        path,
+        numbers(),
+        layout=layout,
+        fill_value=FILL,
+        attrs={"unit": "m"},
+        **options(layout),
+        **more,
+    ).close()
+
+
+def new_table(path, layout):
+    """Make a table of two columns."""
+    columns = {"x": numbers(), "y": numbers().astype("f4")}
+    dataset.create_table(
+        path, columns, layout=layout, attrs={"a": 1}, **options(layout)
+    ).close()
+    return columns
+
+
+def source_of(path, layout):
+    """Return the chunks of an array."""
+    return array_class(layout)(Folder.open(path)).parts()[0][1]
+
+
+def files_of(path, layout):
+    """Return the paths of the files of an array, in order."""
+    names = [name for name, _ in source_of(path, layout).files()]
+    return [os.path.join(path, *name.split("/")) for name in names]
+
+
+def chunk_place(path, layout, number):
+    """Return the file and the extent of a chunk, as (path, start, stop)."""
+    files = files_of(path, layout)
+    if layout not in SHARDED:
+        return files[number], 16, os.path.getsize(files[number])
+    file = files[number // 3]
+    folder = Folder.open(os.path.dirname(file))
+    index = ShardIndex(folder.storage(os.path.basename(file)), 3)
+    start, size = index.extents[number % 3]
+    return file, start, start + size
+
+
+def flip(path, offset):
+    """Flip a bit."""
+    with open(path, "r+b") as fp:
+        fp.seek(offset)
+        byte = fp.read(1)[0]
+        fp.seek(offset)
+        fp.write(bytes([byte ^ 0x10]))
+
+
+def flip_chunk(path, layout, number):
+    """Damage a chunk so that it can't be decompressed."""
+    file, start, stop = chunk_place(path, layout, number)
+    # Without digests, only some bytes matter: here those of the plain size.
+    flip(file, start + 5 if layout not in SHARDED else (start + stop) // 2)
+
+
+def truncate(path, size):
+    with open(path, "r+b") as fp:
+        fp.truncate(size)
+
+
+def edit_json(path, change):
+    """Change the value in a file of JSON."""
+    with open(path, encoding="utf-8") as fp:
+        value = json.load(fp)
+    change(value)
+    with open(path, "w", encoding="utf-8") as fp:
+        json.dump(value, fp)

@@ -1,0 +1,377 @@
+"""Checking datasets: damage of every kind, in every layout, and what is no damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataset import damage_datasets as damage
+from dataset import golden_directories
+
+from bloscpack import dataset
+from bloscpack._format.shard import ENTRY, crc_of, index_size
+from bloscpack.dataset.folder import Folder
+from bloscpack.exceptions import FormatError, UsageError
+
+SNAPPY = "snappy"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def rows_of(report):
+    return [(loss.member, loss.rows) for loss in report.losses]
+
+
+def kinds_of(report, severity="error"):
+    return [f.kind for f in report.findings if f.severity == severity]
+
+
+@pytest.mark.parametrize("name", sorted(golden_directories.entries()))
+def test_directories_of_other_programs_are_intact(name):
+    golden_directories.extract(name, Path("d"))
+    report = dataset.verify("d")
+    if SNAPPY not in name or report.ok:
+        assert [] == [str(f) for f in report.findings if f.severity == "error"]
+        assert report.nintact == report.nchunks
+    assert "no-checksum" in kinds_of(report, "note")
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_an_intact_array(layout):
+    damage.new_array("a", layout)
+    seen = []
+    report = dataset.verify("a", nthreads=1, progress=seen.append)
+    assert report.ok
+    assert (layout, "array") == (report.layout, report.kind)
+    assert (10, 10, 800, 800) == (
+        report.nchunks,
+        report.nintact,
+        report.nbytes,
+        report.nbytes_intact,
+    )
+    assert sum(seen) == report.nbytes
+    assert report.cbytes == dataset.open("a").cbytes
+    assert [] == report.losses
+    assert json.dumps(report.as_dict())
+
+
+@pytest.mark.parametrize("nthreads", [1, 3])
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_a_flipped_bit(layout, nthreads):
+    damage.new_array("a", layout)
+    damage.flip_chunk("a", layout, 4)
+    report = dataset.verify("a", nthreads=nthreads)
+    assert not report.ok
+    assert 9 == report.nintact
+    assert [("", (40, 50))] == rows_of(report)
+    (finding,) = (f for f in report.findings if f.severity == "error")
+    assert (40, 50) == finding.rows
+    assert os.path.isfile(os.path.join("a", *finding.file.split("/")))
+    with pytest.raises(FormatError):
+        dataset.open("a")[40:50]
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_a_missing_file(layout):
+    damage.new_array("a", layout)
+    os.remove(damage.files_of("a", layout)[1])
+    report = dataset.verify("a")
+    assert ["missing"] == kinds_of(report)
+    expected = (30, 60) if layout in damage.SHARDED else (10, 20)
+    assert [("", expected)] == rows_of(report)
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("keep", ["half", "nothing"])
+def test_a_file_that_is_too_short(layout, keep):
+    damage.new_array("a", layout)
+    file = damage.files_of("a", layout)[0]
+    damage.truncate(file, os.path.getsize(file) // 2 if keep == "half" else 0)
+    report = dataset.verify("a")
+    assert not report.ok
+    (name, (start, stop)) = rows_of(report)[0]
+    assert "" == name
+    assert start in (0, 10)
+    assert stop == (30 if layout in damage.SHARDED else 10)
+
+
+@pytest.mark.parametrize("layout", damage.SHARDED)
+def test_damage_outside_of_chunks_loses_no_row(layout):
+    damage.new_array("a", layout)
+    file = damage.files_of("a", layout)[0]
+    for place in (2, 20, 40, os.path.getsize(file) - index_size(3) + 1):
+        damage.flip(file, place)
+        report = dataset.verify("a")
+        assert not report.ok, place
+        assert 10 == report.nintact, place
+        damage.flip(file, place)
+    assert dataset.verify("a").ok
+
+
+@pytest.mark.parametrize("layout", damage.SHARDED)
+def test_a_file_without_its_index(layout):
+    damage.new_array("a", layout)
+    file = damage.files_of("a", layout)[0]
+    _, _, end = damage.chunk_place("a", layout, 2)
+    damage.truncate(file, end)
+    report = dataset.verify("a")
+    assert ["index"] == kinds_of(report)
+    assert 10 == report.nintact
+    with pytest.raises(FormatError):
+        dataset.open("a")[0]
+
+
+@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize(
+    "other", [{"dtype": "f8"}, {"chunks": 15, "shards": 30}, {"shape": (100, 1)}]
+)
+def test_a_file_of_another_array(layout, other):
+    damage.new_array("a", layout)
+    values = {"chunks": 10, "shards": 30, "dtype": "i8", "shape": (100,), **other}
+    dataset.create_array("b", layout=layout, **values).close()
+    shutil.copy(damage.files_of("b", layout)[0], damage.files_of("a", layout)[0])
+    report = dataset.verify("a")
+    assert {"array"} <= set(kinds_of(report)) | {"size"}
+    assert not report.ok
+    assert rows_of(report)
+
+
+@pytest.mark.parametrize("layout", damage.SHARDED)
+def test_an_older_file_with_fewer_rows(layout):
+    damage.new_array("a", layout)
+    last = damage.files_of("a", layout)[3]
+    shutil.copy(last, "old")
+    with dataset.open("a", "r+") as array:
+        array.append(damage.numbers(20))
+    os.replace("old", last)
+    report = dataset.verify("a")
+    assert ["short"] == kinds_of(report)
+    assert [("", (100, 120))] == rows_of(report)
+
+
+def test_a_chunk_of_another_size():
+    damage.new_array("a", "bcolz")
+    dataset.create_array("b", damage.numbers(8), layout="bcolz", chunks=8).close()
+    files = damage.files_of("a", "bcolz")
+    shutil.copy(damage.files_of("b", "bcolz")[0], files[3])
+    report = dataset.verify("a")
+    assert [("", (30, 40))] == rows_of(report)
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_a_symbolic_link_is_not_followed(layout):
+    damage.new_array("a", layout)
+    file = damage.files_of("a", layout)[0]
+    os.rename(file, "elsewhere")
+    os.symlink(os.path.abspath("elsewhere"), file)
+    report = dataset.verify("a")
+    assert not report.ok
+    assert rows_of(report)[0][1][0] == 0
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_a_damaged_description(layout):
+    damage.new_array("a", layout)
+    name = "zarr.json" if layout == "zarr" else "meta/sizes"
+    with open(os.path.join("a", name), "w") as fp:
+        fp.write("{")
+    report = dataset.verify("a")
+    assert ["description"] == kinds_of(report)
+    assert [name] == [f.file for f in report.findings if f.severity == "error"]
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_damage_of_a_column(layout):
+    damage.new_table("t", layout)
+    assert dataset.verify("t").ok
+    place = "t/data/y" if layout == "superchunk" else "t/y"
+    if layout == "superchunk":
+        os.remove("t/data/y/__2__.bin")
+    else:
+        os.remove(damage.files_of(place, layout)[1])
+    report = dataset.verify("t")
+    expected = (30, 60) if layout in damage.SHARDED else (10, 20)
+    assert [("y", expected)] == rows_of(report)
+    assert 2 == report.narrays
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_column_without_description(layout):
+    damage.new_table("t", layout)
+    os.remove("t/y/zarr.json" if layout == "zarr" else "t/y/meta/storage")
+    report = dataset.verify("t")
+    assert ["description"] == kinds_of(report)
+    assert [("y", None)] == rows_of(report)
+    assert 10 == report.nintact
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_columns_of_different_lengths(layout):
+    damage.new_table("t", layout)
+    name = "t/y/zarr.json" if layout == "zarr" else "t/y/meta/sizes"
+    damage.edit_json(name, lambda value: value.update(shape=[90]))
+    report = dataset.verify("t")
+    assert ["unequal"] == kinds_of(report)
+    assert "'x': 100, 'y': 90" in report.findings[0].message
+
+
+def test_members_of_groups():
+    with dataset.create_group("g") as group:
+        group.create_array("one", damage.numbers(), chunks=10, shards=30)
+        group.create_group("in").create_table("t", {"x": damage.numbers()})
+        group.create_array("bad", [1, 2])
+    os.remove("g/one/c/2")
+    with open("g/bad/zarr.json", "w") as fp:
+        fp.write("[]")
+    report = dataset.verify("g")
+    assert ["bad/zarr.json", "one/c/2"] == sorted(f.file for f in report.findings)
+    assert [("one", (60, 90))] == rows_of(report)
+    assert 2 == report.narrays
+
+
+def test_a_plain_folder_of_datasets():
+    os.mkdir("f")
+    damage.new_array("f/a", "zarr")
+    damage.new_array("f/b", "bcolz")
+    with open("f/notes", "w") as fp:
+        fp.write("text")
+    report = dataset.verify("f")
+    assert report.ok
+    assert ("folder", "group", 20) == (report.layout, report.kind, report.nchunks)
+    assert ["no-checksum"] == kinds_of(report, "note")
+
+
+def test_what_is_only_noted():
+    damage.new_array("a", "zarr")
+    with open("a/notes", "w") as fp:
+        fp.write("text")
+    os.symlink(os.path.abspath("a"), "a/link")
+    os.mkdir("a/.bloscpack")
+    with open("a/.bloscpack/0-0", "w") as fp:
+        fp.write("text")
+    report = dataset.verify("a")
+    assert report.ok
+    assert [("change", "."), ("unused", "link"), ("unused", "notes")] == [
+        (f.kind, f.file) for f in report.findings
+    ]
+
+
+def test_a_change_that_is_to_be_completed_is_read():
+    damage.new_array("a", "zarr")
+    os.mkdir("a/.bloscpack")
+    os.rename("a/c/1", "a/.bloscpack/1-1")
+    with open("a/.bloscpack/journal", "w") as fp:
+        json.dump({"files": {"1-1": "c/1"}, "removed": []}, fp)
+    report = dataset.verify("a")
+    assert [] == [str(f) for f in report.findings if f.severity == "error"]
+    assert ["change"] == kinds_of(report, "note")
+    assert 10 == report.nintact
+
+
+def foreign_shard(path):
+    """Rewrite a shard as other programs write it: chunks from the first byte on."""
+    with open(path, "rb") as fp:
+        content = fp.read()
+    index = content[-index_size(3) : -4]
+    parts, entries, position = [], b"", 0
+    for offset, size in ENTRY.iter_unpack(index):
+        parts.append(content[offset : offset + size])
+        entries += ENTRY.pack(position, size)
+        position += size
+    with open(path, "wb") as fp:
+        fp.write(b"".join([*parts, entries, crc_of(entries)]))
+
+
+def test_shards_of_another_program():
+    damage.new_array("a", "zarr")
+    foreign_shard("a/c/0")
+    os.remove("a/c/2")  # other programs leave out shards of fill values
+    report = dataset.verify("a")
+    assert report.ok
+    assert ["other-program", "missing"] == kinds_of(report, "note")
+    assert [] == report.losses
+    damage.flip("a/c/0", 30)
+    report = dataset.verify("a")
+    assert ["damaged"] == kinds_of(report)
+    assert [("", (0, 10))] == rows_of(report)
+
+
+def test_fields_of_items():
+    dtype = [("p", "f8"), ("q", [("r", "i4"), ("s", "S3")])]
+    options = {"layout": "superchunk", "chunks": 10, "shards": 30}
+    dataset.create_array("a", np.zeros(100, dtype), **options).close()
+    os.remove("a/data/q/r/__2__.bin")
+    assert [("q/r", (30, 60))] == rows_of(dataset.verify("a"))
+
+
+def test_what_is_no_dataset(tmp_path):
+    os.mkdir("empty")
+    with pytest.raises(FormatError):
+        dataset.verify("empty")
+    with pytest.raises(FileNotFoundError):
+        dataset.verify("missing")
+    damage.new_array("a", "zarr")
+
+    def change(value):
+        value["codecs"] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+
+    damage.edit_json("a/zarr.json", change)
+    with pytest.raises(UsageError, match="zarr"):
+        dataset.verify("a")
+    os.makedirs("g/inner")
+    os.rename("a", "g/inner/a")
+    report = dataset.verify("g")
+    assert report.ok
+    assert ["unsupported"] == kinds_of(report, "note")
+
+
+def test_find():
+    damage.new_array("a", "superchunk")
+    assert ("superchunk", "array") == dataset.find("a")
+    assert ("folder", "group") == dataset.find(".")
+    assert None is dataset.find("missing")
+    assert None is dataset.find(Folder("a").path("meta"))
+
+
+def test_descriptions():
+    with dataset.create_group("g", attrs={"n": 1}) as group:
+        group.create_array("one", damage.numbers(), chunks=10, shards=30, fill_value=3)
+        group.create_table("t", {"x": [1.5, 2], "y": [b"a", b"b"]})
+        group.create_array("bad", [1])
+    with open("g/bad/zarr.json", "w") as fp:
+        fp.write("[]")
+    found = dataset.describe("g")
+    assert json.dumps(found)
+    members = {member["name"]: member for member in found["members"]}
+    assert ["bad", "one", "t"] == sorted(members)
+    assert "error" in members["bad"]
+    one = members["one"]
+    assert ([100], "<i8", [10], [30], 3) == tuple(
+        one[key] for key in ("shape", "dtype", "chunks", "shards", "fill_value")
+    )
+    assert (10, 4, 800) == (one["nchunks"], one["nfiles"], one["nbytes"])
+    table = members["t"]
+    assert (2, ["t/x", "t/y"]) == (table["rows"], [c["name"] for c in table["columns"]])
+    assert {"n": 1} == found["attributes"]
+    assert found["nbytes"] == 800 + 16 + 2
+    assert found["cbytes"] == one["cbytes"] + table["cbytes"]
+    with pytest.raises(FormatError):
+        dataset.describe("g/bad")
+
+
+@pytest.mark.parametrize("name", sorted(golden_directories.entries()))
+def test_descriptions_of_directories_of_other_programs(name):
+    golden_directories.extract(name, Path("d"))
+    found = dataset.describe("d")
+    opened = dataset.open("d")
+    assert opened.nbytes == found["nbytes"]
+    assert opened.cbytes == found["cbytes"]
+    assert opened.attrs.asdict() == found["attributes"]
+    assert json.dumps(found)

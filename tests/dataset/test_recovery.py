@@ -1,0 +1,261 @@
+"""Recovering datasets: every intact row is saved, and every lost one is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataset import damage_datasets as damage
+from dataset import golden_directories
+
+from bloscpack import dataset
+from bloscpack._format.shard import index_size
+from bloscpack.exceptions import FormatError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def snapshot(path):
+    return {p: p.read_bytes() for p in sorted(Path(path).rglob("*")) if p.is_file()}
+
+
+def rows_of(recovery):
+    return [(loss.member, loss.rows) for loss in recovery.losses]
+
+
+def check_saved(recovery, expected, lost, fill=damage.FILL):
+    """Check that `lost` rows have the fill value, and all others are saved."""
+    assert dataset.verify("new").ok
+    wanted = expected.copy()
+    for start, stop in lost:
+        wanted[start:stop] = fill
+    found = dataset.open("new")
+    assert wanted.tolist() == found[:].tolist()
+    assert found.attrs.asdict() == {"unit": "m"}
+    assert bool(lost) == bool(recovery.losses)
+    assert json.dumps(recovery.as_dict())
+
+
+def flip(layout):
+    damage.flip_chunk("a", layout, 4)
+    return [(40, 50)]
+
+
+def remove(layout):
+    os.remove(damage.files_of("a", layout)[1])
+    return [(30, 60) if layout in damage.SHARDED else (10, 20)]
+
+
+def empty(layout):
+    damage.truncate(damage.files_of("a", layout)[0], 0)
+    return [(0, 30) if layout in damage.SHARDED else (0, 10)]
+
+
+def cut(layout):
+    file, _, stop = damage.chunk_place("a", layout, 5)
+    damage.truncate(file, stop - 5)
+    return [(50, 60)]
+
+
+def link(layout):
+    file = damage.files_of("a", layout)[0]
+    os.rename(file, "elsewhere")
+    os.symlink(os.path.abspath("elsewhere"), file)
+    return [(0, 30) if layout in damage.SHARDED else (0, 10)]
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("harm", [flip, remove, empty, cut, link])
+@pytest.mark.parametrize("form", ["fill value", "fill", "drop"])
+def test_lost_chunks(layout, harm, form):
+    damage.new_array("a", layout)
+    lost = harm(layout)
+    before = snapshot("a")
+    options = {"fill": 255} if form == "fill" else {"drop": form == "drop"}
+    recovery = dataset.recover("a", "new", sync=False, **options)
+    assert before == snapshot("a")
+    assert not recovery.complete
+    assert [("", rows) for rows in lost] == rows_of(recovery)
+    items = damage.numbers()
+    if form == "drop":
+        kept = [i for i in range(100) if not any(a <= i < b for a, b in lost)]
+        assert items[kept].tolist() == dataset.open("new")[:].tolist()
+        assert dataset.verify("new").ok
+    else:
+        check_saved(recovery, items, lost, -1 if form == "fill" else damage.FILL)
+    found = dataset.open("new")
+    assert layout == found.layout
+    assert damage.FILL == found.fill_value
+    assert dataset.open("a").chunks == found.chunks
+    assert dataset.open("a").shards == found.shards
+
+
+@pytest.mark.parametrize("layout", damage.SHARDED)
+def test_damage_outside_of_chunks_loses_nothing(layout):
+    damage.new_array("a", layout)
+    file = damage.files_of("a", layout)[0]
+    for place in (2, 20, 40, os.path.getsize(file) - index_size(3) + 1):
+        damage.flip(file, place)
+        recovery = dataset.recover("a", "new", mode="w", sync=False)
+        assert [] == recovery.losses, place
+        check_saved(recovery, damage.numbers(), [])
+        damage.flip(file, place)
+    _, _, end = damage.chunk_place("a", layout, 2)
+    damage.truncate(file, end)
+    recovery = dataset.recover("a", "new", mode="w", sync=False)
+    check_saved(recovery, damage.numbers(), [])
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_an_intact_array(layout):
+    damage.new_array("a", layout)
+    recovery = dataset.recover("a", "new")
+    assert recovery.complete
+    check_saved(recovery, damage.numbers(), [])
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_table(layout, drop):
+    columns = damage.new_table("t", layout)
+    place = "t/data/%s/__2__.bin" if layout == "superchunk" else None
+    for column, number in ("x", 1), ("y", 2):
+        if place is not None:
+            os.remove("t/data/%s/__%d__.bin" % (column, number + 1))
+        else:
+            os.remove(damage.files_of("t/" + column, layout)[number])
+    recovery = dataset.recover("t", "new", drop=drop, sync=False)
+    step = 30 if layout in damage.SHARDED else 10
+    x, y = (step, 2 * step), (2 * step, 3 * step)
+    assert [("x", x), ("y", y)] == rows_of(recovery)
+    found = dataset.open("new")
+    assert {"a": 1} == found.attrs.asdict()
+    assert dataset.verify("new").ok
+    if drop:
+        kept = [*range(step), *range(3 * step, 100)]
+        for name, values in columns.items():
+            assert values[kept].tolist() == found[name][:].tolist()
+        return
+    for name, (start, stop) in ("x", x), ("y", y):
+        wanted = columns[name].copy()
+        wanted[start:stop] = 0
+        assert wanted.tolist() == found[name][:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_column_without_description(layout):
+    columns = damage.new_table("t", layout)
+    os.remove("t/y/zarr.json" if layout == "zarr" else "t/y/meta/storage")
+    recovery = dataset.recover("t", "new")
+    assert [("y", None)] == rows_of(recovery)
+    found = dataset.open("new")
+    assert ["x"] == found.names
+    assert columns["x"].tolist() == found["x"][:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_columns_of_different_lengths(layout):
+    columns = damage.new_table("t", layout)
+    name = "t/y/zarr.json" if layout == "zarr" else "t/y/meta/sizes"
+    damage.edit_json(name, lambda value: value.update(shape=[90]))
+    recovery = dataset.recover("t", "new")
+    assert [("x", (90, 100))] == rows_of(recovery)
+    found = dataset.open("new")
+    assert columns["x"][:90].tolist() == found["x"][:].tolist()
+    assert dataset.verify("new").ok
+
+
+def test_a_group():
+    with dataset.create_group("g", attrs={"n": 1}) as group:
+        group.create_array("one", damage.numbers(), chunks=10, shards=30)
+        group.create_group("in").create_table("t", {"x": damage.numbers()})
+        group.create_array("bad", [1, 2])
+    os.remove("g/one/c/2")
+    with open("g/bad/zarr.json", "w") as fp:
+        fp.write("[]")
+    recovery = dataset.recover("g", "new")
+    assert [("bad", None), ("one", (60, 90))] == sorted(rows_of(recovery))
+    found = dataset.open("new")
+    assert {"n": 1} == found.attrs.asdict()
+    assert ["in", "one"] == list(found)
+    assert damage.numbers().tolist() == found["in/t/x"][:].tolist()
+    assert dataset.verify("new").ok
+    assert ["g", "new"] == sorted(os.listdir())
+
+
+def test_fields_of_items():
+    dtype = [("p", "f8"), ("q", [("r", "i4"), ("s", "S3")], (2,))]
+    items = np.zeros(100, dtype)
+    items["p"] = np.arange(100)
+    items["q"]["r"] = np.arange(200).reshape(100, 2)
+    items["q"]["s"] = b"abc"
+    options = {"layout": "superchunk", "chunks": 10, "shards": 30}
+    dataset.create_array("a", items, **options).close()
+    os.remove("a/data/q/r/__2__.bin")
+    recovery = dataset.recover("a", "new")
+    assert [("q/r", (30, 60))] == rows_of(recovery)
+    items["q"]["r"][30:60] = 0
+    assert items.tobytes() == dataset.open("new")[:].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(0,), (5, 0), (7, 2, 3)])
+@pytest.mark.parametrize("layout", damage.SHARDED)
+def test_shapes(shape, layout):
+    items = np.arange(np.prod(shape)).reshape(shape)
+    dataset.create_array("a", items, layout=layout, chunks=2, shards=4).close()
+    assert dataset.verify("a").ok
+    assert dataset.recover("a", "new").complete
+    assert shape == dataset.open("new").shape
+    assert items.tolist() == dataset.open("new")[:].tolist()
+
+
+@pytest.mark.parametrize("name", ["blz/num_i4", "blz/btable_mixed", "bcolz/object"])
+def test_layouts_that_can_only_be_read(name):
+    entries = golden_directories.entries()
+    if name not in entries:
+        name = next(n for n in entries if n.endswith("/object"))
+    golden_directories.extract(name, Path("d"))
+    if name.endswith("object"):
+        with pytest.raises(UsageError, match="objects"):
+            dataset.recover("d", "new")
+        assert not os.path.exists("new")
+        return
+    old = dataset.open("d")
+    recovery = dataset.recover("d", "new")
+    assert recovery.complete
+    assert ["'.' has the layout 'bcolz'"] == recovery.remarks
+    assert old[:].tobytes() == dataset.open("new")[:].tobytes()
+
+
+def test_lost_attributes():
+    damage.new_array("a", "bcolz")
+    with open("a/__attrs__", "w") as fp:
+        fp.write("{")
+    recovery = dataset.recover("a", "new")
+    assert not recovery.complete
+    assert ["."] == recovery.lost_attributes
+    assert damage.numbers().tolist() == dataset.open("new")[:].tolist()
+
+
+def test_what_is_refused():
+    damage.new_array("a", "zarr")
+    shutil.copytree("a", "b")
+    with pytest.raises(FileExistsError):
+        dataset.recover("a", "b")
+    for target in ("a", "a/inner", "."):
+        with pytest.raises(UsageError, match="inside"):
+            dataset.recover("a", target, mode="w")
+    with pytest.raises(UsageError):
+        dataset.recover("a", "new", fill=256)
+    with open("a/zarr.json", "w") as fp:
+        fp.write("{")
+    with pytest.raises(FormatError):
+        dataset.recover("a", "new")
+    assert ["a", "b"] == sorted(os.listdir())
