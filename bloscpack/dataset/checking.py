@@ -21,8 +21,7 @@ from .folder import CHANGES, JOURNAL, Folder
 from .layouts import (
     array_class,
     detect,
-    find_group,
-    folders_in,
+    find_members,
     group_class,
     table_class,
 )
@@ -91,7 +90,8 @@ def verify(
     <DatasetReport: 0 errors, 0 notes>
     """
     folder = Folder(Folder.open(path).root)
-    layout, kind = detect(folder)
+    found = detect(folder)
+    layout, kind = found.layout, found.kind
     report = DatasetReport(folder.root, layout, kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
@@ -138,12 +138,10 @@ class _Checker:
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
         else:
-            for inner in folders_in(root):
-                found = find_group(Folder(inner))
-                if found is not None:
-                    name = os.path.basename(inner)
-                    used.add(name)
-                    self.check(inner, joined_name(member, name), *found)
+            for name, found in find_members(Folder(root)):
+                used.add(name)
+                place, inner = found.folder.path(), joined_name(member, name)
+                self.check(place, inner, found.layout, found.kind)
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
             self._report.note(member or ".", "chunks", "no-checksum", message)

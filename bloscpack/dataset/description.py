@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 
 from .._format.dtypes import encode_dtype
 from .._reading.description import ratio_of
 from ..exceptions import BloscpackError, FormatError, UsageError
 from .checking import joined_name, open_for_check
 from .folder import Folder
-from .layouts import detect, find_group, folders_in
+from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, TableLayout
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -55,8 +54,8 @@ def describe(path: Path) -> JsonObject:
     ('zarr', [2], '<f8', 16)
     """
     folder = Folder.open(path)
-    layout, kind = detect(folder)
-    return _describe(folder, "", layout, kind, strict=True)
+    found = detect(folder)
+    return _describe(folder, "", found.layout, found.kind, strict=True)
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
@@ -100,19 +99,16 @@ def _describe(
 
 
 def _members(root: str, name: str) -> list[JsonObject]:
-    found = []
-    for place in folders_in(root):
-        kind = find_group(Folder(place))
-        if kind is not None:
-            inner = joined_name(name, os.path.basename(place))
-            try:
-                found.append(_describe(Folder.open(place), inner, *kind))
-            except (BloscpackError, OSError) as error:
-                found.append(
-                    {"name": inner, "layout": kind[0], "kind": kind[1]}
-                    | {"error": str(error)}
-                )
-    return found
+    described = []
+    for member, found in find_members(Folder(root)):
+        inner = joined_name(name, member)
+        try:
+            folder = Folder.open(found.folder.path())
+            described.append(_describe(folder, inner, found.layout, found.kind))
+        except (BloscpackError, OSError) as error:
+            head = {"name": inner, "layout": found.layout, "kind": found.kind}
+            described.append({**head, "error": str(error)})
+    return described
 
 
 def _columns(table: TableLayout, name: str) -> list[JsonObject]:

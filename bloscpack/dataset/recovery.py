@@ -23,8 +23,7 @@ from .folder import Folder
 from .layouts import (
     array_class,
     detect,
-    find_group,
-    folders_in,
+    find_members,
     group_class,
     table_class,
 )
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from ..serializers import JsonObject
     from .file_checks import FileCheck
     from .findings import DatasetReport
+    from .layouts import Found
     from .layouts.base import Blocks, NewArray
 
     # What was found in the damaged files of a part of an array, by the array's name.
@@ -108,7 +108,8 @@ def recover(
     report = verify(root, nthreads=nthreads, progress=progress, on_file=keep)
     saver = _Saver(report, damage, fill, drop, sync)
     with own_settings:
-        saver.save(root, os.fspath(target), "", *detect(Folder(root)), mode)
+        found = detect(Folder(root))
+        saver.save(root, os.fspath(target), "", found.layout, found.kind, mode)
     return saver.recovery
 
 
@@ -161,18 +162,15 @@ class _Saver:
         else:
             with creating(target, mode, self._sync) as change:
                 group_class(new_layout).create(change, attributes)
-                for inner in folders_in(root):
-                    found = find_group(Folder(inner))
-                    if found is not None:
-                        last = os.path.basename(inner)
-                        place = os.path.join(change.path, last)
-                        self._save_member(inner, place, joined_name(name, last), *found)
+                for last, found in find_members(Folder(root)):
+                    place = os.path.join(change.path, last)
+                    inner = joined_name(name, last)
+                    self._save_member(found, place, inner)
 
-    def _save_member(
-        self, root: str, target: str, name: str, layout: str, kind: str
-    ) -> None:
+    def _save_member(self, member: Found, target: str, name: str) -> None:
+        root = member.folder.path()
         try:
-            self.save(root, target, name, layout, kind, "x")
+            self.save(root, target, name, member.layout, member.kind, "x")
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))

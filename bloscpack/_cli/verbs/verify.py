@@ -63,7 +63,7 @@ def run(args: Namespace) -> int:
         if is_dataset(path):
             found = datasets.verify(path, args)
             if args.json:
-                reports.append({"file": shown_name(path), **found.as_dict()})
+                reports.append({"file": plain_name(path), **found.as_dict()})
             elif not (args.quiet and found.ok):
                 datasets.tell(path, found)
             return datasets.state_of(found)[0]
