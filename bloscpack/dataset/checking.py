@@ -54,7 +54,6 @@ def verify(
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
-    on_file: OnFile | None = None,
 ) -> DatasetReport:
     """Check everything in a dataset: descriptions, files and chunks.
 
@@ -70,9 +69,6 @@ def verify(
         The number of threads, None for the default.
     progress
         Called with the plain bytes of the intact chunks of each file.
-    on_file
-        Called with the name of an array, its layout, the number of a part of it, and
-        the `FileCheck` of each file.
 
     Raises
     ------
@@ -90,6 +86,16 @@ def verify(
     >>> dataset.verify('v')
     <DatasetReport: 0 errors, 0 notes>
     """
+    return check_dataset(path, nthreads, progress)
+
+
+def check_dataset(
+    path: Path,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    on_file: OnFile | None = None,
+) -> DatasetReport:
+    """Check a dataset; call `on_file` with what was found in each file."""
     folder = Folder(Folder.open(path).root)
     layout, kind = detect(folder)
     report = DatasetReport(folder.root, layout, kind)
