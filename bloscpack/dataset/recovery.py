@@ -117,7 +117,7 @@ def _check_apart(damaged: str, target: str) -> None:
     first, second = (os.path.join(os.path.realpath(p), "") for p in (damaged, target))
     if first.startswith(second) or second.startswith(first):
         raise UsageValueError(
-            "the new dataset '%s' can't be inside of '%s', and not contain it"
+            "the new dataset '%s' must be neither inside of '%s' nor around it"
             % (target, damaged)
         )
 
