@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from contextlib import contextmanager
 
 import numpy
 
 from .. import dataset
 from ..constants import MAGIC, NPY_MAGIC
-from ..exceptions import UsageError
+from ..exceptions import DamageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .stdio import STREAM, quoted_input, standard_input
 
@@ -193,9 +194,40 @@ def _mapped(
     return numpy.memmap(fp, dtype, "r", offset, shape, order)
 
 
+def _array_in(content: bytes, name: str) -> Items:
+    """Return the array in the content of a .npy file."""
+    import io
+
+    from ..npy_io import read_header
+
+    fp = io.BytesIO(content)
+    array = read_header(fp)
+    items = content[fp.tell() :]
+    if len(items) != array.nbytes:
+        raise DamageError(
+            "expected '%d' bytes of items, found '%d'" % (array.nbytes, len(items)),
+            section="chunks",
+            filename=name,
+        )
+    flat: Items = numpy.frombuffer(items, array.dtype)
+    return flat.reshape(array.shape, order="F" if array.flags.fnc else "C")
+
+
 def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
-    with numpy.load(fp, allow_pickle=False) as members:
-        arrays = {member: members[member] for member in members.files}
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(fp) as archive:
+            arrays = {
+                member.removesuffix(".npy"): _array_in(archive.read(member), name)
+                for member in archive.namelist()
+            }
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise DamageError(
+            "expected a .npz file, found another content: %s" % error,
+            section="chunks",
+            filename=name,
+        ) from error
     if isinstance(found, dataset.Table):
         return arrays
     if len(arrays) != 1:

@@ -1,5 +1,6 @@
 """Datasets: arrays, tables and groups of them in folders of compressed files.
 
+>>> import numpy
 >>> from bloscpack import dataset
 >>> with dataset.create_array('a', range(5)) as array:
 ...     array.append([5, 6])

@@ -15,7 +15,7 @@ from .._engine.threads import for_each
 from ..abstract_io import effective_nthreads
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import FOREIGN, MISSING, FileCheck, check_file
+from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file
 from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
 from .folder import CHANGES, JOURNAL, Folder
 from .layouts import (
@@ -53,7 +53,6 @@ def verify(
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
-    on_file: OnFile | None = None,
 ) -> DatasetReport:
     """Check everything in a dataset: descriptions, files and chunks.
 
@@ -69,9 +68,6 @@ def verify(
         The number of threads, None for the default.
     progress
         Called with the plain bytes of the intact chunks of each file.
-    on_file
-        Called with the name of an array, its layout, the number of a part of it, and
-        the `FileCheck` of each file.
 
     Raises
     ------
@@ -89,6 +85,16 @@ def verify(
     >>> dataset.verify('v')
     <DatasetReport: 0 errors, 0 notes>
     """
+    return check_dataset(path, nthreads, progress)
+
+
+def check_dataset(
+    path: Path,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    on_file: OnFile | None = None,
+) -> DatasetReport:
+    """Check a dataset; call `on_file` with what was found in each file."""
     folder = Folder(Folder.open(path).root)
     found = detect(folder)
     layout, kind = found.layout, found.kind
@@ -198,7 +204,7 @@ class _Checker:
         for number, (fields, source) in enumerate(layout.parts()):
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
-            _allow_missing(checks, layout)
+            _allow_missing_rows(checks, layout)
             name = joined_name(member, column, *fields)
             lost = [n for check in checks if not check.ok for n in check.lost]
             for start, stop in runs_of(lost):
@@ -232,7 +238,8 @@ class _Checker:
         report = self._report
         report.nfiles += 1
         report.nchunks += len(check.numbers)
-        report.nintact += len(check.intact)
+        # Other programs leave out chunks, which are not damaged.
+        report.nintact += len(check.numbers if check.ok else check.intact)
         report.nbytes_intact += sum(nbytes for nbytes, _ in check.intact.values())
         report.cbytes += check.cbytes
         for finding in check.findings:
@@ -304,23 +311,20 @@ def _kinds(check: FileCheck, severity: str) -> set[str]:
     return {f.kind for f in check.findings if f.severity == severity}
 
 
-def _allow_missing(checks: list[FileCheck], layout: ArrayLayout) -> None:
-    """Make missing files notes if another program has written shards of the array.
+def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
+    """Make missing rows notes if another program has written shards of the array.
 
-    Such a program leaves out a shard in which all items have the fill value.
+    Such a program leaves out rows that have the fill value.
     """
     if layout.name != "zarr" or not any(FOREIGN in _kinds(c, NOTE) for c in checks):
         return
     for check in checks:
-        if MISSING in {finding.kind for finding in check.findings}:
-            check.findings.clear()
-            check.add(
-                "files",
-                MISSING,
-                "the file is missing: all items have the fill value",
-                severity=NOTE,
-                rows=check.all_rows,
-            )
+        for i, finding in enumerate(check.findings):
+            if finding.kind in (MISSING, SHORT):
+                message = finding.message + ": the rows have the fill value"
+                changes = {"severity": NOTE, "message": message}
+                where = {**vars(finding), **changes}
+                check.findings[i] = DatasetFinding(**where)
 
 
 def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:

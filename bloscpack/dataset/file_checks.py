@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .layouts.base import ArrayLayout, ChunkFiles
 
 MISSING = "missing"
+SHORT = "short"
 # The kind of the finding about a shard without the header of a `.blp` file.
 FOREIGN = "other-program"
 
@@ -290,7 +291,7 @@ def _check_length(check: FileCheck) -> None:
     if lost:
         rows = check.rows_of(lost[0], check.numbers[-1])
         message = "expected chunks up to row %d, found them up to row %d"
-        check.add("chunks", "short", message % (rows[1], rows[0]), rows=rows)
+        check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 
 
 def _check_index(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:

@@ -16,7 +16,7 @@ from .._format.array_metadata import new_array
 from .._format.chunks import decompress
 from ..exceptions import FormatError, UsageError, UsageValueError
 from ..headers import check_range
-from .checking import joined_name, open_for_check, verify
+from .checking import check_dataset, joined_name, open_for_check
 from .create import creating
 from .findings import DatasetRecovery, RowLoss, runs_of
 from .folder import Folder
@@ -105,7 +105,7 @@ def recover(
         if not check.ok:
             damage.setdefault(name, []).append(check)
 
-    report = verify(root, nthreads=nthreads, progress=progress, on_file=keep)
+    report = check_dataset(root, nthreads, progress, keep)
     saver = _Saver(report, damage, fill, drop, sync)
     with own_settings:
         found = detect(Folder(root))
@@ -118,7 +118,7 @@ def _check_apart(damaged: str, target: str) -> None:
     first, second = (os.path.join(os.path.realpath(p), "") for p in (damaged, target))
     if first.startswith(second) or second.startswith(first):
         raise UsageValueError(
-            "the new dataset '%s' can't be inside of '%s', and not contain it"
+            "the new dataset '%s' must be neither inside of '%s' nor around it"
             % (target, damaged)
         )
 

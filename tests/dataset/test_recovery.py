@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -259,3 +260,35 @@ def test_what_is_refused():
     with pytest.raises(FormatError):
         dataset.recover("a", "new")
     assert ["a", "b"] == sorted(os.listdir())
+
+
+def harm_at_random(path, layout, random):
+    """Remove, shorten or change a few files of an array."""
+    for file in random.sample(damage.files_of(path, layout), random.choice((1, 1, 2))):
+        size, way = os.path.getsize(file), random.random()
+        if way < 0.2:
+            os.remove(file)
+        elif way < 0.4:
+            damage.truncate(file, random.randrange(size))
+        else:
+            for _ in range(random.choice((1, 1, 8))):
+                damage.flip(file, random.randrange(size))
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_random_damage(layout):
+    damage.new_array("sound", layout)
+    items = damage.numbers()
+    for seed in range(25):
+        random = Random(seed)
+        shutil.copytree("sound", "a")
+        harm_at_random("a", layout, random)
+        recovery = dataset.recover("a", "new", sync=False)
+        assert dataset.verify("new").ok, seed
+        lost = {i for loss in recovery.losses for i in range(*loss.rows)}
+        wrong = np.flatnonzero(dataset.open("new")[:] != items).tolist()
+        if layout in damage.SHARDED and recovery.certain:
+            assert set(wrong) <= lost, seed
+        assert recovery.report.ok <= (not recovery.losses)
+        shutil.rmtree("a")
+        shutil.rmtree("new")

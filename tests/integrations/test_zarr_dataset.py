@@ -162,3 +162,17 @@ def test_any_sequence_of_changes(machine, tmp_path):
         last_checks=[same_in_tensorstore],
         examples=20,
     )
+
+
+def test_verify_and_recover_after_changes_of_zarr_python(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(100.0), chunks=10, shards=30).close()
+    array = zarr.open(path, mode="r+")
+    array[35:40] = 5
+    array.resize((130,))
+    array[:30] = 0  # zarr-python removes a shard of fill values
+    report = dataset.verify(path)
+    assert report.ok
+    assert {"other-program", "missing", "short"} == {f.kind for f in report.findings}
+    assert dataset.recover(path, tmp_path / "b").complete
+    assert array[:].tolist() == dataset.open(tmp_path / "b")[:].tolist()

@@ -184,7 +184,7 @@ def survey_dataset(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a dataset after checking them, one array after another."""
     if args.quick:
         raise Refusal("--quick is for files: '%s' is a dataset" % path, EXIT_USAGE)
-    from ... import dataset
+    from ...dataset.checking import check_dataset
 
     chunks = Chunks(0)
 
@@ -195,7 +195,7 @@ def survey_dataset(path: str, args: Namespace) -> Chunks:
         for number, sizes in check.intact.items():
             chunks.put(first + number, *sizes)
 
-    report = dataset.verify(path, nthreads=args.nthreads, on_file=add)
+    report = check_dataset(path, args.nthreads, on_file=add)
     for finding in report.findings:
         if finding.severity == "error":
             chunks.others.append(str(finding))
