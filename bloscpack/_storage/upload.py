@@ -11,9 +11,9 @@ import errno
 import os
 from contextlib import contextmanager
 
-from ..exceptions import UsageError
+from ..exceptions import StorageError, UsageError
 from .file_systems import ErrorNames, find_file_system
-from .urls import MARK
+from .urls import MARK, public_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def uploading(
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if exclusive:
         _check_free(fs, path, names)
-    if any(_name_of(kind) == "s3fs.core.S3FileSystem" for kind in type(fs).__mro__):
+    if is_s3(fs):
         from .s3 import PartsFile
 
         parts = PartsFile(fs, path, names)
@@ -68,6 +68,25 @@ def uploading(
             fs.put_file(name, path)
 
 
+def check_writable(url: str) -> None:
+    """Raise `UsageError` if nothing can be stored at a URL."""
+    if url.partition(MARK)[0] in READ_ONLY:
+        raise UsageError(
+            "'%s' can't be written: HTTP is for reading" % public_name(url)
+        )
+
+
+def is_s3(fs: object) -> bool:
+    """Return whether a file system is that of s3fs."""
+    return any(_name_of(kind) == "s3fs.core.S3FileSystem" for kind in type(fs).__mro__)
+
+
+def status_of(error: OSError) -> int:
+    """Return the HTTP status behind an error of s3fs; 0 if there is none."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
 def _check_free(fs: Any, path: str, names: ErrorNames) -> None:
     """Raise `FileExistsError` if something is stored under a path."""
     with names.translating():
@@ -79,3 +98,70 @@ def _check_free(fs: Any, path: str, names: ErrorNames) -> None:
 
 def _name_of(kind: type) -> str:
     return "%s.%s" % (kind.__module__, kind.__name__)
+
+
+# Objects that several programs may replace
+
+
+class Conflict(StorageError):
+    """Another program has replaced the object at a URL, or created one."""
+
+
+def conflict(names: ErrorNames) -> StorageError:
+    """Return the error for an object that does not have the expected version."""
+    return names.error(
+        errno.EAGAIN, "another program has changed it meanwhile", Conflict
+    )
+
+
+def object_version(url: str, storage_options: StorageOptions | None = None) -> str:
+    """Return the version of the object at a URL; '' if there is none."""
+    names = ErrorNames(url, storage_options)
+    fs, path = find_file_system(url, dict(storage_options or {}), names)
+    with names.translating():
+        fs.invalidate_cache()
+        try:
+            info = fs.info(path)
+        except FileNotFoundError:
+            return ""
+    return str(info.get("ETag") or info.get("created") or "unknown")
+
+
+def put_object(
+    url: str,
+    content: bytes,
+    storage_options: StorageOptions | None = None,
+    *,
+    version: str | None = None,
+) -> str:
+    """Store an object at a URL in one step; return its version.
+
+    With `version`, S3 stores it only if the object has this version, or with '' if
+    there is none. Raises `Conflict` otherwise. Other places compare before they store,
+    and some servers with the interface of S3 do not compare.
+    """
+    names = ErrorNames(url, storage_options)
+    check_writable(url)
+    fs, path = find_file_system(url, dict(storage_options or {}), names)
+    if not is_s3(fs):
+        if version not in (None, object_version(url, storage_options)):
+            raise conflict(names)
+        with names.translating():
+            fs.pipe_file(path, content)
+        return object_version(url, storage_options)
+    condition = {}
+    if version is not None:
+        condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
+    bucket, key, _ = fs.split_path(path)
+    with names.translating():
+        try:
+            answer = fs.call_s3(
+                "put_object", Bucket=bucket, Key=key, Body=content, **condition
+            )
+        except OSError as error:
+            # 404: another program has removed the object.
+            if not condition or status_of(error) not in (404, 409, 412):
+                raise
+            raise conflict(names) from None
+        fs.invalidate_cache(path)
+    return str(answer["ETag"])

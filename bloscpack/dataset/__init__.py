@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from .._storage.urls import local_path, without_url
+from .._storage.urls import is_url, local_path
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
@@ -65,9 +65,9 @@ def open(
     Parameters
     ----------
     path
-        The folder, or its URL, at which a dataset can only be read. A folder without
-        the files of a dataset, but with datasets inside of it, is a group that can only
-        be read.
+        The folder, or its URL. A folder without the files of a dataset, but with
+        datasets inside of it, is a group that can only be read. At a URL, only arrays
+        of the layout ``zarr`` can be changed.
     mode
         ``'r'`` for reading, ``'r+'`` for reading and changes, ``'x'`` to create one,
         ``'w'`` to create one or replace a dataset, ``'a'`` for ``'r+'`` if there is a
@@ -315,8 +315,10 @@ def _open(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
     path = local_path(path)
-    if mode != "r":
-        without_url(path, "a dataset that is changed")
+    if is_url(path) and mode == "a":
+        raise UsageValueError("mode must be 'r', 'r+' or 'x' at a URL, not 'a'")
+    if is_url(path) and mode == "x" and create is create_array:
+        creation = {**creation, "storage_options": options.storage_options}
     if mode in ("w", "x") or (mode == "a" and not os.path.lexists(path)):
         new = "w" if mode == "w" else "x"
         return create(path, mode=new, sync=options.sync, **creation)

@@ -27,7 +27,7 @@ from .layouts import (
 )
 from .new import create_array, create_table
 from .node import Node
-from .opening import Options, open_leaf
+from .opening import Options, check_changeable, open_leaf
 from .preview import shown_members
 from .table import Table
 from .writer import SharedWriter, Writer
@@ -51,6 +51,7 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
     layout = group_class(found.layout)(folder)
     if not options.writable:
         return Group(layout, None, options)
+    check_changeable(found)
     layout.check_layout()
     remove_leftovers(folder.root)
     prepare_changes(found.layout, folder, options.sync)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy
 
+from .._storage.urls import is_url, local_path
 from ..exceptions import UsageValueError
 from .array import Array
 from .create import creating
@@ -14,6 +17,8 @@ from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
 from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
+from .url_folder import open_folder
+from .url_writer import creating_at_url
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._format.dtypes import Array as Items
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from .layouts.base import Blocks
 
 
@@ -38,6 +43,7 @@ def create_array(
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **settings: Any,
 ) -> Array:
     """Create an array, and return it open for changes.
@@ -45,7 +51,7 @@ def create_array(
     Parameters
     ----------
     path
-        The folder, which appears when the array is complete.
+        The folder, which appears when the array is complete; or a URL.
     data
         The items: an array, one that is read in slices, such as an array of Zarr or
         HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
@@ -65,7 +71,7 @@ def create_array(
         The attributes.
     mode
         ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
-    sync
+    sync, storage_options
         As in `open`.
     settings
         Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
@@ -102,10 +108,16 @@ def create_array(
     blocks: Blocks = ()
     if data is not None or not found.sparse:
         blocks = counted(rows.blocks(step), step, new)
-    with creating(path, mode, sync) as change:
-        found.create(change, "", new, blocks)
+    path = local_path(path)
+    with contextlib.ExitStack() as stack:
+        if is_url(path) and layout == "zarr":
+            new_files = creating_at_url(path, mode, storage_options)
+        else:
+            new_files = creating(path, mode, sync)
+        found.create(stack.enter_context(new_files), "", new, blocks)
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Found(Folder.open(path), layout, "array"), options)
+    folder = open_folder(path, storage_options)
+    opened = open_leaf(Found(folder, layout, "array"), options)
     assert isinstance(opened, Array)
     return opened
 

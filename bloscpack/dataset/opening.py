@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ..exceptions import UsageError
 from .array import Array
 from .layouts import array_class, prepare_changes, table_around, table_class
 from .table import Table
+from .url_folder import UrlFolder
+from .url_writer import UrlWriter
 from .writer import Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -53,8 +56,12 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
         table = open_leaf(around[0], options)
         return table[around[1]].alone(table, closes_table=True)  # type: ignore
     folder, layout = found.folder, found.layout
-    writer = None
+    writer: Writer | None = None
     if options.writable:
+        check_changeable(found)
+    if options.writable and isinstance(folder, UrlFolder):
+        writer = UrlWriter(folder)
+    elif options.writable:
         prepare_changes(layout, folder, options.sync)
         writer = Writer(folder, options.sync)
     try:
@@ -65,6 +72,16 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
         if writer is not None:
             writer.close()
         raise
+
+
+def check_changeable(found: Found) -> None:
+    """Raise `UsageError` if a dataset at a URL can only be read."""
+    is_array = (found.layout, found.kind) == ("zarr", "array")
+    if isinstance(found.folder, UrlFolder) and not is_array:
+        raise UsageError(
+            "'%s' can only be read: at a URL, arrays of the layout 'zarr' can be "
+            "changed, no other datasets" % found.folder.path()
+        )
 
 
 def _open_array(

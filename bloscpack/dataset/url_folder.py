@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.remote import RemoteStorage
+from .._storage.upload import object_version, put_object
 from .._storage.urls import is_url, joined_url, local_path, public_name, scheme_of
 from ..exceptions import StorageError
 from .folder import Folder, is_member_name, is_safe_name
@@ -144,6 +145,17 @@ class UrlFolder(Folder):
 
     def _open_url(self, url: str) -> Storage:
         return UrlFile(url, storage_options=self._options, whole=None)
+
+    # Writing
+
+    def object_version(self, name: str) -> str:
+        """Return the version of a file; '' if there is none."""
+        return object_version(joined_url(self._url, self.full(name)), self._options)
+
+    def put(self, name: str, content: bytes, version: str) -> str:
+        """Store a file if it still has a version; return the new version."""
+        url = joined_url(self._url, self.full(name))
+        return put_object(url, content, self._options, version=version)
 
     # Lists
 

@@ -113,6 +113,13 @@ def test_errors(web, folder):
         dataset.open(web.url + "/g/other")
     for call in (
         lambda: dataset.open(web.url + "/g", "r+"),
+        lambda: dataset.open(web.url + "/g/t", "r+"),
+        lambda: dataset.open(web.url + "/g/in/a b", "r+"),
+        lambda: dataset.open(web.url + "/g/in/a b", "a"),
+        lambda: dataset.create_group("memory://new"),
+        lambda: dataset.create_table("memory://new", {"a": [1]}),
+        lambda: dataset.create_array("memory://new", [1], layout="bcolz"),
+        lambda: dataset.create_array("memory://new", [1], mode="w"),
         lambda: dataset.open_group(web.url + "/g", "a"),
         lambda: dataset.create_array(web.url + "/b", [1]),
         lambda: dataset.create_table(web.url + "/b", {"a": [1]}),
@@ -172,3 +179,101 @@ def test_other_layouts(folder, layout):
     with serving_folder(folder) as web:
         assert ROWS[1].tolist() == dataset.open(web.url + "/o")[301].tolist()
         assert [1, 2] == dataset.open(web.url + "/p")["x"][:].tolist()
+
+
+# Changes
+
+
+@pytest.fixture
+def new():
+    """The URL of a new array in a store that does not compare versions."""
+    yield "memory://new/a"
+    store = fsspec.filesystem("memory")
+    if store.exists("/new"):
+        store.rm("/new", recursive=True)
+
+
+def test_changes(new):
+    with dataset.create_array(new, ROWS, chunks=16, shards=64) as array:
+        expected = ROWS.copy()
+        for count in (1, 63, 64, 200):
+            array.append(ROWS[:count])
+            expected = np.concatenate([expected, ROWS[:count]])
+            assert expected.tolist() == dataset.open(new)[:].tolist()
+        array[3:500:9] = -1
+        expected[3:500:9] = -1
+        array.attrs["unit"] = "m"
+        array.resize(100)
+        array.resize(140)
+    expected = np.concatenate([expected[:100], np.zeros((40, 2))])
+    with dataset.open(new, "r+") as array:
+        assert expected.tolist() == array[:].tolist()
+        array.trim(3)
+        with pytest.raises(UsageError):
+            array.append([["x", "y"]])
+        array.append(ROWS[:3])
+    found = dataset.open(new)
+    assert {"unit": "m"} == dict(found.attrs)
+    assert [*expected[:137].tolist(), *ROWS[:3].tolist()] == found[:].tolist()
+    with pytest.raises(FileExistsError):
+        dataset.create_array(new, ROWS)
+    with pytest.raises(UsageError):
+        found.append(ROWS)
+
+
+def test_two_writers(new):
+    with dataset.create_array(new, ROWS, chunks=16, shards=64) as first:
+        second = dataset.open(new, "r+")
+        second.append(ROWS[:5])
+        with pytest.raises(StorageError, match="another program has changed"):
+            first.append(ROWS[:7])
+        with pytest.raises(StorageError, match="open it again"):
+            first.append(ROWS[:7])
+        second.append(ROWS[:5])
+    expected = np.concatenate([ROWS, ROWS[:5], ROWS[:5]])
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+
+
+def test_a_second_claim_ends_a_change(new):
+    """The first writer has stored a shard, and can't commit it."""
+    first = dataset.create_array(new, ROWS, chunks=16, shards=64)
+
+    def rows():
+        yield ROWS[:100]
+        with dataset.open(new, "r+") as second:
+            second.append(ROWS[7:9])
+        yield ROWS[:100]
+
+    with pytest.raises(StorageError, match="another program has changed"):
+        first.append(rows())
+    expected = np.concatenate([ROWS, ROWS[7:9]])
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+
+
+def test_a_store_that_fails(new, monkeypatch):
+    """An array that is not complete has its old rows; a new one is not there."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    put, left = MemoryFileSystem.pipe_file, [3]
+
+    def fail(self, *arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError("no more")
+        return put(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "pipe_file", fail)
+        with pytest.raises(StorageError, match="no more"):
+            dataset.create_array(new, ROWS, chunks=16, shards=64)
+    with pytest.raises(NotReadable):
+        dataset.open(new)
+    dataset.create_array(new, ROWS, chunks=16, shards=64).close()
+    for count in range(4):
+        left[0] = count
+        array = dataset.open(new, "r+")
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryFileSystem, "pipe_file", fail)
+            with pytest.raises(StorageError, match="no more"):
+                array.append(-ROWS)
+        assert ROWS.tolist() == dataset.open(new)[:].tolist()

@@ -235,6 +235,8 @@ class ZarrArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
+        if self.folder.far:  # they do not count, and are replaced by new rows
+            return
         cut = self._cut
         first, after = cut.count_files(self.shape[0]), cut.count_files(old_length)
         for number in range(first, after):
