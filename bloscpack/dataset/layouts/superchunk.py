@@ -198,6 +198,7 @@ class SuperchunkArray(ArrayLayout):
     """An array in superchunks."""
 
     name = "superchunk"
+    by_field = True
     # Where the superchunks are in the folder.
     data = DATA + "/"
 
