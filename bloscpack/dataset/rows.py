@@ -47,6 +47,8 @@ def items_of(values: Any) -> Array:
 
 def converted(values: Any, dtype: DType) -> Array:
     """Return values as an array of `dtype`; raise `UsageError` if one does not fit."""
+    if dtype.names is not None and isinstance(values, (list, tuple, int, float)):
+        return _from_tuples(values, dtype)
     array = items_of(values)
     if array.dtype == dtype:
         return array
@@ -69,6 +71,29 @@ def converted(values: Any, dtype: DType) -> Array:
             "the value %.200r does not fit the dtype '%s'"
             % (array[~same].flat[0], dtype)
         )
+    return result
+
+
+def _from_tuples(values: Any, dtype: DType) -> Array:
+    """Return tuples as items with fields; a single value is that of all fields."""
+    names = dtype.names or ()
+    try:
+        objects = numpy.array(values, [(name, "O") for name in names])
+    except (TypeError, ValueError) as error:
+        raise UsageTypeError(
+            "expected items of dtype '%s', found %.200r" % (dtype, values)
+        ) from error
+    result = numpy.zeros(objects.shape, dtype)
+    for name in names:
+        field = dtype[name]
+        items = converted(objects[name].tolist(), field.base)
+        try:
+            result[name] = items
+        except ValueError as error:
+            raise DoesNotFit(
+                "expected items of shape %s in the field '%s', found an array of "
+                "shape %s" % (field.shape, name, items.shape)
+            ) from error
     return result
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import zipfile
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
 
 import bloscpack
-from bloscpack import dataset
+from bloscpack import bigfile, dataset
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import contents, datasets, npy
 from bloscpack.exceptions import DamageError, FormatError, NotReadable, UsageError
@@ -59,7 +60,9 @@ def assert_equal(expected, found):
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("between", ["npy", "blp", "npz", "bcolz", "zarr"])
+@pytest.mark.parametrize(
+    "between", ["npy", "blp", "npz", "bcolz", "zarr", "superchunk"]
+)
 def test_array(name, between):
     array = ARRAYS[name]
     np.save("a.npy", array)
@@ -75,7 +78,8 @@ def test_array(name, between):
         assert array.flags.f_contiguous == found.flags.f_contiguous
         kind = "array" if between != "npz" else "group"
     else:
-        kind = "table" if array.dtype.names else "array"
+        is_table = array.dtype.names and between != "superchunk"
+        kind = "table" if is_table else "array"
         assert array.flags.c_contiguous or found.flags.c_contiguous
     assert (
         kind
@@ -136,7 +140,8 @@ def test_settings():
 def test_attributes():
     metadata = {"unit": "m", "list": [1, None]}
     bloscpack.pack_ndarray_to_file(np.arange(5), "a.blp", metadata=metadata)
-    for source, target in (("a.blp", "b.bcolz"), ("b.bcolz", "c.zarr")):
+    names = ["a.blp", "b.bcolz", "b.superchunk", "c.zarr"]
+    for source, target in pairwise(names):
         assert [] == dataset.convert(source, target).lost
         assert metadata == dict(dataset.open(target).attrs)
     assert [] == dataset.convert("c.zarr", "d.blp").lost
@@ -158,7 +163,8 @@ def test_metadata_of_any_type(metadata):
 def test_attributes_of_columns():
     with dataset.create_table("a.bcolz", {"x": [1, 2]}, layout="bcolz") as made:
         made["x"].attrs["unit"] = "s"
-    assert [] == dataset.convert("a.bcolz", "b.zarr").lost
+    assert [] == dataset.convert("a.bcolz", "a.superchunk").lost
+    assert [] == dataset.convert("a.superchunk", "b.zarr").lost
     assert {"unit": "s"} == dict(dataset.open("b.zarr")["x"].attrs)
     assert ["the attributes"] == dataset.convert("b.zarr", "c.blp").lost
 
@@ -166,7 +172,8 @@ def test_attributes_of_columns():
 def test_fill_value():
     with dataset.create_array("a.bcolz", [1], layout="bcolz", fill_value=7):
         pass
-    dataset.convert("a.bcolz", "b.zarr")
+    dataset.convert("a.bcolz", "a.superchunk")
+    dataset.convert("a.superchunk", "b.zarr")
     with dataset.open("b.zarr", "r+") as array:
         array.resize(3)
         assert [1, 7, 7] == array[:].tolist()
@@ -187,6 +194,52 @@ def test_group():
     with np.load("d.npz") as arrays:
         assert ["g/t/a", "g/t/b", "g/t/c", "g/t/d", "g/y", "x"] == sorted(arrays.files)
         assert_equal(table(10)["b"], arrays["g/t/b"])
+
+
+def test_group_of_superchunks():
+    """A group of Zarr has the members, attributes and empty groups."""
+    with dataset.create_group("a.zarr", attrs={"unit": "m"}) as group:
+        group.create_array("x", np.arange(3))
+        group.create_table("g/t", {"a": np.arange(9)}, attrs={"k": 1})
+        group.create_group("g/empty")
+        fields = group.create_array("s", ARRAYS["fields"], layout="superchunk")
+        fields.close()
+    for force in (False, True):
+        assert [] == dataset.convert("a.zarr", "b.superchunk", force=force).lost
+    found = dataset.open("b.superchunk")
+    assert ["g", "s", "x"] == sorted(found)
+    assert {"unit": "m"} == dict(found.attrs)
+    assert ["empty", "t"] == sorted(found["g"])
+    assert ["superchunk"] * 3 == [found[name].layout for name in ("x", "s", "g/t")]
+    assert {"k": 1} == dict(found["g/t"].attrs)
+    assert_equal(ARRAYS["fields"], found["s"][:])
+    dataset.convert("b.superchunk", "c.zarr")
+    assert ["a", "b", "c", "d"] == dataset.open("c.zarr")["s"].names
+
+
+def test_items_that_only_superchunks_hold():
+    nested = np.dtype([("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")])])
+    array = np.zeros((500, 2), nested)
+    array["x"] = np.arange(1000).reshape(500, 2)
+    array["p"]["u"] = array["x"][..., None]
+    for items in (array, array[:, 0].copy(), np.arange(9).astype("g")):
+        np.save("a.npy", items)
+        dataset.convert("a.npy", "b.superchunk", force=True)
+        dataset.convert("b.superchunk", "c.npy", force=True)
+        assert_equal(items, np.load("c.npy"))
+
+
+def test_bigfile_trees_of_superchunks():
+    columns = {"x": np.arange(30), "g/y": np.arange(60.0).reshape(30, 2)}
+    tree = bigfile.File("a.bigfile", create=True)
+    for name, items in columns.items():
+        tree.create_from_array(name, items)
+    dataset.convert("a.bigfile", "b.superchunk")
+    dataset.convert("b.superchunk", "c.bigfile")
+    again = bigfile.File("c.bigfile")
+    for name, items in columns.items():
+        assert items.tolist() == again[name][:].tolist()
+        assert items.tolist() == dataset.open("b.superchunk")[name][:].tolist()
 
 
 def test_group_for_a_format_without_groups():
@@ -304,6 +357,9 @@ def test_formats():
     assert not os.path.exists("c.npy")
 
 
+TARGETS = ["t.npy", "t.npz", "t.blp", "t.zarr", "t.bcolz", "t.superchunk"]
+
+
 def flip(path, position):
     """Change a bit of the byte at a position, or before the end if it is negative."""
     with open(path, "rb") as fp:
@@ -317,7 +373,7 @@ def shorten(path, size):
     os.truncate(path, size)
 
 
-@pytest.mark.parametrize("target", ["t.npy", "t.npz", "t.blp", "t.zarr", "t.bcolz"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("source", "damage"),
     [
@@ -329,6 +385,10 @@ def shorten(path, size):
         ("a.zarr", lambda: flip("a.zarr/c/0", -100_000)),
         ("a.zarr", lambda: shorten("a.zarr/c/0", 200_000)),
         ("a.zarr", lambda: shorten("a.zarr/zarr.json", 100)),
+        ("a.superchunk", lambda: flip("a.superchunk/data/__1__.bin", -100_000)),
+        ("a.superchunk", lambda: shorten("a.superchunk/data/__1__.bin", 200_000)),
+        ("a.superchunk", lambda: os.remove("a.superchunk/data/__1__.bin")),
+        ("a.superchunk", lambda: shorten("a.superchunk/meta/sizes", 10)),
         ("a.bcolz", lambda: shorten("a.bcolz/data/__0.blp", 100)),
         ("a.bcolz", lambda: os.remove("a.bcolz/data/__1.blp")),
     ],
@@ -350,7 +410,7 @@ class Interrupted(BaseException):
     pass
 
 
-@pytest.mark.parametrize("target", ["t.npy", "t.npz", "t.blp", "t.zarr", "t.bcolz"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("content", ["numbers", "fields"])
 def test_interruption(target, content):
     np.save("a.npy", ARRAYS[content])

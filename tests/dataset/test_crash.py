@@ -15,6 +15,7 @@ import pytest
 import bloscpack.dataset.change
 import bloscpack.dataset.create
 import bloscpack.dataset.layouts.bcolz
+import bloscpack.dataset.layouts.superchunk
 import bloscpack.dataset.layouts.zarr_array
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
@@ -23,6 +24,7 @@ MODULES = (
     bloscpack.dataset.change,
     bloscpack.dataset.create,
     bloscpack.dataset.layouts.bcolz,
+    bloscpack.dataset.layouts.superchunk,
     bloscpack.dataset.layouts.zarr_array,
 )
 
@@ -98,7 +100,10 @@ def content(path):
     if isinstance(found, dataset.Table):
         assert 1 == len({len(column) for column in found.columns.values()})
         items = {name: column[:].tolist() for name, column in found.columns.items()}
-        return list(items), items, dict(found.attrs)
+        attributes = {
+            name: dict(column.attrs) for name, column in found.columns.items()
+        }
+        return list(items), items, dict(found.attrs), attributes
     return found[:].tolist(), dict(found.attrs)
 
 
@@ -115,6 +120,20 @@ def zarr_array(path):
     dataset.create_array(path, data, **arguments).close()
 
 
+def superchunk(path):
+    data = np.arange(50, dtype="i4")
+    arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
+    dataset.create_array(path, data, layout="superchunk", **arguments).close()
+
+
+def superchunk_leaves(path):
+    """Write an array whose items are in two folders."""
+    data = np.zeros(50, LEAVES)
+    data["x"] = data["p"]["u"] = np.arange(50)
+    arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}}
+    dataset.create_array(path, data, layout="superchunk", **arguments).close()
+
+
 def table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
@@ -123,6 +142,12 @@ def table(path):
 def zarr_table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, chunks=8, shards=16, attrs={"a": 1}).close()
+
+
+def superchunk_table(path):
+    data = {"x": np.arange(50), "y": np.zeros(50, LEAVES)}
+    options = {"layout": "superchunk", "chunks": 8, "shards": 16, "attrs": {"a": 1}}
+    dataset.create_table(path, data, **options).close()
 
 
 def group(path):
@@ -177,6 +202,14 @@ ARRAY_CHANGES = {
     "empty": lambda a: a.resize(0),
     "attributes": lambda a: a.attrs.update(b=2),
 }
+LEAVES = [("x", "<i4"), ("p", [("u", ">f4")])]
+# The same for items with fields.
+LEAVES_CHANGES = {
+    **ARRAY_CHANGES,
+    "append": lambda a: a.append(np.ones(40, LEAVES)),
+    "append one": lambda a: a.append([(7, (7,))]),
+    "append blocks": lambda a: a.append(np.ones(n, LEAVES) for n in (1, 2)),
+}
 # Changes of several files: readers that do not know the journal may see a part of them.
 WITH_JOURNAL = ("assign all", "assign some")
 ROWS = {"x": np.arange(40), "y": np.zeros((40, 2))}
@@ -189,6 +222,15 @@ TABLE_CHANGES = {
     "add": lambda t: t.add_column("z", np.arange(50)),
     "remove": lambda t: t.remove_column("x"),
     "attributes": lambda t: t.attrs.update(b=2),
+}
+# The same for a table whose column "y" has fields.
+ROWS_WITH_LEAVES = {"x": np.arange(40), "y": np.ones(40, LEAVES)}
+LEAVES_TABLE_CHANGES = {
+    **TABLE_CHANGES,
+    "append": lambda t: t.append(ROWS_WITH_LEAVES),
+    "assign": assign(slice(5, 45), ROWS_WITH_LEAVES),
+    "attributes of a column": lambda t: t["y"].attrs.update(b=2),
+    "remove the fields": lambda t: t.remove_column("y"),
 }
 GROUP_CHANGES = {
     "create": lambda g: g.create_array("new", np.arange(20), chunks=8),
@@ -218,13 +260,16 @@ FIELDS = np.zeros(70, [("x", "i8"), ("y", "f8", 2)])
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
     **{
-        "zarr: " + name: (zarr_array, change(each))
-        for name, each in ARRAY_CHANGES.items()
-    },
-    **{
         "%s: %s" % (make.__name__, name): (make, change(each))
-        for make in (table, zarr_table)
-        for name, each in TABLE_CHANGES.items()
+        for make, changes in (
+            (zarr_array, ARRAY_CHANGES),
+            (superchunk, ARRAY_CHANGES),
+            (superchunk_leaves, LEAVES_CHANGES),
+            (table, TABLE_CHANGES),
+            (zarr_table, TABLE_CHANGES),
+            (superchunk_table, LEAVES_TABLE_CHANGES),
+        )
+        for name, each in changes.items()
     },
     **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
     "convert an array": (array, conversion(np.arange(40), "bcolz")),
@@ -240,6 +285,12 @@ OPERATIONS = {
     "zarr: replace": (
         zarr_array,
         lambda path: dataset.create_array(path, [1, 2], mode="w").close(),
+    ),
+    "superchunk: replace": (
+        superchunk,
+        lambda path: dataset.create_array(
+            path, [1, 2], layout="superchunk", mode="w"
+        ).close(),
     ),
     "group: replace all": (
         group,
@@ -270,9 +321,9 @@ def test_every_call(make, operation, tmp_path, monkeypatch):
         with dataset.open(path, "r+") as opened:
             assert found == content(path)
             if isinstance(opened, dataset.Array):
-                more = [(found[0] and found[0][0]) or 0] * 20
+                more = np.ones(20, opened.dtype)
                 opened.append(more)
-                assert found[0] + more == opened[:].tolist()
+                assert found[0] + more.tolist() == opened[:].tolist()
             elif isinstance(opened, dataset.Table):
                 opened.append(opened[:20])
             else:
@@ -314,8 +365,14 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
             assert items[part] in (old[0][part], new[0][part])
 
 
+MAKERS = (
+    *(array, zarr_array, superchunk, superchunk_leaves),
+    *(table, zarr_table, superchunk_table, group),
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [array, zarr_array, table, zarr_table, group])
+@pytest.mark.parametrize("make", MAKERS)
 def test_creating(make, tmp_path, monkeypatch):
     for count in range(500):
         path = tmp_path / "data"

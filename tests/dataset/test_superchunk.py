@@ -89,6 +89,24 @@ def test_fields_are_read_alone(path):
             array[0]
 
 
+def test_tuples_are_items_with_fields(path):
+    dtype = np.dtype([("x", "u1"), ("p", [("u", ">f4", (2,)), ("s", "S3")])])
+    options = {"layout": "superchunk", "shape": (0,), "dtype": dtype}
+    rows = [(1, ([2, 3], b"abc")), (4, ([5, 6], b"d"))]
+    with dataset.create_array(path, **options) as array:
+        array.append(rows)
+        array.append(rows[0])
+        array[1] = (7, (8, b"e"))
+        expected = np.array([rows[0], (7, ([8, 8], b"e")), rows[0]], dtype)
+        assert expected.tobytes() == array[:].tobytes()
+        for wrong in ((1,), (1, 2, 3), (300, ([1, 2], b"")), (1, ([1, 2], b"long"))):
+            with pytest.raises(UsageError):
+                array.append([wrong])
+        with pytest.raises(UsageError, match="field 'u'"):
+            array.append([(1, ([1, 2, 3], b""))])
+        assert 3 == len(array)
+
+
 def test_folder_of_the_rules(path):
     items = items_of(NESTED, (10,))
     options = {"layout": "superchunk", "chunks": 2, "shards": 6}

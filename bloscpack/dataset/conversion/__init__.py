@@ -92,6 +92,8 @@ class Format:
 
 ROWS = ("array", "table")
 ALL = (*ROWS, "group")
+# Layouts without groups of their own that are written into groups of Zarr.
+IN_GROUPS = ("superchunk",)
 FORMATS = {
     found.name: found
     for found in (
@@ -127,7 +129,7 @@ FORMATS = {
                 name,
                 "datasets",
                 ("." + name,),
-                tuple(kind for kind in ALL if kind in kinds),
+                ALL if name in IN_GROUPS else tuple(k for k in ALL if k in kinds),
                 attributes=True,
                 layout=name,
             )

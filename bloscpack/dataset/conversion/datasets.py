@@ -16,7 +16,7 @@ from ..array import Array
 from ..create import building, creating
 from ..folder import is_member_name
 from ..group import Group
-from ..layouts import array_class, table_class
+from ..layouts import LAYOUTS, array_class, table_class
 from ..layouts.base import NewArray
 from ..table import Table
 from . import zarr_stores
@@ -127,17 +127,28 @@ def write(content: Content, request: Request, layout: str) -> None:
     sync = request.sync
     if sync is None:
         sync = lexists(request.target)
-    if isinstance(content, ArrayContent) and not is_table(content):
+    if isinstance(content, ArrayContent) and not _is_table(content, layout):
         _write_array(content, request, layout, request.target, mode, sync)
         return
     with building(request.target, mode, sync) as path:
         _write(content, request, layout, path)
 
 
+def _is_table(content: Content, layout: str) -> bool:
+    """Return whether a layout gets the content as a table.
+
+    An array with fields and one axis becomes a table, which Zarr has, unless the layout
+    stores fields in files of their own anyway.
+    """
+    is_array = isinstance(content, ArrayContent)
+    return is_table(content) and not (is_array and array_class(layout).by_field)
+
+
 def _write(content: Content, request: Request, layout: str, path: str) -> None:
     """Write contents to a free path, without syncing."""
     if isinstance(content, GroupContent):
-        with dataset.create_group(path, layout=layout, attrs=content.attrs):
+        group = layout if "group" in LAYOUTS[layout] else "zarr"
+        with dataset.create_group(path, layout=group, attrs=content.attrs):
             pass
         for name, member in content.members.items():
             if not is_member_name(name):
@@ -145,7 +156,7 @@ def _write(content: Content, request: Request, layout: str, path: str) -> None:
                     "no member of a group can have the name %.200r" % (name,)
                 )
             _write(member, request, layout, join(path, name))
-    elif is_table(content):
+    elif _is_table(content, layout):
         _write_table(as_table(content), request, layout, path)
     else:
         assert isinstance(content, ArrayContent)

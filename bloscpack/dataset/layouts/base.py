@@ -153,6 +153,8 @@ class ArrayLayout(NodeLayout):
     ----------
     sparse
         Whether items that were never written have the fill value.
+    by_field
+        Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
     block_rows
@@ -165,6 +167,7 @@ class ArrayLayout(NodeLayout):
 
     kind = "array"
     sparse = False
+    by_field = False
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]

@@ -22,11 +22,14 @@ from itertools import tee
 
 import numpy
 
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import for_each
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_index import ArrayIndex
 from ..._reading.array_reader import ArrayReader
 from ..._reading.boxes import Steps
 from ..._storage.disk import disk
+from ...abstract_io import effective_nthreads
 from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
 from ..change import remove_tree
 from ..folder import encode_attributes, encode_json
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ..._reading.array_reader import Allocate
+    from ..._reading.boxes import Picks
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -59,6 +63,9 @@ if TYPE_CHECKING:
     from .base import Part as BasePart
     from .superchunk_storage import Leaf
     from .superchunk_writer import Part
+
+    # Rows of the result and their positions; a leaf, its reader and its further axes.
+    Task = tuple[tuple[slice, Steps | Picks], tuple[Leaf, ArrayReader, Sequence[Steps]]]
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -154,6 +161,8 @@ class ItemParts:
         The leaves and their readers.
     allocate
         Returns the array for a result; it may refuse a size that comes from a file.
+    block_rows
+        Number of rows of all leaves that a thread reads at a time.
     """
 
     def __init__(
@@ -162,8 +171,10 @@ class ItemParts:
         shape: tuple[int, ...],
         parts: list[tuple[Leaf, ArrayReader]],
         allocate: Allocate,
+        block_rows: int,
     ) -> None:
         self._allocate = allocate
+        self._block_rows = block_rows
         self.closed = False
         self._dtype = dtype
         self._shape = shape
@@ -185,11 +196,49 @@ class ItemParts:
     def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
         counts = tuple(axis.count for axis in index.axes)
         items = self._allocate(counts, self._dtype)
-        for leaf, reader in self._parts:
-            if names is None or leaf.fields[0] in names:
-                rest = [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]]
-                leaf.of(items)[...] = reader.read_axes([*index.axes, *rest])
+        first, *others = index.axes
+        parts = [
+            (
+                leaf,
+                reader,
+                [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]],
+            )
+            for leaf, reader in self._parts
+            if names is None or leaf.fields[0] in names
+        ]
+        tasks = ((block, part) for block in self._blocks(first) for part in parts)
+
+        def work(task: Task) -> None:
+            (rows, axis), (leaf, reader, rest) = task
+            leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
+
+        def deliver(_: None) -> None:
+            pass
+
+        nthreads = effective_nthreads(None, None)
+        with own_settings:
+            for_each(tasks, work, deliver, nthreads, quick=True)
         return index.finish(items)
+
+    def _blocks(self, axis: Steps | Picks) -> Iterator[tuple[slice, Steps | Picks]]:
+        """Yield parts of the first axis that are read together, and their rows.
+
+        All leaves of a block are put into the items while these are in the cache of
+        the processor.
+        """
+        if not isinstance(axis, Steps) or axis.reversed:
+            yield slice(0, axis.count), axis
+            return
+        start = 0
+        while start < axis.count:
+            end = (axis.at(start) // self._block_rows + 1) * self._block_rows
+            stop = axis.count_before(end)
+            position = axis.at(start)
+            yield (
+                slice(start, stop),
+                Steps(axis.size, position, axis.step, stop - start),
+            )
+            start = stop
 
 
 # Arrays
@@ -200,6 +249,7 @@ class SuperchunkArray(ArrayLayout):
 
     name = "superchunk"
     description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
+    by_field = True
     # Where the superchunks are in the folder.
     data = DATA + "/"
 
@@ -257,7 +307,14 @@ class SuperchunkArray(ArrayLayout):
             self.reader = readers[0]
         else:
             parts = list(zip(storage.leaves, readers, strict=True))
-            self.reader = ItemParts(self.dtype, self.shape, parts, self._allocate)
+            count = max(source.chunks_in_run for source in self._sources)
+            self.reader = ItemParts(
+                self.dtype,
+                self.shape,
+                parts,
+                self._allocate,
+                storage.chunk_rows * count,
+            )
 
     def _namer(self, leaf: Leaf) -> Any:
         return lambda number: self.data + leaf.file_name(number)

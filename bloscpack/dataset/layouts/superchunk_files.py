@@ -198,6 +198,12 @@ class SuperchunkFiles(ChunkSource):
         """Forget the open files: they are closed when no thread reads them."""
         self._open.clear()
 
+    @property
+    def chunks_in_run(self) -> int:
+        """Number of neighbouring chunks that one thread reads at a time."""
+        run_nbytes = FAR_RUN_NBYTES if self._folder.far else RUN_NBYTES
+        return max(1, run_nbytes // max(1, self.cut.chunk_nbytes))
+
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
@@ -263,9 +269,8 @@ class SuperchunkFiles(ChunkSource):
         def deliver(_: None) -> None:
             pass
 
-        run_nbytes = FAR_RUN_NBYTES if self._folder.far else RUN_NBYTES
-        limit = run_nbytes // max(1, self.cut.chunk_nbytes)
-        count = -(-len(numbers) // max(1, limit))
+        limit = self.chunks_in_run
+        count = -(-len(numbers) // limit)
         nthreads = effective_nthreads(None, count)
         if self._folder.far:  # the threads wait for answers
             count = max(count, len({number // self.cut.slots for number in numbers}))

@@ -28,6 +28,7 @@ from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import DamageError, UsageError, UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
+from .superchunk_sizes import rows_and_slots
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -48,9 +49,6 @@ SETTINGS: JsonObject = {
     "shuffle": int(DEFAULT_SHUFFLE),
     "spare": 0,
 }
-# About the plain size of a chunk of one leaf, and of a file, in bytes.
-CHUNK_NBYTES = 2**20
-FILE_NBYTES = 16 * 2**20
 # Characters that the name of a folder can't have everywhere. `%` is what they become.
 _UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
@@ -230,30 +228,7 @@ def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
         ),
         default=0,
     )
-    row = max(1, row)
-    most = MAX_BUFFERSIZE // row
-    if not most:
-        raise UsageValueError(
-            "a row has '%d' bytes, more than the largest chunk of '%d' bytes"
-            % (row, MAX_BUFFERSIZE)
-        )
-    rows = max(1, CHUNK_NBYTES // row) if new.chunks is None else new.chunks
-    if not 1 <= rows <= most:
-        raise UsageValueError(
-            "a chunk must have 1 to %d rows here, not %d" % (most, rows)
-        )
-    if new.shards is None:
-        return rows, max(1, FILE_NBYTES // (rows * row))
-    if new.chunks is None:
-        rows = min(rows, max(1, new.shards))
-        while new.shards % rows:
-            rows -= 1
-    if new.shards < 1 or new.shards % rows:
-        raise UsageValueError(
-            "a file must have a multiple of the %d rows of a chunk, not %d"
-            % (rows, new.shards)
-        )
-    return rows, new.shards // rows
+    return rows_and_slots(new, row)
 
 
 def refuse(expected: str, found: object) -> NoReturn:

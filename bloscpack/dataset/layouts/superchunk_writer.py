@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import ExitStack
 from functools import partial
 from itertools import zip_longest
 
@@ -318,8 +319,9 @@ def write_folders(parts: Sequence[Part]) -> None:
             for folder, _, _ in parts:
                 folder.close()
     except BaseException:
-        for folder, _, _ in parts:
-            folder.abandon()
+        with ExitStack() as stack:  # an error of one folder does not keep the others
+            for folder, _, _ in parts:
+                stack.callback(folder.abandon)
         raise
 
 

@@ -29,7 +29,7 @@ from ..._format.zarr_metadata import (
 from ..._reading.array_reader import ArrayReader
 from ..._storage.disk import disk
 from ...args import BloscArgs
-from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
+from ...constants import CNAME_AVAIL
 from ...exceptions import (
     DamageError,
     FormatError,
@@ -40,6 +40,7 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .superchunk_files import Cut, SuperchunkFiles
+from .superchunk_sizes import rows_and_slots
 from .superchunk_writer import ShardFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -51,12 +52,6 @@ if TYPE_CHECKING:
 
 # Folder of the shards.
 SHARDS = "c"
-# About the plain size of a chunk, and of a shard, in bytes.
-CHUNK_NBYTES = 2**20
-SHARD_NBYTES = 16 * 2**20
-# Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
-# the tables of a file, also if it is not there yet.
-SLOTS = 256
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -319,35 +314,5 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
             "the layout 'zarr' holds arrays with at least one axis: reshape the item "
             "to (1,)"
         )
-    row = max(1, math.prod(new.shape[1:]) * new.dtype.itemsize)
-    most = MAX_BUFFERSIZE // row
-    if not most:
-        raise UsageValueError(
-            "a row has '%d' bytes, more than the largest chunk of '%d' bytes"
-            % (row, MAX_BUFFERSIZE)
-        )
-    if new.chunks is not None and not 1 <= new.chunks <= most:
-        raise UsageValueError(
-            "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
-        )
-    rows = new.chunks or max(1, CHUNK_NBYTES // row)
-    if new.shards is None:
-        return rows, min(max(1, SHARD_NBYTES // (rows * row)), SLOTS)
-    if new.shards < 1:
-        raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
-    if new.chunks is None:
-        rows = _divisor(new.shards, rows)
-    if new.shards % rows:
-        raise UsageValueError(
-            "a shard must have a multiple of the %d rows of a chunk, not %d"
-            % (rows, new.shards)
-        )
-    return rows, new.shards // rows
-
-
-def _divisor(number: int, most: int) -> int:
-    """Return the largest divisor up to `most`, if it is not much smaller than that."""
-    for divisor in range(min(number, most), most // 8, -1):
-        if number % divisor == 0:
-            return divisor
-    return min(number, most)
+    row_nbytes = math.prod(new.shape[1:]) * new.dtype.itemsize
+    return rows_and_slots(new, row_nbytes)
