@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from bloscpack import dataset
 from bloscpack.verify import verify
 
-LAYOUTS = ("bcolz", "zarr")
+LAYOUTS = ("bcolz", "blz", "zarr")
 DTYPES = ("i4", ">f8", "S8", "U8", "M8[s]", "u1")
 ROWS = st.integers(0, 40)
 
@@ -139,7 +139,7 @@ class ArrayMachine(Machine):
         self.start()
         self.expected = numbers_of(dtype, (rows, *inner), 0)
         self.fill = 5 if self.expected.dtype.kind in "if" else 0
-        shards = {} if self.layout == "bcolz" else {"shards": chunks * slots}
+        shards = {} if self.layout in ("bcolz", "blz") else {"shards": chunks * slots}
         self.opened = dataset.create_array(
             self.path,
             self.expected,

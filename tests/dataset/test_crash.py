@@ -109,6 +109,11 @@ def array(path):
     ).close()
 
 
+def blz_array(path):
+    data = np.arange(50, dtype="i4")
+    dataset.create_array(path, data, layout="blz", chunks=16, fill_value=3).close()
+
+
 def zarr_array(path):
     data = np.arange(50, dtype="i4")
     arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
@@ -118,6 +123,11 @@ def zarr_array(path):
 def table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
+
+
+def blz_table(path):
+    data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
+    dataset.create_table(path, data, layout="blz", chunks=16).close()
 
 
 def zarr_table(path):
@@ -202,12 +212,13 @@ GROUP_CHANGES = {
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
     **{
-        "zarr: " + name: (zarr_array, change(each))
+        "%s: %s" % (make.__name__, name): (make, change(each))
+        for make in (zarr_array, blz_array)
         for name, each in ARRAY_CHANGES.items()
     },
     **{
         "%s: %s" % (make.__name__, name): (make, change(each))
-        for make in (table, zarr_table)
+        for make in (table, blz_table, zarr_table)
         for name, each in TABLE_CHANGES.items()
     },
     **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
@@ -295,7 +306,7 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 
 
 def test_creating(tmp_path, monkeypatch):
-    for make in (array, zarr_array, table, zarr_table, group):
+    for make in (array, blz_array, zarr_array, table, blz_table, zarr_table, group):
         for count in range(500):
             path = tmp_path / "data"
             _, done = run(make, path, count, monkeypatch)
