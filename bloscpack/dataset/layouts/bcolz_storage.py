@@ -213,9 +213,9 @@ class Rules:
             and header.blocksize // header.typesize >= MIN_SPLIT_ITEMS
         ):
             raise UsageError(
-                "Blosc does not split the blocks of this chunk (codec '%s'), and the "
-                "genuine program would read it wrong; unset BLOSC_SPLITMODE, or choose "
-                "the codec 'blosclz'" % header.codec
+                "Blosc did not split the blocks of a chunk (codec '%s'), and the "
+                "genuine BLZ would read the chunk wrong: unset BLOSC_SPLITMODE, or use "
+                "the compression level 0" % header.codec
             )
 
 
