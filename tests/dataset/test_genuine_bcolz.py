@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dataset import states
 from dataset.genuine import DTYPES, SHAPES, Genuine, items_of
 from originals import environment_with
 
@@ -63,3 +64,11 @@ def test_after_any_change(genuine, tmp_path):
 
 def test_tables(genuine, tmp_path):
     genuine.check_tables(tmp_path / "t")
+
+
+@pytest.mark.parametrize("machine", states.MACHINES)
+def test_after_any_sequence_of_changes(genuine, machine, tmp_path):
+    def check(path, items):
+        genuine.check(path, {"values": items})
+
+    states.run(machine, tmp_path, "bcolz", last_checks=[check], examples=10)
