@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Damage = dict[str, list[FileCheck]]
 
 # The layout of a new dataset for those that can only be read.
-INSTEAD = {"blz": "bcolz", "folder": "zarr"}
+INSTEAD = {"folder": "zarr"}
 
 
 def recover(

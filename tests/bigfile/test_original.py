@@ -11,8 +11,8 @@ import tarfile
 
 import numpy as np
 import pytest
-from bigfile.originals import environment_with, run
 from bigfile.test_trees import made
+from originals import environment_with, run
 from support import environment
 
 from bloscpack import bigfile

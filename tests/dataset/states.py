@@ -51,6 +51,7 @@ class Layout:
 
 LAYOUTS = {
     "bcolz": Layout(has_shards=False),
+    "blz": Layout(has_shards=False),
     "zarr": Layout("**/c/**/*"),
     "superchunk": Layout("**/__*__.bin", (*DTYPES, *STRUCTURES)),
 }

@@ -61,7 +61,7 @@ def assert_equal(expected, found):
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize(
-    "between", ["npy", "blp", "npz", "bcolz", "zarr", "superchunk"]
+    "between", ["npy", "blp", "npz", "bcolz", "blz", "zarr", "superchunk"]
 )
 def test_array(name, between):
     array = ARRAYS[name]
@@ -339,8 +339,8 @@ def test_formats():
         dataset.convert("b.blp", "c")
     with pytest.raises(UsageError, match="no format 'txt'; the formats are npy, npz"):
         dataset.convert("b.blp", "c", to="txt")
-    with pytest.raises(UsageError, match="can only be read"):
-        dataset.convert("b.blp", "c.blz")
+    with pytest.raises(UsageError, match="'blz' can't have the codec 'zstd'"):
+        dataset.convert("b.blp", "c.blz", cname="zstd")
     with pytest.raises(UsageError, match="same file"):
         dataset.convert("b.blp", "./b.blp", force=True)
     with pytest.raises(UsageError, match="for text"):

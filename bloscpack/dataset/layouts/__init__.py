@@ -180,11 +180,13 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
         if found is None or found[1] != "table":
             return None
         outer.read_journal()
-        if name not in table_class(found[0])(outer).columns:
-            return None
+        columns = table_class(found[0])(outer).columns
     except (FormatError, UsageError):  # a damaged table has no columns
         return None
-    return Found(outer, *found), name
+    for column, layout in columns.items():
+        if layout.folder.path() == outer.path(name):
+            return Found(outer, *found), column
+    return None
 
 
 def detect(folder: Folder) -> Found:

@@ -294,12 +294,17 @@ class TableLayout(NodeLayout):
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
+    def folder_of(self, name: str) -> str:
+        """Return the name of the folder of a column, which may be a new one."""
+        return name
+
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        self.folder.check_inside(name)
-        if self.folder.exists(name):  # of a column that was removed
-            remove_tree(self.folder.path(name))
-        self.array_class.create(change, self.folder.full(name) + "/", *column)
+        place = self.folder_of(name)
+        self.folder.check_inside(place)
+        if self.folder.exists(place):  # of a column that was removed
+            remove_tree(self.folder.path(place))
+        self.array_class.create(change, self.folder.full(place) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
@@ -308,12 +313,14 @@ class TableLayout(NodeLayout):
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
         old = self.columns
+        places = {name: self.folder_of(name) for name in (*names, *old)}
         self.columns = {
-            name: old.get(name) or self._open_column(name, name) for name in names
+            name: old.get(name) or self._open_column(name, places[name])
+            for name in names
         }
         for name in set(old) - set(names):
-            if self.folder.is_folder(name):
-                remove_tree(self.folder.path(name))
+            if self.folder.is_folder(places[name]):
+                remove_tree(self.folder.path(places[name]))
 
 
 class GroupLayout(NodeLayout):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 
 from ..._engine.blosc_settings import own_settings
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
@@ -26,21 +27,20 @@ from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
 from .base import ArrayLayout, NewArray, TableLayout
-from .bcolz_storage import (
-    SETTINGS,
-    check_dtype,
-    chunk_rows,
-    decode_fill_value,
-    decode_settings,
-    encode_fill_value,
-    encode_settings,
+from .bcolz_storage import BCOLZ, decode_fill_value
+from .chunk_files import (
+    DATA,
+    HEADER,
+    FileChunks,
+    chunk_name,
+    chunk_number,
+    write_chunks,
 )
-from .chunk_files import DATA, FileChunks, chunk_name, chunk_number, write_chunks
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import NoReturn
 
     from ..._format.dtypes import DType
@@ -144,8 +144,7 @@ class BcolzArray(ArrayLayout):
 
     name = "bcolz"
     description_files = (STORAGE, SIZES, ATTRIBUTES)
-    # The key of the settings of Blosc in the storage file.
-    settings_key = "cparams"
+    rules = BCOLZ
     _source: FileChunks | ObjectChunks
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -209,13 +208,14 @@ class BcolzArray(ArrayLayout):
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        args = decode_settings(self.storage.get(self.settings_key), self.dtype)
+        rules = self.rules
+        args = rules.decode_settings(self.storage.get(rules.key), self.dtype)
         return NewArray(
             self.dtype,
             self.shape,
             self.block_rows,
             self.fill_value,
-            settings={name: getattr(args, name) for name in SETTINGS},
+            settings={name: getattr(args, name) for name in rules.settings},
         )
 
     def read_attributes(self) -> JsonObject:
@@ -227,17 +227,17 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows in a chunk of a new array."""
-        check_dtype(new.dtype)
+        cls.rules.check_dtype(new.dtype)
         row = math.prod(new.shape[1:]) * new.dtype.itemsize
         if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
             raise UsageValueError(
-                "the layout 'bcolz' holds rows of 1 to %d bytes, not an array of shape "
+                "the layout '%s' holds rows of 1 to %d bytes, not an array of shape "
                 "%s with items of %d bytes"
-                % (MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
+                % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
             )
         most = MAX_BUFFERSIZE // row
         if new.chunks is None:
-            return chunk_rows(new.shape[0] * row, row)
+            return cls.rules.chunk_rows(new.shape[0] * row, row)
         if not 1 <= new.chunks <= most:
             raise UsageValueError(
                 "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
@@ -247,29 +247,53 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
+        rules, inner = cls.rules, new.shape[1:]
         storage = {
             "dtype": str(new.dtype),
-            cls.settings_key: encode_settings(new.settings),
+            rules.key: rules.encode_settings(new.settings),
             "chunklen": cls.block_rows_for(new),
             "expectedlen": new.shape[0],
-            "dflt": encode_fill_value(new.dtype, new.fill_value),
+            "dflt": rules.encode_fill_value(new.dtype, inner, new.fill_value),
         }
         attributes = encode_attributes(new.attrs)
         for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
             if name:
                 change.make_folder(name)
         change.write(prefix + STORAGE, encode_json(storage))
-        args = decode_settings(storage[cls.settings_key], new.dtype)
-        cbytes = write_chunks(blocks, args, prefix, change.write)
-        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        cbytes = cls._write(storage, new.dtype, blocks, prefix, change.write)
+        row = math.prod(inner) * new.dtype.itemsize
         cbytes += storage["chunklen"] * row  # the buffer that bcolz has in memory
         change.write(prefix + SIZES, encode_sizes(new.shape, row, cbytes))
         change.write(prefix + ATTRIBUTES, attributes)
 
+    @classmethod
+    def _write(
+        cls,
+        storage: JsonObject,
+        dtype: DType,
+        blocks: Blocks,
+        prefix: str,
+        write: Callable[[str, bytes], object],
+    ) -> int:
+        """Write blocks of rows; return the size of full chunks, as bcolz counts it."""
+        rules, cbytes = cls.rules, 0
+
+        def deliver(name: str, nrows: int, content: bytes) -> Callable[[], object]:
+            nonlocal cbytes
+            chunk = memoryview(content)[HEADER.size :]
+            rules.check_chunk(chunk)
+            if nrows == storage["chunklen"]:
+                cbytes += len(chunk) + rules.overhead
+            return partial(write, prefix + name, content)
+
+        args = rules.decode_settings(storage.get(rules.key), dtype)
+        write_chunks(blocks, args, deliver)
+        return cbytes
+
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        check_dtype(self.dtype)
+        self.rules.check_dtype(self.dtype)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -279,9 +303,9 @@ class BcolzArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        args = decode_settings(self.storage.get(self.settings_key), self.dtype)
         write = change.write if extends else change.stage
-        written = write_chunks(blocks, args, self.folder.prefix, write)
+        prefix = self.folder.prefix
+        written = self._write(self.storage, self.dtype, blocks, prefix, write)
         nrows = length()
         if nrows != self.shape[0]:
             row = math.prod(self.shape[1:]) * self.dtype.itemsize
@@ -387,8 +411,13 @@ class BcolzTable(TableLayout):
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
             cls.array_class.create(change, name + "/", new, blocks)
-        change.write(COLUMNS, encode_json({"names": list(columns)}))
+        change.write(COLUMNS, cls.encode_columns({name: name for name in columns}))
         change.write(ATTRIBUTES, attributes)
+
+    @classmethod
+    def encode_columns(cls, places: Mapping[str, str]) -> bytes:
+        """Return the file that lists the columns; `places` has the folder of each."""
+        return encode_json({"names": list(places)})
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -407,4 +436,5 @@ class BcolzTable(TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+        content = self.encode_columns({name: self.folder_of(name) for name in names})
+        change.stage(self.folder.full(COLUMNS), content)

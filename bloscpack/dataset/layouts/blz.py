@@ -1,17 +1,21 @@
 """The layout of BLZ 0.6: ``barray`` and ``btable``, the predecessors of bcolz.
 
-The files are those of bcolz; the settings of Blosc have another key and no codec, and a
-table may have a column in a folder of another name.
+The files are those of bcolz, with other rules for what is in them (`BLZ`). A table may
+have a column in a folder of another name. Chunks are written so that the genuine BLZ,
+whose Blosc is 1.3, reads them: only with the codecs and filters that it has.
 """
 
 from __future__ import annotations
 
-from ...exceptions import FormatError
-from ..folder import is_safe_part
+from ...exceptions import FormatError, UsageValueError
+from ..folder import encode_json, is_safe_part
 from . import bcolz
+from .bcolz_storage import BLZ
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...serializers import JsonObject
     from ..folder import Folder
 
@@ -62,14 +66,13 @@ class BlzArray(bcolz.BcolzArray):
     """A ``barray``."""
 
     name = "blz"
-    writable = False
+    rules = BLZ
 
 
 class BlzTable(bcolz.BcolzTable):
     """A ``btable``."""
 
     name = "blz"
-    writable = False
     array_class = BlzArray
 
     def find_folder(self, stored: JsonObject, name: str) -> str:
@@ -78,3 +81,37 @@ class BlzTable(bcolz.BcolzTable):
         if not is_safe_part(place):
             bcolz.refuse(self.folder, bcolz.COLUMNS, "'dirs' to be folders", place)
         return place
+
+    # Writing
+
+    def folder_of(self, name: str) -> str:
+        """Return the name of the folder of a column, which may be a new one."""
+        places = {
+            column: layout.folder.prefix.rstrip("/").rpartition("/")[2]
+            for column, layout in self.columns.items()
+        }
+        place = places.get(name)
+        if place is None:
+            place = name
+            while place in places.values():
+                place += "_"
+        return place
+
+    @classmethod
+    def encode_columns(cls, places: Mapping[str, str]) -> bytes:
+        """Return the file that lists the columns; `places` has the folder of each.
+
+        The genuine reader opens each folder in ``dirs``, so that no removed column may
+        remain there.
+        """
+        return encode_json({"names": list(places), "dirs": dict(places)})
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` unless the genuine BLZ can show a column of this name."""
+        super().check_column_name(name)
+        if name.startswith("_"):
+            raise UsageValueError(
+                "BLZ can't show the rows of a table with the column '%s': its name "
+                "begins with an underscore" % name
+            )

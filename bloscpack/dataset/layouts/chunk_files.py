@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 import struct
-from functools import partial
 
 import numpy
 
@@ -234,25 +233,21 @@ class FileChunks(ChunkSource):
 def write_chunks(
     blocks: Blocks,
     args: BloscArgs,
-    prefix: str,
-    write: Callable[[str, bytes], object],
-) -> int:
-    """Compress blocks of rows, and write each to its file, on several threads.
+    deliver: Callable[[str, int, bytes], Callable[[], object]],
+) -> None:
+    """Compress blocks of rows on several threads, and hand them to `deliver` in order.
 
-    Return the number of bytes written.
+    `deliver` gets the name of a file, its number of rows and its content. It returns a
+    function that writes the file, which any thread may call.
     """
-    total = 0
 
-    def work(block: tuple[int, Array]) -> tuple[str, bytes]:
+    def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
         number, rows = block
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
-        return prefix + chunk_name(number), encode_file(compress(plain, args))
+        return chunk_name(number), len(rows), encode_file(compress(plain, args))
 
-    def deliver(result: tuple[str, bytes]) -> Callable[[], object]:
-        nonlocal total
-        total += len(result[1])
-        return partial(write, *result)
+    def unpack(result: tuple[str, int, bytes]) -> Callable[[], object]:
+        return deliver(*result)
 
     with own_settings:
-        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
-    return total
+        for_each(blocks, work, unpack, effective_nthreads(None, 2**31), quick=True)

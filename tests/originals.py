@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,13 +22,23 @@ def run(*command, **variables):
     )
 
 
-def environment_with(request, session, what, probe, packages, build=None):
+def interpreter(versions):
+    """Return a Python of one of the versions, or None; that of the tests is best."""
+    if versions is None or "%d.%d" % sys.version_info[:2] in versions:
+        return sys.executable
+    return next(filter(None, (shutil.which("python" + v) for v in versions)), None)
+
+
+def environment_with(
+    request, session, what, probe, packages, build=None, versions=None
+):
     """Return the path of a Python in which the program `probe` succeeds.
 
     It is the one that the variable BLOSCPACK_<session>_PYTHON names, that of the tests,
     or that of an environment with `packages`, which is made if the variable
     BLOSCPACK_BUILD_ORIGINALS is set. `build` finishes such an environment and returns
-    an error, or None. The test is skipped, with the reason, if there is none.
+    an error, or None. `versions` are those of Python that the packages work with. The
+    test is skipped, with the reason, if there is no such Python.
     """
     variable = "BLOSCPACK_%s_PYTHON" % session.upper()
     given = os.environ.get(variable, sys.executable)
@@ -36,13 +47,16 @@ def environment_with(request, session, what, probe, packages, build=None):
     assert variable not in os.environ, "%s can't run '%s'" % (given, probe)
     if "BLOSCPACK_BUILD_ORIGINALS" not in os.environ:
         pytest.skip("%s is not installed; nox -s %s installs it" % (what, session))
+    base = interpreter(versions)
+    if base is None:
+        pytest.skip("%s needs one of Python %s" % (what, ", ".join(versions)))
     version = "%d.%d" % sys.version_info[:2]
     folder = Path(request.config.cache.mkdir(session)) / version
     python = folder / "bin" / "python"
     if python.exists() and not run(python, "-c", probe).returncode:
         return python
     pip = [python, "-m", "pip", "-q", "install"]
-    make = [sys.executable, "-m", "venv", "--clear", folder]
+    make = [base, "-m", "venv", "--clear", folder]
     for command in (make, [*pip, *packages]):
         done = run(*command)
         if done.returncode:
