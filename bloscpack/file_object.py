@@ -15,7 +15,7 @@ import warnings
 from _thread import RLock
 from contextlib import suppress
 
-from ._storage.base import Storage, as_bytes_view, bytes_left
+from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.urls import is_url, local_path, shown_name
@@ -133,6 +133,7 @@ class BloscpackFile(io.BufferedIOBase):
         # The name as the caller wrote it, None for a file object.
         self._name = os.fspath(file) if _is_path(file) else None
         self._file: Any = file if self._name is None else os.fsdecode(self._name)
+        refuse_text(file)
         self._lock = RLock()
         self._pid = os.getpid()
         if self._kind == "r":
@@ -522,6 +523,8 @@ def open(
     ...     file.readlines()
     [b'first\\n', b'second\\n']
     """
+    if not isinstance(mode, str):
+        raise UsageTypeError("'mode' must be of type 'str', not %r" % (mode,))
     text = "t" in mode
     if text and "b" in mode:
         raise UsageValueError("invalid mode: %r" % (mode,))

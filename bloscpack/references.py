@@ -401,8 +401,13 @@ def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
         raise unfit(
             part,
             "its chunks of %d items form no regular grid in the shape %s: repack it "
-            "with whole rows as chunk size, or refer to a flat array"
-            % (chunk_size // itemsize, part.shape),
+            "with whole rows as chunk size, a multiple of %d bytes, or refer to a flat "
+            "array"
+            % (
+                chunk_size // itemsize,
+                part.shape,
+                opened.nbytes // part.shape[-1 if part.order == "F" else 0],
+            ),
         )
     part.chunk_shape = shape
 

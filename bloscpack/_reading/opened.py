@@ -21,7 +21,7 @@ from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._engine.forks import renew_after_fork
-from .._storage.base import MemoryStorage, Storage, naming_errors
+from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
@@ -420,6 +420,7 @@ def storage_from(
     """
     if isinstance(file, Storage):
         return file
+    refuse_text(file)
     if hasattr(file, "read"):
         return whole_file(file)  # type: ignore[arg-type]
     if isinstance(file, bytes) and _is_name(file):

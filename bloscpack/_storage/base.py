@@ -26,7 +26,7 @@ import os
 from _thread import allocate_lock
 
 from .._engine.forks import renew_after_fork
-from ..exceptions import FormatError, StorageError, UsageError
+from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
 from .urls import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -235,6 +235,14 @@ class naming_errors:
 
 
 # File objects and buffers
+
+
+def refuse_text(file: object) -> None:
+    """Raise `UsageTypeError` for a file object of text."""
+    if isinstance(file, io.TextIOBase):
+        raise UsageTypeError(
+            "expected a binary file object, found one of text: %r" % (file,)
+        )
 
 
 def bytes_left(fp: Seekable) -> int | None:

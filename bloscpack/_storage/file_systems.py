@@ -116,7 +116,7 @@ class ErrorNames:
         extra = "s3" if schemes & {"s3", "s3a"} else "remote"
         # fsspec names the packages of its other file systems itself.
         if extra == "s3" or schemes <= {"http", "https"} or "fsspec" in text:
-            message += ": install 'bloscpack[%s]'" % extra
+            message += ": pip install 'bloscpack[%s]'" % extra
         return UsageError(message)
 
     def _text_of(self, error: BaseException) -> str:

@@ -287,6 +287,13 @@ def test_verbs_that_need_local_files(run, secret_url, arguments, tmp_path, monke
     assert ["new", "old.blp"] == sorted(os.listdir())
 
 
+@pytest.mark.parametrize("more", [[], ["x.blp"]])
+def test_compress_names_the_url_of_its_input(run, secret_url, more):
+    code, _, err = shown(run("compress", secret_url, *more))
+    assert 2 == code
+    assert err.startswith("blpk: error: the input of compress needs a local file, ")
+
+
 def test_server_without_ranges(run, web, tmp_path, monkeypatch):
     """A verb that needs the whole file reads it; one that needs a part refuses."""
     monkeypatch.chdir(tmp_path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from support import ROOT
+from support import ROOT, environment
 
 import bloscpack as bp
 from bloscpack import UsageError
@@ -63,3 +66,22 @@ def test_each_advice_is_in_a_message_of_the_library():
     joined = "".join(joined.replace('"', "").split())
     for advice in ADVICE:
         assert "".join(advice.split()) in joined
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_standard_output_is_full(tmp_path):
+    """References that are longer than the buffer of standard output."""
+    bp.pack_bytes_to_file(bytes(10_000), "long.blp", chunk_size=16, checksum="crc32c")
+    with open("/dev/full", "wb") as full:
+        answer = subprocess.run(
+            [sys.executable, "-m", "bloscpack", "refs", "long.blp"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            check=False,
+            timeout=60,
+        )
+    assert (1, b"blpk: error: standard output: No space left on device\n") == (
+        answer.returncode,
+        answer.stderr,
+    )

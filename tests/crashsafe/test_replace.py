@@ -144,6 +144,16 @@ def test_failure_leaves_what_was(tmp_path, old, error):
     assert old is None or old == path.read_bytes()
 
 
+def test_a_full_disk_names_the_file_alone(tmp_path):
+    path = tmp_path / "file"
+    with pytest.raises(OSError, match="No space") as raised:
+        replace_and_fail(path, OSError(errno.ENOSPC, "No space left on device"))
+    assert "[Errno %d] No space left on device: %r" % (errno.ENOSPC, str(path)) == str(
+        raised.value
+    )
+    assert [] == names_in(tmp_path)
+
+
 def test_failure_to_take_the_name(tmp_path):
     path = tmp_path / "name"
     with pytest.raises(OSError, match="name"), replacing(path):

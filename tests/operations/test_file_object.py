@@ -729,6 +729,23 @@ def test_arguments_of_another_mode(path, filled):
                 bp.open(fp, "rb", nthreads=nthreads)
 
 
+@pytest.mark.parametrize("mode", [None, 5, b"rb"])
+def test_a_mode_is_a_string(mode, filled):
+    with pytest.raises(exceptions.UsageTypeError, match="'mode' must be of type 'str'"):
+        bp.open(filled, mode)
+
+
+def test_file_object_of_text(filled):
+    expected = "expected a binary file object, found one of text"
+    with open(filled, encoding="latin-1") as fp:
+        for call in (bp.open, bp.open_ndarray, bp.Reader):
+            with pytest.raises(exceptions.UsageTypeError, match=expected):
+                call(fp)
+    for mode in ("rb", "wb", "ab", "rt", "wt"):
+        with pytest.raises(exceptions.UsageTypeError, match=expected):
+            bp.open(io.StringIO(), mode)
+
+
 def test_text_is_refused():
     with bp.open(io.BytesIO(), "wb") as file:
         with pytest.raises(TypeError):

@@ -154,6 +154,8 @@ SUBARRAY = np.zeros(3, [("a", "i4", 2)])
     [
         ("no Zarr reader verifies digests of type 'sha256'", ARRAY, {}),
         (r"no regular grid in the shape \(50, 4, 6\)", ARRAY, {"chunk_size": 80}),
+        ("a multiple of 192 bytes", ARRAY, {"chunk_size": 80}),
+        ("a multiple of 1600 bytes", np.asfortranarray(ARRAY), {"chunk_size": 88}),
         ("no long doubles", np.zeros(3, "g"), {}),
         ("no nested structures", NESTED, {}),
         ("no fields that are arrays", SUBARRAY, {}),

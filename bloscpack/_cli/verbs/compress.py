@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ... import log
+from ..._storage.urls import without_url
 from ...constants import MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -247,6 +248,7 @@ def compress(
         state_of,
     )
 
+    without_url(in_file, "the input of compress")
     check_pair(out_file, args, packs=True)
     check_files(in_file, out_file, args)
     log_journal(in_file)

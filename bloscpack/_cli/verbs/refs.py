@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 from ... import log
 from ..._storage.urls import without_url
@@ -103,7 +102,6 @@ def run(args: Namespace) -> None:
         location=args.location,
     )
     if out == STREAM:
-        json.dump(found, sys.stdout, separators=(",", ":"))
-        print()
+        log.put(json.dumps(found, separators=(",", ":")) + "\n")
     else:
         write_references(found, out)
