@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .layouts import Found
     from .layouts.base import ArrayLayout, TableLayout
 
-# Number of times that a table is opened again, of which a column is missing or has another
-# length.
+# Number of times that a table is read again if one of its columns is missing or has a
+# different length.
 ATTEMPTS = 3
 
 
