@@ -159,6 +159,10 @@ class ArrayLayout(NodeLayout):
         """Size in bytes of the files that hold the items."""
         raise NotImplementedError
 
+    def close_files(self) -> None:
+        """Close the files that are kept open, when no thread reads them any more."""
+        return
+
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
