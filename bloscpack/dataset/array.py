@@ -136,6 +136,7 @@ class Array(Node):
         A column of a table stays open for writing until the table is closed.
         """
         self._layout.reader.closed = True
+        self._layout.close_files()
         if self._table is not None and self._closes_table:
             self._table.close()
         if not self._is_column:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..exceptions import UsageError
+from contextlib import suppress
+
+from ..exceptions import DamageError, UsageError
 from .array import Array
 from .layouts import array_class, prepare_changes, table_around, table_class
 from .table import Table
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from .layouts import Found
     from .layouts.base import ArrayLayout, TableLayout
 
-# Number of times that a table is opened again whose columns have different lengths.
+# Number of times that a table is read again if one of its columns is missing or has a
+# different length.
 ATTEMPTS = 3
 
 
@@ -96,17 +99,29 @@ def _open_array(
 def _open_table(
     folder: Folder, layout: type[TableLayout], writer: Writer | None, options: Options
 ) -> Table:
-    found = layout(folder, allow_pickle=options.allow_pickle)
     if writer is None:
-        for _ in range(ATTEMPTS):  # a writer may be changing the lengths
-            if len({column.shape[0] for column in found.columns.values()}) < 2:
-                break
-            folder.read_journal()
-            found = layout(folder, allow_pickle=options.allow_pickle)
-        return Table(found)
+        return Table(_read_table(folder, layout, options))
+    found = layout(folder, allow_pickle=options.allow_pickle)
     found.check_layout()
     for column in found.columns.values():
         column.check_writable()
     table = Table(found, writer)
     table.make_equal()
     return table
+
+
+def _read_table(
+    folder: Folder, layout: type[TableLayout], options: Options
+) -> TableLayout:
+    """Return a table for reading, while a writer may be changing it.
+
+    Between the reads of two files, the writer may have removed a column, or changed the
+    lengths: the table is read again. A damaged table fails each time.
+    """
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError, DamageError):
+            found = layout(folder, allow_pickle=options.allow_pickle)
+            if len({column.shape[0] for column in found.columns.values()}) < 2:
+                return found
+        folder.read_journal()
+    return layout(folder, allow_pickle=options.allow_pickle)

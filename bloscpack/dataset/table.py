@@ -427,7 +427,7 @@ class Table(Node):
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
         writer = self._check_writer()
-        column = self[name]
+        column = self._columns[name]
         if len(self._columns) == 1:
             raise UsageValueError("a table must have a column")
         names = [other for other in self._columns if other != name]

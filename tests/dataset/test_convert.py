@@ -246,7 +246,7 @@ def test_group_for_a_format_without_groups():
     np.savez("one.npz", np.arange(3))
     np.savez("same.npz", x=np.arange(3000), y=np.arange(6000.0).reshape(3000, 2))
     np.savez("different.npz", x=np.arange(3), y=np.arange(4))
-    dataset.convert("one.npz", "one.npy")
+    assert [] == dataset.convert("one.npz", "one.npy").lost
     assert [0, 1, 2] == np.load("one.npy").tolist()
     assert "table" == dataset.convert("same.npz", "same.bcolz").kind
     found = dataset.open("same.bcolz")
@@ -255,6 +255,14 @@ def test_group_for_a_format_without_groups():
     assert [5998.0, 5999.0] == found["y"][-1].tolist()
     with pytest.raises(UsageError, match=r"'bcolz' can't hold a group; npz, .*zarr"):
         dataset.convert("different.npz", "different.bcolz")
+
+
+@pytest.mark.parametrize("target", ["one.npy", "one.bcolz"])
+def test_attributes_of_a_group_of_one_member_are_lost(target):
+    with dataset.create_group("one", attrs={"u": 1}) as group:
+        group.create_array("x", np.arange(3), attrs={"v": 2}).close()
+    assert ["the attributes"] == dataset.convert("one", target).lost
+    assert [] == dataset.convert("one", "one.zarr").lost
 
 
 @pytest.mark.parametrize(
@@ -329,6 +337,17 @@ def test_existing_target():
         dataset.convert("b.npy", "d.zarr", force=True)
     with pytest.raises(OSError, match="directory"):
         dataset.convert("b.npy", "d.zarr", to="npy", force=True)
+
+
+def test_source_and_target_inside_of_each_other():
+    with dataset.create_group("g") as group:
+        group.create_array("x", np.arange(3)).close()
+    with pytest.raises(UsageError, match=r"'g/y\.zarr' is inside of the source 'g'"):
+        dataset.convert("g", "g/y.zarr")
+    with pytest.raises(UsageError, match="'g' contains the source 'g/x'"):
+        dataset.convert("g/x", "g", to="zarr", force=True)
+    dataset.convert("g/x", "gx.zarr")
+    assert {"x", "zarr.json"} == set(os.listdir("g"))
 
 
 def test_formats():

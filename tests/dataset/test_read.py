@@ -12,6 +12,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
+from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -507,3 +508,22 @@ def test_a_pipe_in_place_of_a_file(tmp_path):
     os.mkfifo(chunk)
     with pytest.raises(StorageError, match="not a regular file"):
         dataset.open(tmp_path)[0]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, layout):
+    """A reader that has read the names of the columns finds one of them removed."""
+    read = Folder.read
+    with dataset.create_table(
+        tmp_path / "t", {"a": np.arange(5), "extra": np.arange(5)}, layout=layout
+    ) as table:
+
+        def read_late(folder, name, limit=None):
+            if "extra" in folder.full(name) and "extra" in table.names:
+                table.remove_column("extra")
+            return read(folder, name, limit)
+
+        monkeypatch.setattr(Folder, "read", read_late)
+        found = dataset.open(tmp_path / "t")
+        assert ["a"] == found.names == table.names
+        assert [0, 1, 2, 3, 4] == found["a"][:].tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import shutil
@@ -516,3 +517,22 @@ def test_links_are_refused(tmp_path):
 @pytest.mark.slow
 def test_any_sequence_of_changes(tmp_path):
     states.run(states.ArrayMachine, tmp_path, "zarr", checks=[check_files], examples=20)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_closing_closes_the_files(tmp_path, layout):
+    """Room of removed files is free again at once, not when garbage is collected."""
+    gc.disable()
+    try:
+        before = os.listdir("/proc/self/fd")
+        with dataset.create_array(tmp_path / "a", np.arange(9), layout=layout) as array:
+            assert 36 == array[:].sum()
+        rows = {"x": np.arange(9)}
+        with dataset.create_table(tmp_path / "t", rows, layout=layout) as table:
+            assert 36 == table["x"][:].sum()
+        with dataset.open(tmp_path / "a") as read:
+            assert 36 == read[:].sum()
+        assert before == os.listdir("/proc/self/fd")
+    finally:
+        gc.enable()

@@ -264,6 +264,7 @@ def convert(
     out_name = os.fsdecode(local_path(target))
     without_url(out_name, "the target of a conversion")
     check_distinct(in_name, out_name)
+    _check_apart(in_name, out_name)
     wanted = target_format(out_name, to)
     found = source_format(in_name)
     if dtypes and found is not FORMATS["csv"]:
@@ -280,10 +281,13 @@ def convert(
     )
     with request.resources:
         content = found.read(in_name, request)
+        group = content
         if "group" not in wanted.holds:
             content = without_group(content)
         _check_kind(content, wanted, out_name)
-        if has_attributes(content) and not _holds_attributes(content, wanted):
+        is_lost = content.attrs != group.attrs and has_attributes(group)
+        is_held = _holds_attributes(content, wanted)
+        if is_lost or (has_attributes(content) and not is_held):
             request.lose("the attributes")
         if has_dims(content) and wanted.layout != "zarr":
             request.lose("the names of the axes")
@@ -298,6 +302,23 @@ def convert(
         content.nbytes,
         request.lost,
     )
+
+
+def _check_apart(source: str, target: str) -> None:
+    """Raise `UsageError` if one of two names is inside of the folder of the other.
+
+    A target inside of the source would become a part of it; a target around the source
+    would replace it.
+    """
+    if is_url(source):
+        return
+    paths = [os.path.join(os.path.realpath(name), "") for name in (source, target)]
+    for path, inner, relation in (
+        (paths[0], paths[1], "the target '%s' is inside of the source '%s'"),
+        (paths[1], paths[0], "the target '%s' contains the source '%s'"),
+    ):
+        if inner.startswith(path) and os.path.isdir(path):
+            raise UsageValueError(relation % (target, source))
 
 
 def decode_type(text: Any) -> Any:

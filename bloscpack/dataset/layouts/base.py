@@ -181,6 +181,10 @@ class ArrayLayout(NodeLayout):
         """Size in bytes of the files that hold the items."""
         raise NotImplementedError
 
+    def close_files(self) -> None:
+        """Close the files that are kept open, when no thread reads them any more."""
+        return
+
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""
         return partial(type(self), allow_pickle=self.dtype.hasobject), (self.folder,)

@@ -432,9 +432,13 @@ class SuperchunkArray(ArrayLayout):
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
+        self.close_files()
+        self._take(length)
+
+    def close_files(self) -> None:
+        """Close the superchunks, when no thread reads them any more."""
         for source in self._sources:
             source.close()
-        self._take(length)
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""

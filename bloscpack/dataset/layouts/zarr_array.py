@@ -167,6 +167,10 @@ class ZarrArray(ArrayLayout):
         """Return the attributes in the file."""
         return dict(self._read().attributes)
 
+    def close_files(self) -> None:
+        """Close the shards, when no thread reads them any more."""
+        self._source.close()
+
     # Writing
 
     @classmethod
@@ -225,7 +229,7 @@ class ZarrArray(ArrayLayout):
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
         document = self._read()
-        self._source.close()
+        self.close_files()
         self._take(document)
 
     def remove_unused(self, old_length: int) -> None:
