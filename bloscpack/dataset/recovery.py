@@ -65,7 +65,8 @@ def recover(
 ) -> DatasetRecovery:
     """Write a new dataset with all intact chunks of a damaged one.
 
-    The new one has the same layout. The damaged one is not changed. Rows that not all columns of a table have are left out.
+    The new one has the same layout. The damaged one is not changed. Rows that not all
+    columns of a table have are left out.
 
     Parameters
     ----------

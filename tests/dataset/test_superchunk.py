@@ -2,6 +2,7 @@
 
 import json
 import os
+import weakref
 
 import blosc
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._format.shard import crc_of
+from bloscpack.dataset.layouts.superchunk import copies_of
 from bloscpack.dataset.layouts.superchunk_storage import encode_name, leaves_of
-from bloscpack.exceptions import FormatError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 NESTED = np.dtype(
     [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "g")]
@@ -252,6 +255,85 @@ def test_rows_that_no_file_has(path):
         assert 3 == array[3]
         with pytest.raises(FormatError, match="expected a superchunk"):
             array[:]
+
+
+@pytest.mark.parametrize("rows", [6, 7, 16])
+def test_files_with_fewer_rows_than_the_array(path, rows):
+    options = {"layout": "superchunk", "chunks": 2, "shards": 16}
+    dataset.create_array(path, np.arange(5), **options).close()
+    sizes = json.loads((path / "meta/sizes").read_text())
+    (path / "meta/sizes").write_text(json.dumps({**sizes, "shape": [rows]}))
+    with dataset.open(path) as array:
+        with pytest.raises(FormatError, match="at least '%d' plain" % (8 * rows)) as e:
+            array[-1]
+        assert str(path / "data/__1__.bin") == str(e.value.filename)
+
+
+def test_a_chunk_that_is_not_in_the_index(path):
+    options = {"layout": "superchunk", "chunks": 2, "shards": 8}
+    dataset.create_array(path, np.arange(8), **options).close()
+    name = path / "data/__1__.bin"
+    content = bytearray(name.read_bytes())
+    index = content[-68:-4]
+    index[16:32] = b"\xff" * 16
+    content[-68:] = index + crc_of(bytes(index))
+    name.write_bytes(content)
+    with dataset.open(path) as array:
+        assert [0, 1] == array[:2].tolist()
+        with pytest.raises(FormatError, match=r"found none.*__1__.bin.*chunk 1"):
+            array[2]
+
+
+def test_a_flipped_bit_is_an_error_or_harmless(path):
+    items = items_of([("x", "<i4"), ("y", "S3")], (20,))
+    options = {"layout": "superchunk", "chunks": 4, "shards": 8}
+    dataset.create_array(path, items, **options).close()
+    name = path / "data/x/__1__.bin"
+    content = name.read_bytes()
+    errors = set()
+    for position in range(0, len(content), 3):
+        flipped = bytearray(content)
+        flipped[position] ^= 1 << position % 8
+        name.write_bytes(flipped)
+        with dataset.open(path) as array:
+            try:
+                assert items.tobytes() == array[:].tobytes()
+            except FormatError as error:
+                errors.add(str(error.filename))
+    assert {str(name)} == errors
+
+
+@pytest.mark.parametrize("name", ["data", "data/x", "data/p", "data/p/u", "meta"])
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_links_that_lead_out(path, tmp_path, name, kind):
+    items = items_of([("x", "<i4"), ("p", [("u", "S3")])], (20,))
+    if kind == "array":
+        dataset.create_array(path, items, layout="superchunk").close()
+    else:
+        columns = {"x": items["x"], "p": items["p"]}
+        dataset.create_table(path, columns, layout="superchunk").close()
+    (path / name).rename(tmp_path / "outside")
+    (path / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(StorageError, match="leads outside"):
+        dataset.open(path)
+
+
+def test_blocks_are_dropped_when_all_leaves_have_them():
+    alive = []
+
+    def blocks():
+        for number in range(30):
+            rows = np.zeros(5)
+            alive.append(weakref.ref(rows))
+            yield number, rows
+            del rows
+
+    seen = []
+    for pair in zip(*copies_of(blocks(), 2), strict=True):
+        seen.append([number for number, _ in pair])
+        del pair
+        assert sum(rows() is not None for rows in alive) <= 1
+    assert [[number] * 2 for number in range(30)] == seen
 
 
 @pytest.mark.parametrize(

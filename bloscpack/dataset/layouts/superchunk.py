@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from contextlib import suppress
-from itertools import tee
+from itertools import islice
 
 import numpy
 
@@ -90,6 +91,7 @@ def detect(folder: Folder) -> str | None:
 
 def read_object(folder: Folder, name: str) -> JsonObject:
     """Return the JSON object in a file; raise `FormatError` if it is missing."""
+    folder.check_inside(META)
     try:
         value = folder.read_json(name)
     except FileNotFoundError as error:
@@ -279,6 +281,8 @@ class SuperchunkArray(ArrayLayout):
         nbytes = math.prod(n or 1 for n in self.shape) * self.dtype.itemsize
         if nbytes > MAX_NBYTES:
             refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
+        for leaf in storage.leaves if storage.dtype.names else ():
+            self.folder.check_inside((self.data + leaf.file_name(0)).rpartition("/")[0])
         self.fill_value = storage.fill_value
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)
@@ -289,7 +293,7 @@ class SuperchunkArray(ArrayLayout):
                 self._namer(leaf),
                 cut_of(storage, leaf),
                 length,
-                0,
+                None,
                 self._missing,
             )
             for leaf in storage.leaves
@@ -324,7 +328,6 @@ class SuperchunkArray(ArrayLayout):
             "expected a superchunk, found none; if a writer has removed rows "
             "meanwhile, open the dataset again",
             section="chunks",
-            filename=self.folder.path(),
         )
 
     def _allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -492,13 +495,35 @@ def write_leaves(
     if not leaves:  # the rows count, but there is nothing to store
         for _ in blocks:
             pass
-    copies = tee(blocks, len(leaves))
+    copies = copies_of(blocks, len(leaves))
     parts = [
         part_of(leaf, source, shared)
         for (leaf, source), shared in zip(leaves, copies, strict=True)
     ]
     write_folders(parts)
     return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
+
+
+def copies_of(blocks: Blocks, count: int) -> list[Blocks]:
+    """Return `count` iterators over the same blocks.
+
+    A block is dropped when all of them have passed it; `itertools.tee` keeps 57.
+    """
+    source = iter(blocks)
+    waiting: list[deque[tuple[int, Array]]] = [deque() for _ in range(count)]
+
+    def copy(own: deque[tuple[int, Array]]) -> Iterator[tuple[int, Array]]:
+        while True:
+            if not own:
+                for block in islice(source, 1):
+                    for each in waiting:
+                        each.append(block)
+                    del block
+            if not own:
+                return
+            yield own.popleft()
+
+    return [copy(own) for own in waiting]
 
 
 # Tables

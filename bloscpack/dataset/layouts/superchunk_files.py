@@ -42,7 +42,9 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
+from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
+from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
 from .open_files import OpenFiles
 
@@ -142,7 +144,9 @@ class ShardIndex:
 class SuperchunkFiles(ChunkSource):
     """The chunks of one state of an array.
 
-    A file that is missing, or a chunk in it, reads as `fill_value`.
+    A file that is missing, or a chunk in it, reads as `fill_value`. If that is None,
+    all rows must be stored: it is an error if a file or chunk is missing, or if a file
+    has fewer rows.
 
     Parameters
     ----------
@@ -153,7 +157,7 @@ class SuperchunkFiles(ChunkSource):
     nrows
         The number of rows.
     fill_value
-        The value of items that are not stored.
+        The value of items that are not stored; None if all are stored.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
     """
@@ -218,12 +222,15 @@ class SuperchunkFiles(ChunkSource):
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:
-            self._check_missing()
+            with naming_errors(self._folder.path(name)):
+                self._check_missing()
             try:  # a writer may have removed rows, and added others, meanwhile
                 storage = self._folder.storage(name)
             except FileNotFoundError:
                 return None
         with naming_errors(self._folder.path(name)):
+            if self._fill_value is None:
+                self._check_rows(storage, number)
             return ShardIndex(storage, self.cut.slots)
 
     def files(self) -> Iterator[tuple[str, range]]:
@@ -233,6 +240,19 @@ class SuperchunkFiles(ChunkSource):
             first = number * slots
             yield self._name_of(number), range(first, min(first + slots, self.nchunks))
 
+    def _check_rows(self, storage: Storage, number: int) -> None:
+        """Raise `FormatError` if a file has fewer rows than the array has there."""
+        cut = self.cut
+        file_rows = cut.slots * cut.chunk_rows
+        expected = min(self.nrows - number * file_rows, file_rows) * cut.row_nbytes
+        header = BloscpackHeader.decode(storage.read_at(0, BLOSCPACK_HEADER_LENGTH))
+        found = (header.nchunks - 1) * header.chunk_size + header.last_chunk
+        if found < expected:
+            raise DamageError(
+                "expected at least '%d' plain bytes, found '%d'" % (expected, found),
+                section="header",
+            )
+
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
         cut = self.cut
@@ -241,7 +261,8 @@ class SuperchunkFiles(ChunkSource):
             try:
                 size = self._folder.size(name)
             except FileNotFoundError:
-                self._check_missing()
+                with naming_errors(self._folder.path(name)):
+                    self._check_missing()
                 continue
             start = number * cut.slots * cut.chunk_rows
             rows = min(self.nrows - start, cut.slots * cut.chunk_rows)
@@ -360,9 +381,11 @@ class SuperchunkFiles(ChunkSource):
         """Return the plain bytes of a chunk, in `place` if that is given."""
         start, stop = self.span(number)
         size = stop - start
-        if frame is None:
+        if frame is None and self._fill_value is not None:
             return self._filled(size, place)
         try:
+            if frame is None:
+                raise DamageError("expected a chunk, found none", section="chunks")
             plain = self._decompress(frame, place if self._is_full(size) else None)
         except FormatError as error:
             self._locate(error, number)
