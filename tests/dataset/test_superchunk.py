@@ -110,6 +110,27 @@ def test_tuples_are_items_with_fields(path):
         assert 3 == len(array)
 
 
+def test_fields_are_assigned(path):
+    dtype = [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "f4")]
+    expected = items_of(dtype, (9,))
+    options = {"layout": "superchunk", "chunks": 2}
+    with dataset.create_array(path, expected, **options) as array:
+        wide = np.arange(100, 109, dtype="i4")
+        for key, value in (
+            *[("x", 5), ("x", wide), ("l", [0.5] * 9)],
+            *[(["x", "l"], (3, 4.5)), ("p", expected["p"][::-1].copy())],
+        ):
+            array[key] = expected[key] = value
+            assert expected.tobytes() == array[:].tobytes()
+        for key, value, error in (
+            *[("x", 2**40, UsageError), ("x", [1, 2], ValueError)],
+            *[("no", 1, ValueError), (["x", "no"], 1, KeyError)],
+        ):
+            with pytest.raises(error):
+                array[key] = value
+        assert expected.tobytes() == array[:].tobytes()
+
+
 def test_folder_of_the_rules(path):
     items = items_of(NESTED, (10,))
     options = {"layout": "superchunk", "chunks": 2, "shards": 6}
