@@ -110,6 +110,18 @@ def test_tuples_are_items_with_fields(path):
         assert 3 == len(array)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_files_of_a_dropped_array_are_closed(path):
+    items = items_of(NESTED, (9,))
+    dataset.create_array(path, items, layout="superchunk", chunks=1, shards=2).close()
+    before = len(os.listdir("/proc/self/fd"))
+    array = dataset.open(path)
+    assert items.tobytes() == array[:].tobytes()
+    assert before < len(os.listdir("/proc/self/fd"))
+    del array
+    assert before >= len(os.listdir("/proc/self/fd"))
+
+
 def test_fields_are_assigned(path):
     dtype = [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "f4")]
     expected = items_of(dtype, (9,))

@@ -19,6 +19,7 @@ import math
 import os
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 import numpy
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from ..change import Change
     from ..folder import Folder
     from .base import Blocks, Length, NewArray, NewColumn
+    from .superchunk_files import NameOf
     from .superchunk_storage import Leaf
     from .superchunk_writer import Part
 
@@ -242,6 +244,30 @@ class ItemParts:
             start = stop
 
 
+def namer(prefix: str, leaf: Leaf) -> NameOf:
+    """Return a function that returns the names of the files of a leaf."""
+    return lambda number: prefix + leaf.file_name(number)
+
+
+def report_missing() -> None:
+    """Raise the `FormatError` for a file that is missing."""
+    raise DamageError(
+        "expected a superchunk, found none; if a writer has removed rows "
+        "meanwhile, open the dataset again",
+        section="chunks",
+    )
+
+
+def allocate_checked(
+    sources: Sequence[SuperchunkFiles], shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """Return a new array; raise `FormatError` if the files can't hold so much."""
+    if math.prod(shape) * dtype.itemsize >= LARGE:
+        for source in sources:
+            source.check_files()
+    return new_array(shape, dtype)
+
+
 # Arrays
 
 
@@ -288,20 +314,21 @@ class SuperchunkArray(ArrayLayout):
         self._sources = [
             SuperchunkFiles(
                 self.folder,
-                self._namer(leaf),
+                namer(self.data, leaf),
                 cut_of(storage, leaf),
                 length,
                 None,
-                self._missing,
+                report_missing,
             )
             for leaf in storage.leaves
         ]
+        allocate = partial(allocate_checked, self._sources)
         readers = [
             ArrayReader(
                 source,
                 leaf.dtype,
                 (*self.shape, *leaf.shape),
-                allocate=self._allocate,
+                allocate=allocate,
             )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
@@ -314,31 +341,14 @@ class SuperchunkArray(ArrayLayout):
                 self.dtype,
                 self.shape,
                 parts,
-                self._allocate,
+                allocate,
                 storage.chunk_rows * count,
             )
-
-    def _namer(self, leaf: Leaf) -> Any:
-        return lambda number: self.data + leaf.file_name(number)
-
-    def _missing(self) -> None:
-        raise DamageError(
-            "expected a superchunk, found none; if a writer has removed rows "
-            "meanwhile, open the dataset again",
-            section="chunks",
-        )
-
-    def _allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return a new array; raise `FormatError` if the files can't hold so much."""
-        if math.prod(shape) * dtype.itemsize >= LARGE:
-            for source in self._sources:
-                source.check_files()
-        return new_array(shape, dtype)
 
     def _files(self, length: int) -> Iterator[str]:
         """Yield the names of the files of an array with `length` rows."""
         for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            name_of = self._namer(leaf)
+            name_of = namer(self.data, leaf)
             for number in range(source.cut.count_files(length)):
                 yield name_of(number)
 
@@ -449,15 +459,17 @@ def write_leaves(
     sources = [None] * len(storage.leaves) if old is None else old
 
     def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
-        def name_of(number: int) -> str:
-            return prefix + leaf.file_name(number)
-
         def finish_chunk(chunk: bytes) -> bytes:
             return with_spare(chunk, storage.settings["spare"])
 
         cut, args = cut_of(storage, leaf), storage.args_of(leaf)
         folder = ShardFolder(
-            change, name_of, cut, args, at_once=at_once, finish_chunk=finish_chunk
+            change,
+            namer(prefix, leaf),
+            cut,
+            args,
+            at_once=at_once,
+            finish_chunk=finish_chunk,
         )
         rows = ((number, leaf.of(rows)) for number, rows in blocks)
         return folder, folder.pieces(rows, source), source
