@@ -10,7 +10,13 @@ from .._reading.array_index import ArrayIndex, iterate_rows
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .node import Node
 from .row_stream import stream_of
-from .rows import assigned_blocks, converted, filled_rows
+from .rows import (
+    assigned_blocks,
+    blocks_with_fields,
+    converted,
+    filled_rows,
+    is_names,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -151,7 +157,8 @@ class Array(Node):
         ----------
         key
             An index of NumPy: integers, slices with any step, ``...`` and ``None``; for
-            the first axis also an array of integers, or one of booleans.
+            the first axis also an array of integers, or one of booleans. For items with
+            fields also the name of a field, or a list of names.
 
         Raises
         ------
@@ -275,7 +282,8 @@ class Array(Node):
         Parameters
         ----------
         key
-            An index, as for reading.
+            An index, as for reading; for items with fields also the name of a field or
+            a list of names.
         values
             Values that NumPy can broadcast to the selected items, and convert to their
             type without a loss; only floats are rounded.
@@ -312,12 +320,14 @@ class Array(Node):
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
-        index = ArrayIndex(key, self.shape)
-        items = index.spread(converted(values, self.dtype), self.dtype)
         layout = self._layout
-        blocks = assigned_blocks(
-            self.__getitem__, self.shape, layout.block_rows, index, items
-        )
+        cut = self.__getitem__, self.shape, layout.block_rows
+        if self.dtype.names is not None and is_names(key):
+            blocks = blocks_with_fields(*cut, key, values, self.dtype)
+        else:
+            index = ArrayIndex(key, self.shape)
+            items = index.spread(converted(values, self.dtype), self.dtype)
+            blocks = assigned_blocks(*cut, index, items)
         layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:

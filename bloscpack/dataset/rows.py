@@ -163,6 +163,35 @@ def assigned_blocks(
         done = stop
 
 
+def is_names(key: object) -> bool:
+    """Return whether an index selects fields: a name, or a list of names."""
+    names = [key] if isinstance(key, str) else key
+    return (
+        isinstance(names, list)
+        and bool(names)
+        and all(isinstance(name, str) for name in names)
+    )
+
+
+def blocks_with_fields(
+    read: Callable[[slice], Array],
+    shape: tuple[int, ...],
+    block_rows: int,
+    names: Any,
+    values: Any,
+    dtype: DType,
+) -> Iterator[tuple[int, Array]]:
+    """Yield all blocks, in which the fields `names` of all items become `values`."""
+    fields = numpy.empty((0, *shape[1:]), dtype)[names]
+    items = converted(values, fields.dtype)
+    items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
+    for number, start in enumerate(range(0, shape[0], block_rows)):
+        rows = slice(start, start + block_rows)
+        block = read(rows)
+        block[names] = items[rows]
+        yield number, block
+
+
 def _is_whole(
     axis: Steps | Picks, nrows: int, count: int, inner: list[Steps | Picks]
 ) -> bool:

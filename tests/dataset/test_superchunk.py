@@ -110,6 +110,39 @@ def test_tuples_are_items_with_fields(path):
         assert 3 == len(array)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_files_of_a_dropped_array_are_closed(path):
+    items = items_of(NESTED, (9,))
+    dataset.create_array(path, items, layout="superchunk", chunks=1, shards=2).close()
+    before = len(os.listdir("/proc/self/fd"))
+    array = dataset.open(path)
+    assert items.tobytes() == array[:].tobytes()
+    assert before < len(os.listdir("/proc/self/fd"))
+    del array
+    assert before >= len(os.listdir("/proc/self/fd"))
+
+
+def test_fields_are_assigned(path):
+    dtype = [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "f4")]
+    expected = items_of(dtype, (9,))
+    options = {"layout": "superchunk", "chunks": 2}
+    with dataset.create_array(path, expected, **options) as array:
+        wide = np.arange(100, 109, dtype="i4")
+        for key, value in (
+            *[("x", 5), ("x", wide), ("l", [0.5] * 9)],
+            *[(["x", "l"], (3, 4.5)), ("p", expected["p"][::-1].copy())],
+        ):
+            array[key] = expected[key] = value
+            assert expected.tobytes() == array[:].tobytes()
+        for key, value, error in (
+            *[("x", 2**40, UsageError), ("x", [1, 2], ValueError)],
+            *[("no", 1, ValueError), (["x", "no"], 1, KeyError)],
+        ):
+            with pytest.raises(error):
+                array[key] = value
+        assert expected.tobytes() == array[:].tobytes()
+
+
 def test_folder_of_the_rules(path):
     items = items_of(NESTED, (10,))
     options = {"layout": "superchunk", "chunks": 2, "shards": 6}

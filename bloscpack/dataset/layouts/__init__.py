@@ -33,7 +33,7 @@ LAYOUTS = {
     "superchunk": {
         "detect": "superchunk.detect",
         "array": "superchunk.SuperchunkArray",
-        "table": "superchunk.SuperchunkTable",
+        "table": "superchunk_table.SuperchunkTable",
     },
     "blz": {
         "detect": "blz.detect",

@@ -16,33 +16,25 @@ Superchunks).
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
-import numpy
-
-from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import for_each
 from ..._format.array_metadata import MAX_NBYTES, new_array
-from ..._reading.array_index import ArrayIndex
 from ..._reading.array_reader import ArrayReader
-from ..._reading.boxes import Steps
 from ..._storage.disk import disk
-from ...abstract_io import effective_nthreads
-from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
-from ..change import remove_tree
+from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import encode_attributes, encode_json
-from .base import ArrayLayout, NewArray, TableLayout
+from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
 from .superchunk_files import Cut, SuperchunkFiles
+from .superchunk_items import ItemParts
 from .superchunk_storage import (
     DATA,
     VERSION,
     Storage,
     decode_storage,
-    encode_name,
     new_storage,
     refuse,
     with_spare,
@@ -52,21 +44,16 @@ from .superchunk_writer import ShardFolder, write_folders
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from ..._format.dtypes import Array, DType
-    from ..._reading.array_reader import Allocate
-    from ..._reading.boxes import Picks
-    from ...serializers import Json, JsonObject
+    from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewColumn
+    from .base import Blocks, Length
     from .base import Part as BasePart
+    from .superchunk_files import NameOf
     from .superchunk_storage import Leaf
     from .superchunk_writer import Part
-
-    # Rows of the result and their positions; a leaf, its reader and its further axes.
-    Task = tuple[tuple[slice, Steps | Picks], tuple[Leaf, ArrayReader, Sequence[Steps]]]
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -152,95 +139,28 @@ def encode_sizes(shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
 # Reading
 
 
-class ItemParts:
-    """Reads items whose leaves are in different files.
+def namer(prefix: str, leaf: Leaf) -> NameOf:
+    """Return a function that returns the names of the files of a leaf."""
+    return lambda number: prefix + leaf.file_name(number)
 
-    Parameters
-    ----------
-    dtype, shape
-        Those of the array.
-    parts
-        The leaves and their readers.
-    allocate
-        Returns the array for a result; it may refuse a size that comes from a file.
-    block_rows
-        Number of rows of all leaves that a thread reads at a time.
-    """
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        parts: list[tuple[Leaf, ArrayReader]],
-        allocate: Allocate,
-        block_rows: int,
-    ) -> None:
-        self._allocate = allocate
-        self._block_rows = block_rows
-        self.closed = False
-        self._dtype = dtype
-        self._shape = shape
-        self._parts = parts
+def report_missing() -> None:
+    """Raise the `FormatError` for a file that is missing."""
+    raise DamageError(
+        "expected a superchunk, found none; if a writer has removed rows "
+        "meanwhile, open the dataset again",
+        section="chunks",
+    )
 
-    def get(self, key: Any) -> Any:
-        """Return the items that an index selects, or fields of all items.
 
-        Only the files of the leaves that are needed are read.
-        """
-        if self.closed:
-            raise UsageValueError("the array is closed")
-        names = [key] if isinstance(key, str) else key
-        if isinstance(names, list) and names and isinstance(names[0], str):
-            numpy.empty(0, self._dtype)[key]  # raises the error for an unknown name
-            return self._read(ArrayIndex(..., self._shape), set(names))[key]
-        return self._read(ArrayIndex(key, self._shape), None)
-
-    def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
-        counts = tuple(axis.count for axis in index.axes)
-        items = self._allocate(counts, self._dtype)
-        first, *others = index.axes
-        parts = [
-            (
-                leaf,
-                reader,
-                [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]],
-            )
-            for leaf, reader in self._parts
-            if names is None or leaf.fields[0] in names
-        ]
-        tasks = ((block, part) for block in self._blocks(first) for part in parts)
-
-        def work(task: Task) -> None:
-            (rows, axis), (leaf, reader, rest) = task
-            leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
-
-        def deliver(_: None) -> None:
-            pass
-
-        nthreads = effective_nthreads(None, None)
-        with own_settings:
-            for_each(tasks, work, deliver, nthreads, quick=True)
-        return index.finish(items)
-
-    def _blocks(self, axis: Steps | Picks) -> Iterator[tuple[slice, Steps | Picks]]:
-        """Yield parts of the first axis that are read together, and their rows.
-
-        All leaves of a block are put into the items while these are in the cache of
-        the processor.
-        """
-        if not isinstance(axis, Steps) or axis.reversed:
-            yield slice(0, axis.count), axis
-            return
-        start = 0
-        while start < axis.count:
-            end = (axis.at(start) // self._block_rows + 1) * self._block_rows
-            stop = axis.count_before(end)
-            position = axis.at(start)
-            yield (
-                slice(start, stop),
-                Steps(axis.size, position, axis.step, stop - start),
-            )
-            start = stop
+def allocate_checked(
+    sources: Sequence[SuperchunkFiles], shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """Return a new array; raise `FormatError` if the files can't hold so much."""
+    if math.prod(shape) * dtype.itemsize >= LARGE:
+        for source in sources:
+            source.check_files()
+    return new_array(shape, dtype)
 
 
 # Arrays
@@ -290,20 +210,21 @@ class SuperchunkArray(ArrayLayout):
         self._sources = [
             SuperchunkFiles(
                 self.folder,
-                self._namer(leaf),
+                namer(self.data, leaf),
                 cut_of(storage, leaf),
                 length,
                 None,
-                self._missing,
+                report_missing,
             )
             for leaf in storage.leaves
         ]
+        allocate = partial(allocate_checked, self._sources)
         readers = [
             ArrayReader(
                 source,
                 leaf.dtype,
                 (*self.shape, *leaf.shape),
-                allocate=self._allocate,
+                allocate=allocate,
             )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
@@ -316,31 +237,14 @@ class SuperchunkArray(ArrayLayout):
                 self.dtype,
                 self.shape,
                 parts,
-                self._allocate,
+                allocate,
                 storage.chunk_rows * count,
             )
-
-    def _namer(self, leaf: Leaf) -> Any:
-        return lambda number: self.data + leaf.file_name(number)
-
-    def _missing(self) -> None:
-        raise DamageError(
-            "expected a superchunk, found none; if a writer has removed rows "
-            "meanwhile, open the dataset again",
-            section="chunks",
-        )
-
-    def _allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return a new array; raise `FormatError` if the files can't hold so much."""
-        if math.prod(shape) * dtype.itemsize >= LARGE:
-            for source in self._sources:
-                source.check_files()
-        return new_array(shape, dtype)
 
     def _files(self, length: int) -> Iterator[str]:
         """Yield the names of the files of an array with `length` rows."""
         for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            name_of = self._namer(leaf)
+            name_of = namer(self.data, leaf)
             for number in range(source.cut.count_files(length)):
                 yield name_of(number)
 
@@ -474,15 +378,17 @@ def write_leaves(
     sources = [None] * len(storage.leaves) if old is None else old
 
     def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
-        def name_of(number: int) -> str:
-            return prefix + leaf.file_name(number)
-
         def finish_chunk(chunk: bytes) -> bytes:
             return with_spare(chunk, storage.settings["spare"])
 
         cut, args = cut_of(storage, leaf), storage.args_of(leaf)
         folder = ShardFolder(
-            change, name_of, cut, args, at_once=at_once, finish_chunk=finish_chunk
+            change,
+            namer(prefix, leaf),
+            cut,
+            args,
+            at_once=at_once,
+            finish_chunk=finish_chunk,
         )
         rows = ((number, leaf.of(rows)) for number, rows in blocks)
         return folder, folder.pieces(rows, source), source
@@ -524,214 +430,3 @@ def copies_of(blocks: Blocks, count: int) -> list[Blocks]:
             yield own.popleft()
 
     return [copy(own) for own in waiting]
-
-
-# Tables
-
-
-class SuperchunkColumn(SuperchunkArray):
-    """A column of a table, which has its description."""
-
-    data = ""
-    description_files = ()
-
-    def __init__(
-        self, table: SuperchunkTable, name: str, storage: Storage, length: int
-    ) -> None:
-        self.folder = table.folder.child(column_folder(name))
-        self.storage = storage
-        self._table = table
-        self._column = name
-        self._take(length)
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return self._table.column_attributes().get(self._column, {})
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        self._table.stage_column_attributes(change, {self._column: values})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens it again, in any process."""
-        return _column_of, (self._table, self._column)
-
-    def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
-        """Let `change` set the number of rows of the table."""
-        self._table.stage_sizes(change, length, self._column, cbytes)
-
-
-def _column_of(table: SuperchunkTable, name: str) -> ArrayLayout:
-    return table.columns[name]
-
-
-class SuperchunkTable(TableLayout):
-    """A table whose columns are superchunks."""
-
-    name = "superchunk"
-    description_files = (STORAGE, SIZES, ATTRIBUTES, COLUMNS)
-    array_class = SuperchunkArray
-
-    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
-        self.folder = folder
-        folder.check_inside(DATA)
-        self._cbytes: dict[str, int] = {}
-        self._new: dict[str, tuple[Storage, JsonObject]] = {}
-        try:
-            stored = read_storage(folder, self.kind).get("columns")
-            if not isinstance(stored, list) or not stored:
-                refuse("'columns' to be a list of columns", stored)
-            storages = dict(map(_decode_column, stored))
-            if len(storages) < len(stored):
-                refuse("'columns' to have different names", list(storages))
-        except FormatError as error:
-            error.filename = error.filename or folder.path(STORAGE)
-            raise
-        self.columns = self._open(storages)
-
-    def _open(self, storages: Mapping[str, Storage]) -> dict[str, ArrayLayout]:
-        try:
-            length = read_length(self.folder, ())
-            return {
-                name: SuperchunkColumn(self, name, storage, length)
-                for name, storage in storages.items()
-            }
-        except FormatError as error:
-            error.filename = error.filename or self.folder.path(SIZES)
-            raise
-
-    def _storages(self) -> dict[str, Storage]:
-        return {
-            name: column.storage
-            for name, column in self.columns.items()
-            if isinstance(column, SuperchunkColumn)
-        }
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES)
-
-    def column_attributes(self) -> dict[str, JsonObject]:
-        """Return the attributes of the columns by name."""
-        found = read_attributes(self.folder, COLUMNS)
-        return {name: value for name, value in found.items() if isinstance(value, dict)}
-
-    # Writing
-
-    @classmethod
-    def create(
-        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
-    ) -> None:
-        """Write a new table to the folder of `change`."""
-        storages = {name: new_storage(new) for name, (new, _) in columns.items()}
-        attributes = encode_attributes(attrs)
-        of_columns = {name: new.attrs for name, (new, _) in columns.items()}
-        for name in (META, DATA):
-            change.make_folder(name)
-        nbytes = cbytes = length = 0
-        for name, (new, blocks) in columns.items():
-            place = _make_column(change, "", name)
-            written = write_leaves(change, place, storages[name], blocks)
-            cbytes += sum(written.values())
-            nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
-            length = new.shape[0]
-        change.write(STORAGE, encode_columns(storages))
-        change.write(ATTRIBUTES, attributes)
-        change.write(COLUMNS, encode_attributes(of_columns))
-        change.write(SIZES, encode_sizes((length,), nbytes, cbytes))
-
-    @classmethod
-    def check_column_name(cls, name: str) -> None:
-        """Raise `UsageError` if no folder can have the name of a column."""
-        if not isinstance(name, str) or not name:
-            raise UsageValueError(
-                "the name of a column must be text, not %.200r" % (name,)
-            )
-        encode_name(name)
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
-
-    def stage_column_attributes(
-        self, change: Change, values: Mapping[str, JsonObject]
-    ) -> None:
-        """Let `change` replace all attributes of some columns."""
-        found = {**self.column_attributes(), **values}
-        change.stage(self.folder.full(COLUMNS), encode_attributes(found))
-
-    def stage_sizes(
-        self, change: Change, length: int, column: str, cbytes: int
-    ) -> None:
-        """Let `change` set the number of rows; `cbytes` is the size of a column."""
-        self._cbytes[column] = cbytes
-        nbytes = 0
-        for name, layout in self.columns.items():
-            nbytes += length * math.prod(layout.shape[1:]) * layout.dtype.itemsize
-            if name not in self._cbytes:
-                self._cbytes[name] = layout.cbytes
-        total = sum(self._cbytes[name] for name in self.columns)
-        sizes = encode_sizes((length,), nbytes, total)
-        change.stage(self.folder.full(SIZES), sizes)
-
-    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
-        """Write a column, which the table does not have before `stage_columns`."""
-        new, blocks = column
-        storage = new_storage(new)
-        place = column_folder(name)
-        self.folder.check_inside(place)
-        if self.folder.exists(place):  # of a column that was removed
-            remove_tree(self.folder.path(place))
-        place = _make_column(change, self.folder.prefix, name)
-        write_leaves(change, place, storage, blocks)
-        self._new[name] = storage, new.attrs
-
-    def stage_columns(self, change: Change, names: list[str]) -> None:
-        """Let `change` set the columns and their order."""
-        storages = self._storages()
-        storages |= {name: storage for name, (storage, _) in self._new.items()}
-        content = encode_columns({name: storages[name] for name in names})
-        change.stage(self.folder.full(STORAGE), content)
-        attributes = self.column_attributes()
-        attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
-        kept = {name: attributes.get(name, {}) for name in names}
-        change.stage(self.folder.full(COLUMNS), encode_attributes(kept))
-
-    def columns_committed(self, names: list[str]) -> None:
-        """Take over the columns of a change that was committed; remove the others."""
-        old, opened = self.columns, {}
-        added = {name: self._new[name][0] for name in names if name in self._new}
-        self._new.clear()
-        opened = self._open(added)
-        self.columns = {name: opened.get(name) or old[name] for name in names}
-        for name in set(old) - set(names):
-            path = self.folder.path(column_folder(name))
-            if os.path.isdir(path):
-                remove_tree(path)
-
-
-def column_folder(name: str) -> str:
-    """Return the name of the folder of a column, relative to the table."""
-    return "%s/%s" % (DATA, encode_name(name))
-
-
-def _make_column(change: Change, prefix: str, name: str) -> str:
-    """Make the folder of a column; return its name in the dataset, with a slash."""
-    place = prefix + column_folder(name)
-    change.make_folder(place)
-    return place + "/"
-
-
-def encode_columns(storages: Mapping[str, Storage]) -> bytes:
-    """Return the description of a table."""
-    columns: list[Json] = [
-        {"name": name, **storage.encode()} for name, storage in storages.items()
-    ]
-    return encode_json({"superchunk": VERSION, "kind": "table", "columns": columns})
-
-
-def _decode_column(stored: Json) -> tuple[str, Storage]:
-    name = stored.get("name") if isinstance(stored, dict) else None
-    if not isinstance(name, str) or not name:
-        refuse("the name of a column", name)
-    return name, decode_storage(stored)
