@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import errno
 import math
+import weakref
 from contextlib import suppress
+from functools import partial
 
 from ..._format.dtypes import shown
 from ..._format.shard import KINDS, PORTABLE
@@ -117,13 +119,15 @@ class ZarrArray(ArrayLayout):
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
         self._cut = cut_of(document)
+        # No reference back to this object: a cycle would keep the chunks in memory.
+        check_rows = weakref.WeakMethod(self._check_rows)
         self._source = SuperchunkFiles(
             self.folder,
-            self._shard_name,
+            partial(shard_name, ndim=len(self.shape)),
             self._cut,
             self.shape[0],
             self.fill_value,
-            self._check_rows,
+            lambda: (check_rows() or bool)(),
         )
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
