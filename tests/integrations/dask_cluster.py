@@ -20,7 +20,7 @@ from bloscpack import dataset
 # The data has twice as many bytes as a worker may use.
 LIMIT = 300 * 10**6
 ROWS = 600 * 10**6 // (8 * 100)
-SHARD_ROWS = 10**4
+SHARD_ROWS = 5000
 
 
 def rows_from(start: int, count: int) -> np.ndarray:
@@ -127,6 +127,7 @@ def retried(path):
             dataset.from_dask(lazy, path, shards=SHARD_ROWS)
         assert len(dataset.open(path)) == 0
         assert os.listdir(os.path.join(path, "c"))
+    with cluster():
         dataset.from_dask(lazy, path, shards=SHARD_ROWS)
         check(path)
 
