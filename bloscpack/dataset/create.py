@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
 from ..exceptions import StorageError, UsageValueError
-from .change import Change, remove_changes, remove_tree
+from .change import Change, naming_dataset, remove_changes, remove_tree
 from .folder import Folder
 from .layouts import find, table_around
 
@@ -72,7 +72,7 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         remove_leftovers(*_start(target))
-        with _beside(target) as temporary:
+        with _beside(target) as temporary, naming_dataset(target, temporary):
             yield target, temporary
     finally:
         if lock is not None:
