@@ -307,7 +307,7 @@ def commit_copy(locked_file: LockedFile) -> None:
     except OSError as error:
         if error.filename is not None:
             error.filename = os.fsdecode(locked_file.path)
-            error.filename2 = None
+            del error.filename2  # None would be shown
         raise
     locked_file.temporary = None
     locked_file.size = size

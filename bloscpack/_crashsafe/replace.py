@@ -205,7 +205,8 @@ def _new_file(
         if isinstance(error, OSError) and (
             error.errno in NO_ROOM or error.filename == temporary.name
         ):
-            error.filename, error.filename2 = name, None
+            error.filename = name
+            del error.filename2  # None would be shown
         raise
 
 
