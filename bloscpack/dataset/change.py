@@ -199,9 +199,9 @@ def recover(folder: Folder, sync: bool = True) -> None:
 
 @contextmanager
 def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
-    """Let errors name the dataset if the disk is full, or a file in `unfinished` fails.
+    """Let errors name the dataset if the disk is full, or a temporary folder fails.
 
-    `unfinished` is the temporary folder of a dataset that is being created.
+    `unfinished` is how the path of a temporary folder begins.
     """
     try:
         yield
@@ -209,7 +209,8 @@ def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
         name = error.filename
         is_inside = unfinished is not None and str(name).startswith(unfinished)
         if is_inside or (name is None and error.errno in NO_ROOM):
-            error.filename, error.filename2 = path, None
+            error.filename = path
+            del error.filename2  # None would be shown
         raise
 
 

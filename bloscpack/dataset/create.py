@@ -71,8 +71,9 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
     lock = _check_target(target, mode)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        remove_leftovers(*_start(target))
-        with _beside(target) as temporary, naming_dataset(target, temporary):
+        start = _start(target)
+        remove_leftovers(*start)
+        with naming_dataset(target, os.path.join(*start)), _beside(target) as temporary:
             yield target, temporary
     finally:
         if lock is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from ..exceptions import UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .create import creating
 from .folder import Folder
@@ -195,6 +195,8 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
         If two columns have the same name, or if the layout can't hold a column: for
         example one with missing items among integers or texts.
     """
+    if not hasattr(frame, "iloc"):
+        raise UsageTypeError("expected a DataFrame, found %.200r" % (frame,))
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
@@ -241,7 +243,10 @@ def _new_columns(
         names = [] if wanted is None else list(wanted.names or ())
     columns = {}
     for name, column in named_columns(data, list(names)).items():
-        rows = items_of(column)
+        try:
+            rows = items_of(column)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
         if wanted is not None and wanted.fields is not None:
             if name not in wanted.fields:
                 raise UsageValueError("the dtype has no field '%s'" % name)
