@@ -19,15 +19,16 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 
-from .._storage.disk import disk
+from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
 from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO
 
     from .folder import Folder
@@ -199,6 +200,23 @@ def recover(folder: Folder, sync: bool = True) -> None:
         return
     complete(folder, sync)
     remove_changes(folder)
+
+
+@contextmanager
+def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
+    """Let errors name the dataset if the disk is full, or a temporary folder fails.
+
+    `unfinished` is how the path of a temporary folder begins.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        is_inside = unfinished is not None and str(name).startswith(unfinished)
+        if is_inside or (name is None and error.errno in NO_ROOM):
+            error.filename = path
+            del error.filename2  # None would be shown
+        raise
 
 
 def remove_tree(path: str) -> None:

@@ -16,7 +16,7 @@ from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
-from .change import Change, remove_changes, remove_tree
+from .change import Change, naming_dataset, remove_changes, remove_tree
 from .folder import Folder
 from .layouts import find, table_around
 
@@ -73,8 +73,9 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
     lock = _check_target(target, mode)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        remove_leftovers(*_start(target))
-        with _beside(target) as temporary:
+        start = _start(target)
+        remove_leftovers(*start)
+        with naming_dataset(target, os.path.join(*start)), _beside(target) as temporary:
             yield target, temporary
     finally:
         if lock is not None:

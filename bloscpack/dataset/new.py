@@ -7,7 +7,7 @@ import contextlib
 import numpy
 
 from .._storage.urls import is_url, local_path
-from ..exceptions import UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .create import creating
 from .folder import Folder
@@ -213,6 +213,8 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
 
 def items_by_name(frame: Any) -> dict[str, Items]:
     """Return the columns of a DataFrame, and in front of them named index levels."""
+    if not hasattr(frame, "iloc"):
+        raise UsageTypeError("expected a DataFrame, found %.200r" % (frame,))
     levels = [i for i, name in enumerate(frame.index.names) if name is not None]
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
@@ -259,7 +261,10 @@ def _new_columns(
         names = [] if wanted is None else list(wanted.names or ())
     columns = {}
     for name, column in named_columns(data, list(names)).items():
-        rows = items_of(column)
+        try:
+            rows = items_of(column)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
         if wanted is not None and wanted.fields is not None:
             if name not in wanted.fields:
                 raise UsageValueError("the dtype has no field '%s'" % name)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
 from ..exceptions import StorageError, UsageValueError
-from .change import Change, recover, remove_changes
+from .change import Change, naming_dataset, recover, remove_changes
 from .folder import CHANGES, JOURNAL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -89,12 +89,13 @@ class Writer:
                 self._folder.root,
             )
         change = Change(self._folder, self._sync)
-        yield change
-        try:
-            change.commit()
-        except BaseException:
-            self._failed = True
-            raise
+        with naming_dataset(self._folder.root):
+            yield change
+            try:
+                change.commit()
+            except BaseException:
+                self._failed = True
+                raise
 
     def close(self) -> None:
         """Remove what was not committed, and let other writers in."""

@@ -406,3 +406,10 @@ def test_where_there_are_no_hard_links(tmp_path, error):
         fp.write(b"new")
     assert ["file"] == names_in(tmp_path)
     assert b"new" == (tmp_path / "file").read_bytes()
+
+
+def test_an_error_about_a_full_disk_shows_one_name(tmp_path):
+    with pytest.raises(OSError, match="No space") as raised, replacing(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    expected = "[Errno %d] No space left on device: %r"
+    assert expected % (errno.ENOSPC, str(tmp_path / "a")) == str(raised.value)

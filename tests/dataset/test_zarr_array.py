@@ -536,3 +536,23 @@ def test_closing_closes_the_files(tmp_path, layout):
         assert before == os.listdir("/proc/self/fd")
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_errors_name_the_dataset(tmp_path, layout):
+    """The limit of the size of a file fails like a full disk, without a name."""
+    resource = pytest.importorskip("resource")
+    path, items = tmp_path / "a", np.random.default_rng(1).random(20_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            dataset.create_array(path, items, layout=layout)
+        assert str(caught.value).endswith("File too large: %r" % str(path))
+        with dataset.create_array(path, items[:10], layout=layout) as array:
+            with pytest.raises(OSError, match="File too large") as caught:
+                array.append(items)
+            assert str(path) == caught.value.filename
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert 10 == len(dataset.open(path))

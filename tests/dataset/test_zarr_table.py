@@ -255,7 +255,8 @@ def test_dataframes(tmp_path):
         "different names, found a, a": frame[["a"]].rename_axis("a"),
         "missing items": pandas.DataFrame({"a": pandas.array([1, None], "Int64")}),
         "the name of a column": pandas.DataFrame({5: [1]}),
-        "the column 'a'|expected text": pandas.DataFrame({"a": ["x", None]}),
+        "the column 'a': expected text": pandas.DataFrame({"a": ["x", None]}),
+        "expected a DataFrame, found 5": 5,
     }
     for message, bad in wrong.items():
         with pytest.raises(UsageError, match=message):

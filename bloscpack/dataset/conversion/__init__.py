@@ -163,8 +163,11 @@ def source_format(path: str) -> Format:
     by_name = _by_suffix(path)
     if by_name is None or by_name.layout is not None:
         raise NotReadable(
-            "expected a file of one of the formats %s, found one that begins %r"
-            % (", ".join(FORMATS), begin[:8]),
+            "expected a file or folder of one of the formats %s, found %s"
+            % (
+                ", ".join(FORMATS),
+                "a file that begins %r" % begin[:8] if begin else "an empty file",
+            ),
             filename=path,
         )
     return by_name
