@@ -635,3 +635,27 @@ def test_columns_of_different_lengths_are_made_equal(tmp_path):
         table = dataset.open(tmp_path, "r+")
     with table:
         assert {400} == {len(column) for column in table.columns.values()}
+
+
+def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path):
+    def blocks():
+        dataset.create_array(tmp_path / "a", [7, 8]).close()
+        yield [1, 2, 3]
+
+    with pytest.raises(FileExistsError):
+        dataset.create_array(tmp_path / "a", blocks())
+    assert [7, 8] == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == os.listdir(tmp_path)
+
+
+def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
+    made = []
+
+    def blocks():
+        made.append(dataset.create_array(tmp_path / "a", [7, 8]))
+        yield [1, 2, 3]
+
+    with pytest.raises(StorageError):
+        dataset.create_array(tmp_path / "a", blocks(), mode="w")
+    made.pop().append([9])
+    assert [7, 8, 9] == dataset.open(tmp_path / "a")[:].tolist()
