@@ -262,8 +262,8 @@ class SuperchunkArray(ArrayLayout):
 
     def _missing(self) -> None:
         raise DamageError(
-            "expected a superchunk, found none; if a writer has removed rows "
-            "meanwhile, open the dataset again",
+            "expected a superchunk with all its chunks, found none; if a writer has "
+            "removed rows meanwhile, open the dataset again",
             section="chunks",
             filename=self.folder.path(),
         )
@@ -275,12 +275,12 @@ class SuperchunkArray(ArrayLayout):
                 source.check_files()
         return new_array(shape, dtype)
 
-    def _files(self, length: int) -> Iterator[str]:
-        """Yield the names of the files of an array with `length` rows."""
+    def _files(self, start: int, stop: int) -> Iterator[Iterator[str]]:
+        """Yield for each leaf the files of `stop` rows that `start` rows lack."""
         for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            name_of = self._namer(leaf)
-            for number in range(source.cut.count_files(length)):
-                yield name_of(number)
+            cut = source.cut
+            numbers = range(cut.count_files(start), cut.count_files(stop))
+            yield map(self._namer(leaf), numbers)
 
     @property
     def cbytes(self) -> int:
@@ -290,13 +290,11 @@ class SuperchunkArray(ArrayLayout):
     def _cbytes(self, length: int, written: Mapping[str, int]) -> int:
         """Return the size of the files; `written` has those that are not in place."""
         total = 0
-        for name in self._files(length):
-            size = written.get(self.folder.full(name))
-            if size is None:
-                size = 0
-                with suppress(FileNotFoundError):
-                    size = self.folder.size(name)
-            total += size
+        for names in self._files(0, length):
+            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+                for name in names:
+                    size = written.get(self.folder.full(name))
+                    total += self.folder.size(name) if size is None else size
         return total
 
     def read_attributes(self) -> JsonObject:
@@ -360,10 +358,10 @@ class SuperchunkArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        kept = set(self._files(self.shape[0]))
-        for name in self._files(old_length):
-            if name not in kept:
-                with suppress(FileNotFoundError):
+        for names in self._files(self.shape[0], old_length):
+            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+                for name in names:
+                    self.folder.check_inside(name.rpartition("/")[0])
                     disk.remove(self.folder.path(name))
 
 
