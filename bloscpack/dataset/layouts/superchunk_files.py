@@ -40,6 +40,7 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
+from ...constants import BLOSC_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError
 from .chunk_files import MAX_RATIO
 from .open_files import OpenFiles
@@ -106,8 +107,11 @@ class Cut:
 class ShardIndex:
     """An open file, and where each chunk is in it: offset and size, None if missing."""
 
-    def __init__(self, storage: Storage, slots: int) -> None:
+    def __init__(self, storage: Storage, cut: Cut) -> None:
         self.storage = storage
+        slots = cut.slots
+        # Blosc adds at most a header to the plain bytes of a chunk.
+        most = cut.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
         size = index_size(slots)
         end = storage.size - size
         tail = storage.read_at(end, size) if end >= 0 else b""
@@ -123,7 +127,7 @@ class ShardIndex:
             if entry == (MISSING, MISSING):
                 self.extents.append(None)
                 continue
-            if entry[0] + entry[1] > end or entry[1] < CHECKSUM.size:
+            if entry[0] + entry[1] > end or not CHECKSUM.size <= entry[1] <= most:
                 raise DamageError(
                     "the index of the shard has the extent %d to %d, which is no chunk "
                     "in front of it" % (entry[0], entry[0] + entry[1]),
@@ -196,13 +200,19 @@ class SuperchunkFiles(ChunkSource):
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
-            kept = (self._open_file(number),)
-            self._open.put(number, kept)
+            return self._reopened(number)
         found: ShardIndex | None = kept[0]
         return found
 
+    def _reopened(self, number: int) -> ShardIndex | None:
+        """Return a file as it is now; None if it is missing."""
+        file = self._open_file(number)
+        self._open.put(number, (file,))
+        return file
+
     def _open_file(self, number: int) -> ShardIndex | None:
         name = self._name_of(number)
+        self._folder.check_inside(name.rpartition("/")[0] or name)
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:
@@ -212,7 +222,7 @@ class SuperchunkFiles(ChunkSource):
             except FileNotFoundError:
                 return None
         with naming_errors(self._folder.path(name)):
-            return ShardIndex(storage, self.cut.slots)
+            return ShardIndex(storage, self.cut)
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
@@ -289,14 +299,25 @@ class SuperchunkFiles(ChunkSource):
             use(number, plain)
         if not wanted:
             return
-        file = self.file(wanted[0] // self.cut.slots)
-        extents = [self._extent(file, number) for number in wanted]
+        file, extents = self._find(wanted)
         for number, frame in zip(wanted, self._frames(file, extents), strict=True):
             place = None if room is None else room(number)
             use(number, self._plain(number, frame, place))
 
-    def _extent(self, file: ShardIndex | None, number: int) -> tuple[int, int] | None:
-        return None if file is None else file.extents[number % self.cut.slots]
+    def _find(
+        self, numbers: list[int]
+    ) -> tuple[ShardIndex | None, list[tuple[int, int] | None]]:
+        """Return the file of chunks, and the extents of these chunks in it."""
+        slots = self.cut.slots
+        file = self.file(numbers[0] // slots)
+        if file is not None and any(file.extents[n % slots] is None for n in numbers):
+            # A writer may have removed rows, and added others, since the file was
+            # opened: a chunk may be missing that this state has, or be in a new file.
+            self._check_missing()
+            file = self._reopened(numbers[0] // slots)
+        if file is None:
+            return None, [None] * len(numbers)
+        return file, [file.extents[n % slots] for n in numbers]
 
     def _frames(
         self, file: ShardIndex | None, extents: list[tuple[int, int] | None]
