@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
+from functools import partial
 from itertools import tee
 
 import numpy
@@ -48,7 +49,7 @@ from .superchunk_writer import ShardFolder, write_folders
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from ..._format.dtypes import Array, DType
     from ..._reading.array_reader import Allocate
@@ -209,7 +210,12 @@ class SuperchunkArray(ArrayLayout):
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
-        self._take(self.read_length())
+        length = self.read_length()
+        try:
+            self._take(length)
+        except FormatError as error:
+            error.filename = error.filename or folder.path(SIZES)
+            raise
 
     def read_length(self) -> int:
         """Return the number of rows in the files now."""
@@ -231,23 +237,26 @@ class SuperchunkArray(ArrayLayout):
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
-        self._sources = [
+        # No methods of this object: a cycle would keep the files open.
+        missing = partial(refuse_missing, self.folder.path())
+        self._sources = sources = [
             SuperchunkFiles(
                 self.folder,
                 self._namer(leaf),
                 cut_of(storage, leaf),
                 length,
                 0,
-                self._missing,
+                missing,
             )
             for leaf in storage.leaves
         ]
+        allocate = partial(allocate_checked, sources)
         readers = [
             ArrayReader(
                 source,
                 leaf.dtype,
                 (*self.shape, *leaf.shape),
-                allocate=self._allocate,
+                allocate=allocate,
             )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
@@ -255,25 +264,11 @@ class SuperchunkArray(ArrayLayout):
             self.reader = readers[0]
         else:
             parts = list(zip(storage.leaves, readers, strict=True))
-            self.reader = ItemParts(self.dtype, self.shape, parts, self._allocate)
+            self.reader = ItemParts(self.dtype, self.shape, parts, allocate)
 
     def _namer(self, leaf: Leaf) -> Any:
-        return lambda number: self.data + leaf.file_name(number)
-
-    def _missing(self) -> None:
-        raise DamageError(
-            "expected a superchunk with all its chunks, found none; if a writer has "
-            "removed rows meanwhile, open the dataset again",
-            section="chunks",
-            filename=self.folder.path(),
-        )
-
-    def _allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return a new array; raise `FormatError` if the files can't hold so much."""
-        if math.prod(shape) * dtype.itemsize >= LARGE:
-            for source in self._sources:
-                source.check_files()
-        return new_array(shape, dtype)
+        data = self.data
+        return lambda number: data + leaf.file_name(number)
 
     def _files(self, start: int, stop: int) -> Iterator[Iterator[str]]:
         """Yield for each leaf the files of `stop` rows that `start` rows lack."""
@@ -363,6 +358,26 @@ class SuperchunkArray(ArrayLayout):
                 for name in names:
                     self.folder.check_inside(name.rpartition("/")[0])
                     disk.remove(self.folder.path(name))
+
+
+def refuse_missing(path: str) -> NoReturn:
+    """Raise the `FormatError` of a missing superchunk, or of a missing chunk in it."""
+    raise DamageError(
+        "expected a superchunk with all its chunks, found none; if a writer has "
+        "removed rows meanwhile, open the dataset again",
+        section="chunks",
+        filename=path,
+    )
+
+
+def allocate_checked(
+    sources: Sequence[SuperchunkFiles], shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """Return a new array; raise `FormatError` if the files can't hold so much."""
+    if math.prod(shape) * dtype.itemsize >= LARGE:
+        for source in sources:
+            source.check_files()
+    return new_array(shape, dtype)
 
 
 def cut_of(storage: Storage, leaf: Leaf) -> Cut:

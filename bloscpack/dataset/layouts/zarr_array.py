@@ -17,6 +17,7 @@ import errno
 import math
 import re
 from contextlib import suppress
+from functools import partial
 
 from ..._format.dtypes import shown
 from ..._format.shard import KINDS, PORTABLE
@@ -81,6 +82,28 @@ def read_document(folder: Folder) -> JsonObject:
     return document
 
 
+def read_array(folder: Folder) -> ArrayDocument:
+    """Return the document of an array; the errors of `decode_array` name its file."""
+    try:
+        return decode_array(read_document(folder))
+    except FormatError as error:
+        error.filename = error.filename or folder.path(ZARR_JSON)
+        raise
+    except UsageError as error:
+        error.filename = folder.path(ZARR_JSON)
+        raise
+
+
+def check_rows(folder: Folder, nrows: int) -> None:
+    """Raise `StorageError` if an array has fewer rows now."""
+    if read_array(folder).shape[0] < nrows:
+        raise StorageError(
+            errno.ESTALE,
+            "a writer has removed rows: open the array again",
+            folder.path(),
+        )
+
+
 def shard_name(number: int, ndim: int) -> str:
     """Return the name of a shard, relative to its array."""
     return "/".join([SHARDS, str(number)] + ["0"] * (ndim - 1))
@@ -99,15 +122,7 @@ class ZarrArray(ArrayLayout):
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
-        folder = self.folder
-        try:
-            return decode_array(read_document(folder))
-        except FormatError as error:
-            error.filename = error.filename or folder.path(ZARR_JSON)
-            raise
-        except UsageError as error:
-            error.filename = folder.path(ZARR_JSON)
-            raise
+        return read_array(self.folder)
 
     def _take(self, document: ArrayDocument) -> None:
         """Take over a document, and read from the files of this state from now on."""
@@ -120,25 +135,17 @@ class ZarrArray(ArrayLayout):
         self._cut = cut_of(document)
         self._source = SuperchunkFiles(
             self.folder,
-            self._shard_name,
+            partial(shard_name, ndim=len(self.shape)),
             self._cut,
             self.shape[0],
             self.fill_value,
-            self._check_rows,
+            # No method of this object: a cycle would keep the files open.
+            partial(check_rows, self.folder, self.shape[0]),
         )
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
     def _shard_name(self, number: int) -> str:
         return shard_name(number, len(self.shape))
-
-    def _check_rows(self) -> None:
-        """Raise `StorageError` if rows were removed since the array was opened."""
-        if self._read().shape[0] < self.shape[0]:
-            raise StorageError(
-                errno.ESTALE,
-                "a writer has removed rows: open the array again",
-                self.folder.path(),
-            )
 
     @property
     def cbytes(self) -> int:
