@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 
 from ...exceptions import DamageError, UsageError
 from ..change import remove_tree
+from ..rows import check_fill_value
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class NewArray:
         shards: int | None = None,
         dims: Sequence[str | None] | None = None,
     ) -> None:
+        check_fill_value(fill_value, dtype)
         self.shards = shards
         self.dims = dims
         self.dtype = dtype
