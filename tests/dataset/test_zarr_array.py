@@ -535,6 +535,21 @@ def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout
             assert [39, 40, 41] == reader[50:53].tolist()
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_reader_does_not_take_the_padding_of_a_chunk_for_rows(tmp_path, layout):
+    path = tmp_path / "a"
+    options = {"chunks": 10, "shards": 20, "layout": layout}
+    with dataset.create_array(path, np.arange(1, 19), **options) as array:
+        reader = dataset.open(path)
+        array.trim(5)
+        array.append([14])  # the last chunk has 4 rows, and 6 that are padding
+        with pytest.raises((StorageError, FormatError), match="removed rows"):
+            reader[16]
+        array.append(np.arange(15, 40))
+        if layout == "zarr":
+            assert list(range(1, 19)) == reader[:].tolist()
+
+
 def test_a_folder_of_shards_that_is_a_link_to_elsewhere_is_refused(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, np.zeros((4, 2)), chunks=1, shards=2).close()

@@ -15,6 +15,8 @@ file that has got more rows reads as before. `superchunk_writer` writes the file
 
 from __future__ import annotations
 
+import math
+
 import numpy
 
 from ..._engine.blosc_settings import own_settings
@@ -40,8 +42,9 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
-from ...constants import BLOSC_HEADER_LENGTH
+from ...constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError
+from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
 from .open_files import OpenFiles
 
@@ -105,7 +108,15 @@ class Cut:
 
 
 class ShardIndex:
-    """An open file, and where each chunk is in it: offset and size, None if missing."""
+    """An open file, and where each chunk is in it: offset and size, None if missing.
+
+    Attributes
+    ----------
+    extents
+        Where the chunks are.
+    nbytes
+        Number of plain bytes in the file without padding; infinite if it is unknown.
+    """
 
     def __init__(self, storage: Storage, cut: Cut) -> None:
         self.storage = storage
@@ -122,6 +133,7 @@ class ShardIndex:
                 "found another content" % (slots, size),
                 section="chunks",
             )
+        self.nbytes = math.inf if storage.far else _plain_nbytes(storage)
         self.extents: list[tuple[int, int] | None] = []
         for entry in ENTRY.iter_unpack(index):
             if entry == (MISSING, MISSING):
@@ -135,6 +147,20 @@ class ShardIndex:
                     chunk=len(self.extents),
                 )
             self.extents.append((entry[0], entry[1]))
+
+
+def _plain_nbytes(storage: Storage) -> float:
+    """Return the number of plain bytes that the header of a file states.
+
+    Shards that other programs wrote have no header: they may have any number.
+    """
+    try:
+        nbytes = BloscpackHeader.decode(
+            storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
+        ).nbytes
+    except FormatError:
+        return math.inf
+    return math.inf if nbytes is None else nbytes
 
 
 class SuperchunkFiles(ChunkSource):
@@ -211,16 +237,20 @@ class SuperchunkFiles(ChunkSource):
         return file
 
     def _open_file(self, number: int) -> ShardIndex | None:
+        file = self._open_now(number)
+        if file is None:
+            self._check_missing()
+            # A writer may have removed rows, and added others, meanwhile.
+            file = self._open_now(number)
+        return file
+
+    def _open_now(self, number: int) -> ShardIndex | None:
         name = self._name_of(number)
         self._folder.check_inside(name.rpartition("/")[0] or name)
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:
-            self._check_missing()
-            try:  # a writer may have removed rows, and added others, meanwhile
-                storage = self._folder.storage(name)
-            except FileNotFoundError:
-                return None
+            return None
         with naming_errors(self._folder.path(name)):
             return ShardIndex(storage, self.cut)
 
@@ -310,14 +340,22 @@ class SuperchunkFiles(ChunkSource):
         """Return the file of chunks, and the extents of these chunks in it."""
         slots = self.cut.slots
         file = self.file(numbers[0] // slots)
-        if file is not None and any(file.extents[n % slots] is None for n in numbers):
+        if file is not None and not self._has_rows(file, numbers):
             # A writer may have removed rows, and added others, since the file was
-            # opened: a chunk may be missing that this state has, or be in a new file.
+            # opened: rows may be missing that this state has, or be in a new file.
             self._check_missing()
             file = self._reopened(numbers[0] // slots)
         if file is None:
             return None, [None] * len(numbers)
         return file, [file.extents[n % slots] for n in numbers]
+
+    def _has_rows(self, file: ShardIndex, numbers: list[int]) -> bool:
+        """Return whether a file has all rows of chunks, apart from padding."""
+        slots, last = self.cut.slots, max(numbers)
+        start = self.span(last - last % slots)[0]
+        return file.nbytes >= self.span(last)[1] - start and None not in (
+            file.extents[n % slots] for n in numbers
+        )
 
     def _frames(
         self, file: ShardIndex | None, extents: list[tuple[int, int] | None]
