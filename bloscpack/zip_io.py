@@ -142,7 +142,11 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         self._closed = False
         self._lent: WeakSet[LazyArray] = WeakSet()
         self._file = ArchiveFile(file, settings.storage_options)
-        self._opened = [self._file]
+        # The file stays the same if the process goes to another folder.
+        name = self._file.name
+        self._place = None if name is None else full_name(name)
+        # Its states that arrays still read.
+        self._opened = WeakSet([self._file])
 
     @property
     def files(self) -> list[str]:
@@ -163,7 +167,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         self._closed = True
         for array in [*self._lent]:
             array.close()
-        for file in self._opened:
+        for file in [*self._opened]:
             file.close()
 
     def __enter__(self) -> ArrayArchive:
@@ -208,10 +212,10 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
 
     def _origin(self, name: str) -> Origin | None:
         """Return how an array is opened again, if the file was opened by name."""
-        if self._file.name is None:
+        if self._place is None:
             return None
         options = {**self._options, "storage_options": self._settings.storage_options}
-        return _open_again, (full_name(self._file.name), name, options)
+        return _open_again, (self._place, name, options)
 
     # Changes
 
@@ -233,7 +237,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         self._check_open()
         if self._mode != "r+":
             raise UsageError("the archive was opened for reading: use the mode 'r+'")
-        path = self._file.name
+        path = self._place
         assert path is not None
         with replacing(path, self._settings.sync) as fp:
             # No other program can replace the file now, but one may have done so.
@@ -242,8 +246,10 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
                 self._write_changed(old, fp, new, removed)
             finally:
                 old.close()
-        self._file = ArchiveFile(path)
-        self._opened.append(self._file)
+        file = ArchiveFile(path)
+        file.name = self._file.name
+        self._file = file
+        self._opened.add(file)
 
     def _write_changed(
         self,

@@ -22,6 +22,7 @@ import math
 
 import numpy
 
+from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM
@@ -241,7 +242,9 @@ def decode_data_type(stored: Json, endian: str) -> DType:
             return numpy.dtype("%s%s%d" % (endian, kind, nbytes // unit))
     for kind, time_type in TIME_TYPES.items():
         word, count = found.get("unit"), found.get("scale_factor", 1)
-        if name == time_type and isinstance(word, str) and type(count) is int:
+        # A word of letters: NumPy takes other texts for the dtypes of several fields.
+        is_unit = isinstance(word, str) and word.isalpha()
+        if name == time_type and is_unit and type(count) is int:
             generic = word == "generic" and count == 1
             try:
                 code = kind + "8" if generic else "%s8[%d%s]" % (kind, count, word)
@@ -408,7 +411,9 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         raise _unsupported("its chunks of shape %s are no whole rows" % (chunk,))
     endian, blosc = _decode_inner(codecs)
     dtype = decode_data_type(document.get("data_type"), endian)
-    nbytes = math.prod(n or 1 for n in (*shape, *chunk)) * dtype.itemsize
+    if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
+        raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
+    nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         _refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     names = document.get("dimension_names")

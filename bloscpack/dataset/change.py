@@ -83,6 +83,7 @@ class Change:
         """Make a folder, unless there is one."""
         path = self._root.path(name)
         if not os.path.isdir(path):
+            self._root.check_inside(name)
             disk.make_folder(path)
             self._folders.add(os.path.dirname(path))
 

@@ -37,13 +37,13 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     """
-    with _unfinished(path, mode) as (target, temporary):
+    with _unfinished(path, mode) as (target, temporary, put_mode):
         disk.make_folder(temporary)
         change = Change(Folder(temporary), sync)
         yield change
         change.commit()
         remove_changes(Folder(temporary))
-        _put(temporary, target, sync)
+        _put(temporary, target, sync, put_mode)
 
 
 @contextmanager
@@ -53,18 +53,19 @@ def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
     The block may write the dataset in many steps, and need not sync any. `mode` and
     `sync` are those of `creating`.
     """
-    with _unfinished(path, mode) as (target, temporary):
+    with _unfinished(path, mode) as (target, temporary, put_mode):
         yield temporary
         if sync:
             _sync_tree(temporary)
-        _put(temporary, target, sync)
+        _put(temporary, target, sync, put_mode)
 
 
 @contextmanager
-def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
-    """Yield the full name for a path, and a free path on the same file system.
+def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the full name for a path, a free path on the same file system, and a mode.
 
-    The dataset that is to be replaced is locked.
+    The dataset that is to be replaced is locked, and the mode is None. If there is
+    none, the mode is the one for `_put`: another program may create one meanwhile.
     """
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
@@ -76,7 +77,7 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str]]:
         start = _start(target)
         remove_leftovers(*start)
         with naming_dataset(target, os.path.join(*start)), _beside(target) as temporary:
-            yield target, temporary
+            yield target, temporary, mode if lock is None else None
     finally:
         if lock is not None:
             lock.close()
@@ -200,13 +201,21 @@ def remove_leftovers(folder: str, start: str = "") -> None:
                     lock.close()
 
 
-def _put(temporary: str, target: str, sync: bool) -> None:
-    """Give a complete folder its name; take the name from the one that had it."""
-    if not os.path.lexists(target):
-        disk.rename(temporary, target)  # commit point
-    elif not disk.exchange(temporary, target):  # commit point
-        with _beside(target) as old:
-            disk.rename(target, old)
+def _put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
+    """Give a complete folder its name; take the name from the one that had it.
+
+    `mode` is None if the caller has checked and locked the folder that had the name.
+    """
+    lock = None if mode is None else _check_target(target, mode)
+    try:
+        if not os.path.lexists(target):
             disk.rename(temporary, target)  # commit point
+        elif not disk.exchange(temporary, target):  # commit point
+            with _beside(target) as old:
+                disk.rename(target, old)
+                disk.rename(temporary, target)  # commit point
+    finally:
+        if lock is not None:
+            lock.close()
     if sync:
         disk.sync_folder(target)

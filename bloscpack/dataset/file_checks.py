@@ -227,7 +227,7 @@ def _take_chunks(
 def _is_foreign(storage: Storage, source: SuperchunkFiles) -> bool:
     """Return whether a file is a shard that begins with a chunk, without a header."""
     try:
-        extents = ShardIndex(storage, source.cut.slots).extents
+        extents = ShardIndex(storage, source.cut).extents
     except FormatError:
         return False
     starts = [extent[0] for extent in extents if extent is not None]
@@ -238,7 +238,7 @@ def _check_by_index(
     check: FileCheck, storage: Storage, source: SuperchunkFiles
 ) -> None:
     """Check the chunks of a shard that is no `.blp` file."""
-    extents = ShardIndex(storage, source.cut.slots).extents
+    extents = ShardIndex(storage, source.cut).extents
     for number in check.numbers:
         extent = extents[number % source.cut.slots]
         try:
@@ -298,7 +298,7 @@ def _check_index(check: FileCheck, storage: Storage, source: SuperchunkFiles) ->
     """Check that the index, through which arrays are read, has the chunks."""
     slots = source.cut.slots
     try:
-        extents = ShardIndex(storage, slots).extents
+        extents = ShardIndex(storage, source.cut).extents
     except FormatError as error:
         check.add("shard", "index", error.message)
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy
 
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .rows import as_rows, filled_rows
+from .rows import as_rows, check_fill_value, filled_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
+        check_fill_value(fill_value, wanted)
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
         inner = expected[1:]
         _check_axis(expected)

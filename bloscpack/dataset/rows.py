@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy
 
-from ..exceptions import DoesNotFit, UsageTypeError
+from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -95,6 +95,28 @@ def _from_tuples(values: Any, dtype: DType) -> Array:
                 "shape %s" % (field.shape, name, items.shape)
             ) from error
     return result
+
+
+def check_fill_value(value: Any, dtype: DType) -> None:
+    """Raise `UsageError` unless a fill value is an item of `dtype`, or None."""
+    if value is None:
+        return
+    item: Array = numpy.zeros((), dtype)
+    given = numpy.asarray(value)
+    try:
+        item[...] = value
+        is_same = numpy.can_cast(given.dtype, dtype, "same_kind") or item == given
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _unfit_fill_value(value, dtype, str(error)) from error
+    is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
+    if (is_text and item != given) or (dtype.kind in "biu" and not is_same):
+        raise _unfit_fill_value(value, dtype, "it would become %r" % item[()])
+
+
+def _unfit_fill_value(value: Any, dtype: DType, why: str) -> UsageValueError:
+    return UsageValueError(
+        "the fill value %.200r does not fit the dtype '%s': %s" % (value, dtype, why)
+    )
 
 
 def as_rows(values: Any, dtype: DType, inner: tuple[int, ...]) -> Array:

@@ -265,6 +265,14 @@ def test_attributes_of_a_group_of_one_member_are_lost(target):
     assert [] == dataset.convert("one", "one.zarr").lost
 
 
+def test_attributes_of_a_group_for_a_format_without_groups():
+    with dataset.create_group("g.zarr", attrs={"site": "A"}) as group:
+        group.create_array("a", [1, 2])
+    for name in ("g.blp", "g.npy", "g.bcolz"):
+        done = dataset.convert("g.zarr", name)
+        assert ["the attributes of the group"] == done.lost
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -384,3 +384,15 @@ def test_refused(path, rows, options, message):
     with pytest.raises(UsageError, match=message):
         dataset.create_array(path, rows, layout="superchunk", **options)
     assert not path.exists()
+
+
+def test_sizes_of_too_many_rows_do_not_hang(tmp_path):
+    path = tmp_path / "a"
+    options = {"layout": "superchunk", "chunks": 1, "shards": 1}
+    dataset.create_array(path, np.arange(3, dtype="u1"), **options).close()
+    (path / "meta" / "sizes").write_text(json.dumps({"shape": [2**60]}))
+    with dataset.open(path, "r+") as array:
+        assert 0 < array.cbytes < 2000
+        array.resize(2)
+        assert [0, 1] == array[:].tolist()
+    assert ["__1__.bin", "__2__.bin"] == sorted(os.listdir(path / "data"))

@@ -634,3 +634,53 @@ def test_columns_of_different_lengths_are_made_equal(tmp_path):
         table = dataset.open(tmp_path, "r+")
     with table:
         assert {400} == {len(column) for column in table.columns.values()}
+
+
+def test_a_dataset_made_meanwhile_is_not_replaced(tmp_path):
+    def blocks():
+        dataset.create_array(tmp_path / "a", [7, 8]).close()
+        yield [1, 2, 3]
+
+    with pytest.raises(FileExistsError):
+        dataset.create_array(tmp_path / "a", blocks())
+    assert [7, 8] == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == os.listdir(tmp_path)
+
+
+def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
+    made = []
+
+    def blocks():
+        made.append(dataset.create_array(tmp_path / "a", [7, 8]))
+        yield [1, 2, 3]
+
+    with pytest.raises(StorageError):
+        dataset.create_array(tmp_path / "a", blocks(), mode="w")
+    made.pop().append([9])
+    assert [7, 8, 9] == dataset.open(tmp_path / "a")[:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("i4", "x"), ("i4", 1.5), ("S3", b"long"), ("U1", "ab")]
+)
+def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
+    for data, shape in ((np.zeros(2, dtype), None), (None, 2)):
+        with pytest.raises(UsageError, match="fill value"):
+            dataset.create_array(
+                tmp_path / "a", data, shape=shape, dtype=dtype, fill_value=value,
+                layout=layout,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab")],
+)
+def test_fill_values_that_fit(tmp_path, layout, dtype, value):
+    with dataset.create_array(
+        tmp_path / "a", shape=0, dtype=dtype, fill_value=value, layout=layout
+    ) as array:
+        array.resize(1)
+        assert np.array([value], dtype).tolist() == array[:].tolist()

@@ -17,7 +17,7 @@ from dataset import states
 
 import bloscpack
 from bloscpack import dataset
-from bloscpack._format.shard import ENTRY, index_size
+from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.folder import Folder
@@ -412,10 +412,12 @@ def test_files_that_are_far(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_few_files_are_open(tmp_path, monkeypatch):
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
     path = tmp_path / "a"
-    dataset.create_array(path, np.arange(90), chunks=1, shards=1).close()
+    options = {"chunks": 1, "shards": 1, "layout": layout}
+    dataset.create_array(path, np.arange(90), **options).close()
     before = len(os.listdir("/proc/self/fd"))
     arrays = [dataset.open(path) for _ in range(4)]
     for _ in range(2):
@@ -556,3 +558,94 @@ def test_errors_name_the_dataset(tmp_path, layout):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert 10 == len(dataset.open(path))
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout):
+    path = tmp_path / "a"
+    options = {"chunks": 10, "shards": 100, "layout": layout}
+    with dataset.create_array(path, np.arange(1, 101), **options) as array:
+        reader = dataset.open(path)
+        array.trim(90)
+        array.append([7])
+        with pytest.raises((StorageError, FormatError), match="removed rows"):
+            reader[50:53]
+        assert [1, 2] == reader[:2].tolist()
+        array.append(np.arange(89))
+        if layout == "zarr":  # the index that the reader has kept is too old
+            assert [39, 40, 41] == reader[50:53].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_reader_does_not_take_the_padding_of_a_chunk_for_rows(tmp_path, layout):
+    path = tmp_path / "a"
+    options = {"chunks": 10, "shards": 20, "layout": layout}
+    with dataset.create_array(path, np.arange(1, 19), **options) as array:
+        reader = dataset.open(path)
+        array.trim(5)
+        array.append([14])  # the last chunk has 4 rows, and 6 that are padding
+        with pytest.raises((StorageError, FormatError), match="removed rows"):
+            reader[16]
+        array.append(np.arange(15, 40))
+        if layout == "zarr":
+            assert list(range(1, 19)) == reader[:].tolist()
+
+
+def test_a_folder_of_shards_that_is_a_link_to_elsewhere_is_refused(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.zeros((4, 2)), chunks=1, shards=2).close()
+    (path / "c" / "1").rename(tmp_path / "elsewhere")
+    (path / "c" / "1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="outside of the dataset"):
+        dataset.open(path)[:]
+    outside = pytest.raises(StorageError, match="outside of the dataset")
+    with dataset.open(path, "r+") as array, outside:
+        array.resize(2)
+    assert (tmp_path / "elsewhere" / "0").exists()
+
+
+def test_extents_of_chunks_are_no_longer_than_chunks(tmp_path):
+    path, count = tmp_path / "a", 1000
+    dataset.create_array(path, np.zeros(1, "u1"), chunks=1, shards=count).close()
+    entries = ENTRY.pack(0, 10_000) * count
+    content = bytes(10_000) + entries + crc_of(entries)
+    (path / "c" / "0").write_bytes(content)
+    document = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps({**document, "shape": [count]}))
+    with pytest.raises(FormatError, match="extent 0 to 10000"):
+        dataset.open(path)[:]
+
+
+def test_documents_that_would_take_all_memory_or_time(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, [1, 2, 3], dtype="u1", chunks=1, shards=1).close()
+    good = json.loads((path / "zarr.json").read_text())
+
+    def put(shape, shard, chunk):
+        good["shape"] = [shape]
+        good["chunk_grid"]["configuration"]["chunk_shape"] = [shard]
+        good["codecs"][0]["configuration"]["chunk_shape"] = [chunk]
+        (path / "zarr.json").write_text(json.dumps(good))
+
+    put(2**40, 2**40, 2**40)
+    with pytest.raises(UsageError, match="its chunks have more than"):
+        dataset.open(path)
+    put(0, 2**40, 1)
+    refused = pytest.raises(UsageError, match="can't be written")
+    with dataset.open(path, "r+") as array, refused:
+        array.append([1])
+    put(2**60, 1, 1)
+    with dataset.open(path, "r+") as array:
+        array.resize(2)
+        assert [1, 2] == array[:].tolist()
+    assert 2 == len(shards_of(path))
+
+
+def test_a_unit_of_time_is_a_word(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.zeros(2, "M8[s]")).close()
+    document = json.loads((path / "zarr.json").read_text())
+    document["data_type"]["configuration"]["unit"] = "D],O,M8[D"
+    (path / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="data type"):
+        dataset.open(path)

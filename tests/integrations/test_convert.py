@@ -115,6 +115,7 @@ class TestCsv:
         [
             ("x\n" + "1\n" * 9 + "%d\n2.5\n" % (2**53 + 1), "column 'x'.*--dtype x=U"),
             ("x,y\n1,2\n1,2,3\n", "line 3"),
+            ("x,y\n1,2,3\n1,2,3\n", "more values"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
             ("", "No columns"),

@@ -120,3 +120,31 @@ def test_child_of_a_process_whose_threads_read(program, kind, checksum, tmp_path
         check=False,
     )
     assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+DATASET = """
+import os, signal, sys, threading
+from bloscpack import dataset
+from bloscpack.dataset.layouts import open_files
+array = dataset.create_array("a", range(90), chunks=1, shards=10)
+ready, end = threading.Event(), threading.Event()
+def hold():
+    with open_files._lock:
+        ready.set()
+        end.wait()
+threading.Thread(target=hold).start()
+ready.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)  # ends a child that waits for ever
+    os._exit(array[:].tolist() != list(range(90)))
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+end.set()
+sys.exit(code)
+"""
+
+
+def test_a_dataset_after_a_fork(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", DATASET]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), timeout=60)
+    assert 0 == done.returncode

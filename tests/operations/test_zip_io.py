@@ -614,3 +614,31 @@ def test_paths_of_all_kinds(tmp_path, monkeypatch):
         bp.savez(name, a=[1])
         assert os.path.exists(name)
     check_equal(np.array([1]), bp.loadz(Path("path.zip"))["a"].read())
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_changes_keep_no_files_open(tmp_path):
+    path = tmp_path / "a.zip"
+    bp.savez(path, a=[1])
+    with bp.loadz(path, "r+", settings={"sync": False}) as archive:
+        before = len(os.listdir("/proc/self/fd"))
+        old = archive["a"]
+        for number in range(5):
+            archive["b"] = [number]
+        # The file of the first state, which an array still reads.
+        assert before + 1 >= len(os.listdir("/proc/self/fd"))
+        assert [1] == old[:].tolist()
+    with pytest.raises(ValueError, match="closed"):
+        old[:]
+
+
+def test_a_change_in_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bp.savez("a.zip", a=[1])
+    (tmp_path / "inside").mkdir()
+    with bp.loadz("a.zip", "r+") as archive:
+        monkeypatch.chdir(tmp_path / "inside")
+        archive["b"] = [2]
+        assert [1] == pickle.loads(pickle.dumps(archive["a"]))[:].tolist()
+        assert "<ArrayArchive 'a.zip': a, b>" == repr(archive)
+    assert ["a", "b"] == bp.loadz(tmp_path / "a.zip").files

@@ -15,7 +15,13 @@ from ...constants import MAGIC
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from .contents import has_attributes, has_dims, is_table, without_group
+from .contents import (
+    has_attributes,
+    has_attributes_around,
+    has_dims,
+    is_table,
+    without_group,
+)
 from .request import Request
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -286,6 +292,8 @@ def convert(
         content = found.read(in_name, request)
         group = content
         if "group" not in wanted.holds:
+            if has_attributes_around(content):
+                request.lose("the attributes of the group")
             content = without_group(content)
         _check_kind(content, wanted, out_name)
         is_lost = content.attrs != group.attrs and has_attributes(group)

@@ -366,6 +366,15 @@ def without_group(content: Content) -> Content:
     )
 
 
+def has_attributes_around(content: Content) -> bool:
+    """Return whether `without_group` drops a group that has attributes."""
+    while isinstance(content, GroupContent) and len(content.members) == 1:
+        if content.attrs:
+            return True
+        content = next(iter(content.members.values()))
+    return False
+
+
 # Blocks
 
 

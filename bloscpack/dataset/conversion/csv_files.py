@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from contextlib import contextmanager
 from functools import partial
 
@@ -135,6 +136,11 @@ def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
         yield
     except UsageError:
         raise
+    except pandas.errors.ParserWarning as error:
+        raise DamageError(
+            "it is no CSV: a line has more values than the first one has names",
+            filename=path,
+        ) from error
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         text = str(error).strip()
         raise DamageError("it is no CSV: %s" % text, filename=path) from error
@@ -167,14 +173,19 @@ def _scan(path: str, pandas: Any, request: Request) -> tuple[dict[str, _Scan], i
     scans: dict[str, _Scan] = {}
     length = 0
     given = dict.fromkeys(request.dtypes, str)
-    with _parts(
-        path,
-        pandas,
-        SCAN_ROWS,
-        na_values=MISSING,
-        dtype=given,
-        dtype_backend="numpy_nullable",
-    ) as parts:
+    with (
+        warnings.catch_warnings(),
+        _parts(
+            path,
+            pandas,
+            SCAN_ROWS,
+            na_values=MISSING,
+            dtype=given,
+            dtype_backend="numpy_nullable",
+        ) as parts,
+    ):
+        # pandas leaves out values behind the last column, and only warns.
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
         for part in parts:
             length += len(part)
             for name in part.columns:

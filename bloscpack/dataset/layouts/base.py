@@ -16,6 +16,7 @@ from functools import partial
 
 from ...exceptions import DamageError, FormatError, UsageError
 from ..change import remove_tree
+from ..rows import check_fill_value
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class NewArray:
         shards: int | None = None,
         dims: Sequence[str | None] | None = None,
     ) -> None:
+        check_fill_value(fill_value, dtype)
         self.shards = shards
         self.dims = dims
         self.dtype = dtype

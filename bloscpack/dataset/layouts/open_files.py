@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from _thread import allocate_lock
 
+from ..._engine.forks import renew_after_fork
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
@@ -17,7 +19,26 @@ if TYPE_CHECKING:
 # Maximum number of files that are kept open: some systems allow a process only 256.
 LIMIT = 128
 
-_lock = allocate_lock()
+
+class Lock:
+    """The lock of all that is open here; it is free in a child process after a fork."""
+
+    def __init__(self) -> None:
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = allocate_lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *args: object) -> None:
+        self._lock.release()
+
+
+_lock = Lock()
 # The files of all arrays, by identity of the `OpenFiles` and number; the one that was
 # not used for the longest time is first.
 _recent: dict[tuple[int, int], weakref.ref[OpenFiles]] = {}

@@ -183,7 +183,12 @@ class SuperchunkArray(ArrayLayout):
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
-        self._take(self.read_length())
+        length = self.read_length()
+        try:
+            self._take(length)
+        except FormatError as error:
+            error.filename = error.filename or folder.path(SIZES)
+            raise
 
     def read_length(self) -> int:
         """Return the number of rows in the files now."""
@@ -207,6 +212,7 @@ class SuperchunkArray(ArrayLayout):
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
+        # No methods of this object: a cycle would keep the files open.
         self._sources = [
             SuperchunkFiles(
                 self.folder,
@@ -241,12 +247,12 @@ class SuperchunkArray(ArrayLayout):
                 storage.chunk_rows * count,
             )
 
-    def _files(self, length: int) -> Iterator[str]:
-        """Yield the names of the files of an array with `length` rows."""
+    def _files(self, start: int, stop: int) -> Iterator[Iterator[str]]:
+        """Yield for each leaf the files of `stop` rows that `start` rows lack."""
         for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            name_of = namer(self.data, leaf)
-            for number in range(source.cut.count_files(length)):
-                yield name_of(number)
+            cut = source.cut
+            numbers = range(cut.count_files(start), cut.count_files(stop))
+            yield map(namer(self.data, leaf), numbers)
 
     @property
     def cbytes(self) -> int:
@@ -256,13 +262,11 @@ class SuperchunkArray(ArrayLayout):
     def _cbytes(self, length: int, written: Mapping[str, int]) -> int:
         """Return the size of the files; `written` has those that are not in place."""
         total = 0
-        for name in self._files(length):
-            size = written.get(self.folder.full(name))
-            if size is None:
-                size = 0
-                with suppress(FileNotFoundError):
-                    size = self.folder.size(name)
-            total += size
+        for names in self._files(0, length):
+            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+                for name in names:
+                    size = written.get(self.folder.full(name))
+                    total += self.folder.size(name) if size is None else size
         return total
 
     def parts(self) -> list[BasePart]:
@@ -349,10 +353,10 @@ class SuperchunkArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        kept = set(self._files(self.shape[0]))
-        for name in self._files(old_length):
-            if name not in kept:
-                with suppress(FileNotFoundError):
+        for names in self._files(self.shape[0], old_length):
+            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+                for name in names:
+                    self.folder.check_inside(name.rpartition("/")[0])
                     disk.remove(self.folder.path(name))
 
 

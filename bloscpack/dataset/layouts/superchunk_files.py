@@ -16,6 +16,7 @@ file that has got more rows reads as before. `superchunk_writer` writes the file
 from __future__ import annotations
 
 import errno
+import math
 
 import numpy
 
@@ -42,7 +43,7 @@ from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
 from ...checksums import CHECKSUMS_LOOKUP
-from ...constants import BLOSCPACK_HEADER_LENGTH
+from ...constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
@@ -112,10 +113,21 @@ class Cut:
 
 
 class ShardIndex:
-    """An open file, and where each chunk is in it: offset and size, None if missing."""
+    """An open file, and where each chunk is in it: offset and size, None if missing.
 
-    def __init__(self, storage: Storage, slots: int) -> None:
+    Attributes
+    ----------
+    extents
+        Where the chunks are.
+    nbytes
+        Number of plain bytes in the file without padding; infinite if it is unknown.
+    """
+
+    def __init__(self, storage: Storage, cut: Cut) -> None:
         self.storage = storage
+        slots = cut.slots
+        # Blosc adds at most a header to the plain bytes of a chunk.
+        most = cut.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
         size = index_size(slots)
         end = storage.size - size
         tail = storage.read_at(end, size) if end >= 0 else b""
@@ -126,12 +138,13 @@ class ShardIndex:
                 "found another content" % (slots, size),
                 section="chunks",
             )
+        self.nbytes = math.inf if storage.far else _plain_nbytes(storage)
         self.extents: list[tuple[int, int] | None] = []
         for entry in ENTRY.iter_unpack(index):
             if entry == (MISSING, MISSING):
                 self.extents.append(None)
                 continue
-            if entry[0] + entry[1] > end or entry[1] < CHECKSUM.size:
+            if entry[0] + entry[1] > end or not CHECKSUM.size <= entry[1] <= most:
                 raise DamageError(
                     "the index of the shard has the extent %d to %d, which is no chunk "
                     "in front of it" % (entry[0], entry[0] + entry[1]),
@@ -139,6 +152,20 @@ class ShardIndex:
                     chunk=len(self.extents),
                 )
             self.extents.append((entry[0], entry[1]))
+
+
+def _plain_nbytes(storage: Storage) -> float:
+    """Return the number of plain bytes that the header of a file states.
+
+    Shards that other programs wrote have no header: they may have any number.
+    """
+    try:
+        nbytes = BloscpackHeader.decode(
+            storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
+        ).nbytes
+    except FormatError:
+        return math.inf
+    return math.inf if nbytes is None else nbytes
 
 
 class SuperchunkFiles(ChunkSource):
@@ -212,26 +239,36 @@ class SuperchunkFiles(ChunkSource):
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
-            kept = (self._open_file(number),)
-            self._open.put(number, kept)
+            return self._reopened(number)
         found: ShardIndex | None = kept[0]
         return found
 
+    def _reopened(self, number: int) -> ShardIndex | None:
+        """Return a file as it is now; None if it is missing."""
+        file = self._open_file(number)
+        self._open.put(number, (file,))
+        return file
+
     def _open_file(self, number: int) -> ShardIndex | None:
+        file = self._open_now(number)
+        if file is None:
+            with naming_errors(self._folder.path(self._name_of(number))):
+                self._check_missing()
+            # A writer may have removed rows, and added others, meanwhile.
+            file = self._open_now(number)
+        return file
+
+    def _open_now(self, number: int) -> ShardIndex | None:
         name = self._name_of(number)
+        self._folder.check_inside(name.rpartition("/")[0] or name)
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:
-            with naming_errors(self._folder.path(name)):
-                self._check_missing()
-            try:  # a writer may have removed rows, and added others, meanwhile
-                storage = self._folder.storage(name)
-            except FileNotFoundError:
-                return None
+            return None
         with naming_errors(self._folder.path(name)):
             if self._fill_value is None:
                 self._check_rows(storage, number)
-            return ShardIndex(storage, self.cut.slots)
+            return ShardIndex(storage, self.cut)
 
     def files(self) -> Iterator[tuple[str, range]]:
         """Yield the name of each file in the folder, and the numbers of its chunks."""
@@ -335,16 +372,34 @@ class SuperchunkFiles(ChunkSource):
             place = None if room is None else room(number)
             use(number, self._plain(number, frame, place))
 
-    def _extent(self, file: ShardIndex | None, number: int) -> tuple[int, int] | None:
-        return None if file is None else file.extents[number % self.cut.slots]
+    def _find(
+        self, numbers: list[int]
+    ) -> tuple[ShardIndex | None, list[tuple[int, int] | None]]:
+        """Return the file of chunks, and the extents of these chunks in it."""
+        slots = self.cut.slots
+        file = self.file(numbers[0] // slots)
+        if file is not None and not self._has_rows(file, numbers):
+            # A writer may have removed rows, and added others, since the file was
+            # opened: rows may be missing that this state has, or be in a new file.
+            self._check_missing()
+            file = self._reopened(numbers[0] // slots)
+        if file is None:
+            return None, [None] * len(numbers)
+        return file, [file.extents[n % slots] for n in numbers]
+
+    def _has_rows(self, file: ShardIndex, numbers: list[int]) -> bool:
+        """Return whether a file has all rows of chunks, apart from padding."""
+        slots, last = self.cut.slots, max(numbers)
+        start = self.span(last - last % slots)[0]
+        return file.nbytes >= self.span(last)[1] - start and None not in (
+            file.extents[n % slots] for n in numbers
+        )
 
     def _frames(self, numbers: list[int]) -> Iterator[memoryview | None]:
         """Yield the frames of chunks of a file; neighbouring ones are read together."""
-        number = numbers[0] // self.cut.slots
         for attempt in range(ATTEMPTS):
             try:
-                file = self.file(number)
-                extents = [self._extent(file, number) for number in numbers]
+                file, extents = self._find(numbers)
                 found = [extent for extent in extents if extent is not None]
                 content = memoryview(b"") if file is None else self._read(file, found)
                 break

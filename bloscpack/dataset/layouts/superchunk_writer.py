@@ -32,7 +32,7 @@ from ...constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from ...exceptions import DamageError
+from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
 from .superchunk_files import CHECKSUM, joined
 
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     # A folder, its pieces, and the files that it has now.
     Part = tuple["ShardFolder", Pieces, SuperchunkFiles | None]
 
+# Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
+MAX_SLOTS = 2**24
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
 # Errors of systems and file systems that can't copy extents.
@@ -208,6 +210,11 @@ class ShardFolder:
         at_once: bool,
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
+        if cut.slots > MAX_SLOTS:
+            raise UsageError(
+                "a file with room for '%d' chunks can't be written: the tables in it "
+                "have room for at most '%d'" % (cut.slots, MAX_SLOTS)
+            )
         self.sizes: dict[str, int] = {}
         self._finish_chunk = finish_chunk
         self._change = change

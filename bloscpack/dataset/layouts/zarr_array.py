@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import math
+import re
 from contextlib import suppress
 from functools import partial
 
@@ -145,10 +146,10 @@ class ZarrArray(ArrayLayout):
     def cbytes(self) -> int:
         """Size in bytes of the files of shards."""
         total, count = 0, self._cut.count_files(self.shape[0])
-        for name in self.folder.names(SHARDS):
-            if name.isdecimal() and str(int(name)) == name and int(name) < count:
+        for number in self._stored_shards():
+            if number < count:
                 with suppress(OSError):
-                    total += self.folder.size(self._shard_name(int(name)))
+                    total += self.folder.size(self._shard_name(number))
         return total
 
     def parts(self) -> list[Part]:
@@ -168,6 +169,11 @@ class ZarrArray(ArrayLayout):
             shards=document.chunk_rows * document.slots,
             dims=document.dimension_names,
         )
+
+    def _stored_shards(self) -> list[int]:
+        """Return the numbers of the shards that have a file: few, if it is sparse."""
+        names = self.folder.names(SHARDS)
+        return [int(n) for n in names if re.fullmatch("0|[1-9][0-9]{0,18}", n)]
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -242,11 +248,13 @@ class ZarrArray(ArrayLayout):
         """Remove the files of rows that the array had before it shrank."""
         if self.folder.far:  # they do not count, and are replaced by new rows
             return
-        cut = self._cut
-        first, after = cut.count_files(self.shape[0]), cut.count_files(old_length)
-        for number in range(first, after):
-            with suppress(FileNotFoundError):
-                disk.remove(self.folder.path(self._shard_name(number)))
+        first = self._cut.count_files(self.shape[0])
+        for number in self._stored_shards():
+            if number >= first:
+                name = self._shard_name(number)
+                self.folder.check_inside(name.rpartition("/")[0])
+                with suppress(FileNotFoundError):
+                    disk.remove(self.folder.path(name))
 
 
 def cut_of(document: ArrayDocument) -> Cut:
