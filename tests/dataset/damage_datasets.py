@@ -66,7 +66,8 @@ def chunk_place(path, layout, number):
         return files[number], 16, os.path.getsize(files[number])
     file = files[number // 3]
     folder = Folder.open(os.path.dirname(file))
-    index = ShardIndex(folder.storage(os.path.basename(file)), 3)
+    cut = source_of(path, layout).cut
+    index = ShardIndex(folder.storage(os.path.basename(file)), cut)
     start, size = index.extents[number % 3]
     return file, start, start + size
 

@@ -135,7 +135,8 @@ def test_a_file_without_its_index(layout):
 def test_a_file_of_another_array(layout, other):
     damage.new_array("a", layout)
     values = {"chunks": 10, "shards": 30, "dtype": "i8", "shape": (100,), **other}
-    dataset.create_array("b", layout=layout, **values).close()
+    items = np.ones(values.pop("shape"), values.pop("dtype"))
+    dataset.create_array("b", items, layout=layout, **values).close()
     shutil.copy(damage.files_of("b", layout)[0], damage.files_of("a", layout)[0])
     report = dataset.verify("a")
     assert {"array"} <= set(kinds_of(report)) | {"size"}

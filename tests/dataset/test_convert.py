@@ -257,14 +257,6 @@ def test_group_for_a_format_without_groups():
         dataset.convert("different.npz", "different.bcolz")
 
 
-@pytest.mark.parametrize("target", ["one.npy", "one.bcolz"])
-def test_attributes_of_a_group_of_one_member_are_lost(target):
-    with dataset.create_group("one", attrs={"u": 1}) as group:
-        group.create_array("x", np.arange(3), attrs={"v": 2}).close()
-    assert ["the attributes"] == dataset.convert("one", target).lost
-    assert [] == dataset.convert("one", "one.zarr").lost
-
-
 def test_attributes_of_a_group_for_a_format_without_groups():
     with dataset.create_group("g.zarr", attrs={"site": "A"}) as group:
         group.create_array("a", [1, 2])

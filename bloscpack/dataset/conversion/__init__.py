@@ -290,15 +290,12 @@ def convert(
     )
     with request.resources:
         content = found.read(in_name, request)
-        group = content
         if "group" not in wanted.holds:
             if has_attributes_around(content):
                 request.lose("the attributes of the group")
             content = without_group(content)
         _check_kind(content, wanted, out_name)
-        is_lost = content.attrs != group.attrs and has_attributes(group)
-        is_held = _holds_attributes(content, wanted)
-        if is_lost or (has_attributes(content) and not is_held):
+        if has_attributes(content) and not _holds_attributes(content, wanted):
             request.lose("the attributes")
         if has_dims(content) and wanted.layout != "zarr":
             request.lose("the names of the axes")

@@ -286,7 +286,8 @@ class SuperchunkFiles(ChunkSource):
         found = (header.nchunks - 1) * header.chunk_size + header.last_chunk
         if found < expected:
             raise DamageError(
-                "expected at least '%d' plain bytes, found '%d'" % (expected, found),
+                "expected at least '%d' plain bytes, found '%d'; if a writer has "
+                "removed rows meanwhile, open the dataset again" % (expected, found),
                 section="header",
             )
 
@@ -381,7 +382,8 @@ class SuperchunkFiles(ChunkSource):
         if file is not None and not self._has_rows(file, numbers):
             # A writer may have removed rows, and added others, since the file was
             # opened: rows may be missing that this state has, or be in a new file.
-            self._check_missing()
+            if self._fill_value is not None:
+                self._check_missing()
             file = self._reopened(numbers[0] // slots)
         if file is None:
             return None, [None] * len(numbers)
