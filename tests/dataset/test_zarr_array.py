@@ -570,7 +570,6 @@ def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout
         array.append([7])
         with pytest.raises((StorageError, FormatError), match="removed rows"):
             reader[50:53]
-        assert [1, 2] == reader[:2].tolist()
         array.append(np.arange(89))
         if layout == "zarr":  # the index that the reader has kept is too old
             assert [39, 40, 41] == reader[50:53].tolist()
