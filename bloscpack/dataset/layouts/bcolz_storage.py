@@ -37,8 +37,8 @@ MIN_EXPECTED = 2**20
 # Maximum number of items of a row in whose shape BLZ stores the fill value. Its reader
 # takes a single value, too, and a longer list would fill the file.
 MAX_NESTED = 2**16
-# Blosc 1.3 splits a block if its items have at most this size in bytes, and if it has at
-# least this number of items. It ignores the flag for blocks that are not split.
+# Blosc 1.3 splits a block if its items have at most this size in bytes, and if it has
+# at least this number of items. It ignores the flag for blocks that are not split.
 MAX_SPLIT_TYPESIZE = 16
 MIN_SPLIT_ITEMS = 128
 
