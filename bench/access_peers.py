@@ -129,14 +129,3 @@ TABLE: dict[str, Callable[[], Peer]] = {
     "h5py": hdf5,
     "np.memmap": memmap,
 }
-
-
-def available() -> tuple[dict[str, Peer], dict[str, str]]:
-    """Return the available peers, and the reasons why others are missing."""
-    there, missing = {}, {}
-    for name, make in TABLE.items():
-        try:
-            there[name] = make()
-        except (ImportError, AttributeError) as error:
-            missing[name] = str(error)
-    return there, missing

@@ -22,6 +22,7 @@ import access_peers
 import contest
 import data
 import numpy as np
+import peers
 
 import bloscpack as bp
 
@@ -178,7 +179,7 @@ def threads(path: Path, array: np.ndarray, chunk: int, seconds: float = 2) -> di
 
 def run(args: argparse.Namespace) -> dict:
     """Measure every chunk size and place; return the figures."""
-    there, missing = access_peers.available()
+    there, missing = peers.available(access_peers.TABLE)
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
     array = data.make(args.data, args.mib * data.MIB).reshape(-1, COLUMNS)

@@ -17,6 +17,7 @@ import contest
 import data
 import dataset_peers
 import numpy as np
+import peers
 
 CHUNK_NBYTES = 2**20
 # Plain bytes of the rows of a medium append.
@@ -156,7 +157,7 @@ def check(side: Side, found: np.ndarray, expected: np.ndarray) -> None:
 
 def run(args: argparse.Namespace) -> dict:
     """Measure every action of every peer in alternating rounds; return the figures."""
-    there, missing = dataset_peers.available()
+    there, missing = peers.available(dataset_peers.TABLE)
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
     array = data.make(args.data, args.mib * data.MIB)

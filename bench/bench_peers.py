@@ -39,7 +39,7 @@ def is_same(result: object, array: np.ndarray) -> bool:
 
 def damage(name: str, folder: Path) -> str:
     """Change one bit of a file of a peer; return whether reading it fails."""
-    there, _ = peers.available()
+    there, _ = peers.available(peers.TABLE)
     array = data.make("random", data.MIB)
     path = folder / "damaged.bin"
     array.tofile(peers.plain_of(path))
@@ -97,7 +97,7 @@ def measure(there: dict, array: np.ndarray, folder: Path, rounds: int) -> dict:
 
 def run(args: argparse.Namespace) -> list[dict]:
     """Measure every data set and peer; return the rows, with speeds in MB/s."""
-    there, missing = peers.available()
+    there, missing = peers.available(peers.TABLE)
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
     checked = {name: verifies(name, args.folder) for name in there}

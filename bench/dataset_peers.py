@@ -243,14 +243,3 @@ TABLE: dict[str, Callable[[], Any]] = {
     "zarr, shards": lambda: Zarr(sharded=True),
     "PyTables": PyTables,
 }
-
-
-def available() -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the available peers, and the reasons why others are missing."""
-    there, missing = {}, {}
-    for name, make in TABLE.items():
-        try:
-            there[name] = make()
-        except (ImportError, AttributeError) as error:
-            missing[name] = str(error)
-    return there, missing

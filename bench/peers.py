@@ -161,10 +161,10 @@ TABLE: dict[str, Callable[[], Peer]] = {
 }
 
 
-def available() -> tuple[dict[str, Peer], dict[str, str]]:
-    """Return the available peers, and the reasons why others are missing."""
+def available(table: dict[str, Callable[[], Any]]) -> tuple[dict, dict[str, str]]:
+    """Return the available peers of a table, and the reasons why others are missing."""
     there, missing = {}, {}
-    for name, make in TABLE.items():
+    for name, make in table.items():
         try:
             there[name] = make()
         except (ImportError, AttributeError) as error:
