@@ -59,10 +59,18 @@ def integrations(session: nox.Session) -> None:
     tests = ["test_remote.py", "test_s3.py", "test_zarr.py"]
     found = [str(path) for name in tests for path in Path("tests").rglob(name)]
     found.append("tests/integrations")
-    session.run("pytest", "-q", "-n", "auto", *found, *session.posargs)
+    chosen = ["-m", "not cluster", *found, *session.posargs]
+    session.run("pytest", "-q", "-n", "auto", *chosen)
     examples = "tests/project/test_docs.py"
     chosen = "independent or datasets"
     session.run("pytest", "-q", examples, "-k", chosen, *session.posargs)
+
+
+@nox.session(default=False)
+def cluster(session: nox.Session) -> None:
+    """Write and read datasets with the processes of a Dask cluster."""
+    install(session, "test-integrations")
+    session.run("pytest", "-q", "-m", "cluster", "tests/integrations", *session.posargs)
 
 
 @nox.session
