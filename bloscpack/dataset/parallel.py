@@ -20,6 +20,7 @@ from time import monotonic, sleep
 
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
+from .._storage.urls import is_url, shown_name
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .change import Change, UnfinishedFile
@@ -135,6 +136,11 @@ def begin(
     `create` is called with the mode. A dataset that an interrupted call left is
     replaced in each mode.
     """
+    if is_url(os.fsdecode(path)):
+        raise UsageError(
+            "processes write a dataset to a folder that they share, and '%s' is a URL"
+            % shown_name(os.fsdecode(path))
+        )
     root = os.path.abspath(os.fsdecode(path))
     if mode == "x" and _is_unfinished(root):
         mode = "w"

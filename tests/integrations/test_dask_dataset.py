@@ -229,7 +229,7 @@ def test_what_is_refused(tmp_path):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
     with pytest.raises(UsageError, match="axes"):
         dataset.from_dask(da.ones(()), tmp_path / "a")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="'memory://a' is a URL"):
         dataset.from_dask(da.ones(5), "memory://a")
 
 
