@@ -295,6 +295,39 @@ def test_rows_written_again_keep_the_checksum_right(tree):
     assert () == bigfile.verify(tree).findings
 
 
+def test_a_failed_write_keeps_the_checksum_right(tree):
+    resource = pytest.importorskip("resource")
+    size = 3 * 2**20  # three pieces
+    column = tree.create("x", "i4", size)
+    rows = np.full(size, 257, "i4")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for fill in (1, 2):  # rows without bytes, and rows that have some
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5 * 2**20, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                column.write(0, rows * fill)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        column.flush()
+        kinds = {finding.kind for finding in bigfile.verify(tree).findings}
+        assert "checksum" not in kinds
+        column.write(0, rows * fill)
+        column.flush()
+        assert () == bigfile.verify(tree).findings
+
+
+def test_a_failed_flush_can_be_repeated(tree, tmp_path):
+    column = tree.create("x", "i4", 10)
+    column.write(0, np.ones(10, "i4"))
+    header = tmp_path / "tree" / "x" / "header"
+    header.rename(tmp_path / "hidden")
+    with pytest.raises(FileNotFoundError):
+        column.flush()
+    (tmp_path / "hidden").rename(header)
+    column.close()
+    assert () == bigfile.verify(tree).findings
+
+
 def test_append(tree, tmp_path):
     column = tree.create_from_array("x", np.arange(5), Nfile=2)
     first = (tmp_path / "tree/x/000000").read_bytes()
