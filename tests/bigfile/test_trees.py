@@ -296,7 +296,6 @@ def test_rows_written_again_keep_the_checksum_right(tree):
 
 
 def test_a_failed_write_keeps_the_checksum_right(tree):
-    resource = pytest.importorskip("resource")
     size = 3 * 2**20  # three pieces
     column = tree.create("x", "i4", size)
     rows = np.full(size, 257, "i4")
@@ -543,6 +542,24 @@ def test_lying_counts_take_no_memory(tree, tmp_path):
         tree["x"]
     (finding,) = bigfile.verify(tree).findings
     assert "header" == finding.kind
+
+
+def test_no_block_is_copied_over_itself(tree, tmp_path):
+    rows = np.arange(6)
+    tree.create_from_array("g/x", rows).close()
+    (tmp_path / "tree" / "link").symlink_to("g", target_is_directory=True)
+    inner = bigfile.File(tmp_path / "tree" / "g")
+    for source, block, target, new_block in [
+        (tree, "g/x", tree, "g//x"),
+        (tree, "g/x", inner, "x"),
+        (inner, "x", tree, "g/x"),
+        (tree, "g/x", tree, "link/x"),
+    ]:
+        with pytest.raises(UsageError, match="over itself"):
+            bigfile.copy(source, block, target, new_block)
+        with pytest.raises(UsageError, match="over itself"):
+            target.create_from_array(new_block, source[block])
+    assert rows.tolist() == tree["g/x"][:].tolist()
 
 
 def test_links_out_of_the_tree_are_refused(tree, tmp_path):
