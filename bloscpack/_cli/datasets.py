@@ -57,14 +57,15 @@ def info(path: str) -> int:
     described = describe(path)
     for line in _info_lines(described):
         say(line)
-    return EXIT_DAMAGED if any(_errors_in(described)) else EXIT_OK
+    return state_in(described)
 
 
-def _errors_in(described: JsonObject) -> Iterator[str]:
+def state_in(described: JsonObject) -> int:
+    """Return the exit code for a dataset: some members may not open."""
+    own = EXIT_OK
     if "error" in described:
-        yield described["error"]
-    for inner in _inner(described):
-        yield from _errors_in(inner)
+        own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
+    return max([own, *map(state_in, _inner(described))])
 
 
 def _inner(described: JsonObject) -> list[JsonObject]:
@@ -157,7 +158,7 @@ def arrays(path: str, found: list[JsonObject]) -> int:
         file = os.path.join(path, *name.split("/")) if name else path
         if "error" in described:
             log.report("'%s': %s" % (printable(file), printable(described["error"])))
-            code = EXIT_DAMAGED
+            code = max(code, state_in(described))
             continue
         fields = {k: v for k, v in described.items() if k != "attributes"}
         found.append({"file": file, **fields})

@@ -10,7 +10,6 @@ import numpy
 
 from ..exceptions import UsageValueError
 from .dtypes import check_convertible
-from .tree import clean_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -93,10 +92,8 @@ def copy(
     """
     new_block = block if new_block is None else new_block
     old = source.open(block)
-    there = clean_name(new_block)
-    if source._tree.root == target._tree.root and source._full(block) == target._full(
-        there
-    ):
+    # Two names may lead to one folder, through links or the tree of a group.
+    if old._folder == target._tree.folder(target._full(new_block)):
         raise UsageValueError("'%s' would be copied over itself" % block)
     dtype = old.dtype if dtype is None else numpy.dtype(dtype)
     check_convertible(old.dtype, dtype)

@@ -221,6 +221,8 @@ class File:
         """
         array = table_of(array)
         full = self._full(blockname)
+        if isinstance(array, Column) and array._folder == self._tree.folder(full):
+            raise UsageValueError("'%s' would be copied over itself" % blockname)
         new = new_header(row_dtype(array), array.shape[0], Nfile)
         return self.create_filled(full, new, lambda column: store(array, column, 0))
 

@@ -138,7 +138,7 @@ def _attribute(name: str, value: Json, dtype_name: Json) -> Attribute:
     try:
         if _is_simple(value):
             return attributes.attribute_of(name, value)
-    except UsageError:
+    except (UsageError, UnicodeEncodeError):  # half of a surrogate pair
         pass
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))
 
@@ -162,7 +162,7 @@ def _typed(value: Json, dtype_name: str) -> Attribute:
         data = value.encode("utf-8") + b"\0" * (ends or not value)
         return Attribute(dtype_name, len(data), data)
     if dtype.kind == "S":
-        encoded = [item.encode("utf-8") for item in items]
+        encoded = [str.encode(item, "utf-8") for item in items]
         if max(map(len, encoded)) > dtype.itemsize:
             raise UsageTypeError("a text does not fit the type '%s'" % dtype_name)
         array = numpy.array(encoded, dtype)

@@ -283,6 +283,8 @@ class ColumnMPI(Column):
 
     def _join(self, ranks: Ranks) -> None:
         self._ranks = ranks
+        # The message for the other ranks when a rank has left with an error.
+        self._failure: str | None = None
         self.attrs = AttributeSetMPI(self._tree, self._folder, ranks.is_root)
 
     @property
@@ -293,8 +295,27 @@ class ColumnMPI(Column):
     def flush(self) -> None:
         """Add the checksums of the rows written by all ranks to the header."""
         self._check_open()
+        if self._failure is not None:
+            raise StorageError(self._failure)
+        self._meet(None)
+
+    def _meet(self, own: BaseException | None) -> None:
+        """Commit what all ranks have written; raise if another rank has failed.
+
+        `own` is the error with which this rank leaves. Each method that all ranks call
+        begins with this, so that ranks that leave and ranks that go on meet here.
+        """
+        texts = self.comm.allgather(None if own is None else _text(own))
+        failed = [rank for rank, text in enumerate(texts) if text is not None]
+        if failed:
+            self._failure = (
+                "rank %d has failed, so rows of the block '%s' may be missing: %s"
+                % (failed[0], self.name, texts[failed[0]])
+            )
         taken = self.comm.gather((self._writer.take(), self.attrs.take()))
         self._ranks.on_root(lambda: self._commit(taken))
+        if failed and own is None:
+            raise StorageError(self._failure)
 
     def _commit(self, taken: list[Any]) -> None:
         self._writer.commit_all(written for written, _ in taken)
@@ -310,7 +331,7 @@ class ColumnMPI(Column):
         The header promises the rows before they are written; if a rank is killed,
         `verify` names the rows that are missing.
         """
-        self._check_open()
+        self.flush()
         sizes = self._ranks.on_all(lambda: len(self._as_rows(buf)))
         start = self.size + sum(sizes[: self.comm.rank])
         self.grow(sum(sizes), Nfile)
@@ -319,8 +340,8 @@ class ColumnMPI(Column):
 
     def grow(self, size: int, Nfile: int = 1) -> None:
         """Add `size` rows without values, in `Nfile` new data files."""
-        self._ranks.check_same("grow", (size, Nfile))
         self.flush()
+        self._ranks.check_same("grow", (size, Nfile))
         grown = super().grow
 
         def layout() -> Header:
@@ -336,17 +357,11 @@ class ColumnMPI(Column):
     def _close(self, own: BaseException | None) -> None:
         if self._closed:
             return
-        texts = self.comm.allgather(None if own is None else _text(own))
         try:
-            self.flush()
+            if self._failure is None:  # else the failed rank has left
+                self._meet(own)
         finally:
             super().close()
-        failed = [rank for rank, text in enumerate(texts) if text is not None]
-        if failed and own is None:
-            raise StorageError(
-                "rank %d has failed, so rows of the block '%s' may be missing: %s"
-                % (failed[0], self.name, texts[failed[0]])
-            )
 
     def __exit__(
         self,

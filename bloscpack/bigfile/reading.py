@@ -136,7 +136,10 @@ class Reader:
             return rows
         if isinstance(index[0], (int, numpy.integer)):
             return rows[index[1:]]
-        return rows[(slice(None), *index[1:])]
+        every: Any = slice(None)
+        if not any(isinstance(item, slice) for item in index):
+            every = numpy.arange(len(rows))  # arrays of rows and of items form pairs
+        return rows[(every, *index[1:])]
 
     def _rows(self, index: Any) -> Any:
         if index is Ellipsis:

@@ -30,6 +30,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from .._storage.local import FileRange
     from .dtypes import Array
     from .header import Header
     from .rows import Range, Rows
@@ -144,23 +145,26 @@ class Writer:
         stop = start + len(rows)
         old = without([(start, stop)], self._known_fresh())
 
-        def work(part: Part) -> tuple[int, int]:
+        def work(part: Part) -> None:
             first = part.row - start
             piece = rows[first : first + part.stop - part.start]
-            return part.number, self._write_part(part, piece, bool(old))
+            change = self._write_part(part, piece, bool(old))
+            # At once: the write of another part may fail.
+            done = part.row, part.row + len(piece)
+            self._add({part.number: change}, [done])
 
-        def deliver(result: tuple[int, int]) -> None:
-            number, change = result
-            with self._lock:
-                self._sums[number] = (self._sums.get(number, 0) + change) % MODULUS
-
-        for_each(split(self.layout, start, stop), work, deliver, nthreads)
-        with self._lock:
-            self._rows = union([*self._rows, (start, stop)])
-            if self._fresh is not None:  # no other thread has committed meanwhile
-                self._fresh = without(self._fresh, [(start, stop)])
+        for_each(split(self.layout, start, stop), work, lambda _: None, nthreads)
         if self._commits_itself:
             self.commit()
+
+    def _add(self, sums: Mapping[int, int], rows: Rows) -> None:
+        """Keep what has been written until the next commit."""
+        with self._lock:
+            for number, change in sums.items():
+                self._sums[number] = (self._sums.get(number, 0) + change) % MODULUS
+            self._rows = union([*self._rows, *rows])
+            if self._fresh is not None:  # no other thread has committed meanwhile
+                self._fresh = without(self._fresh, rows)
 
     def begin_new(self) -> None:
         """Take all rows for new ones: the header is written behind the data."""
@@ -183,14 +187,16 @@ class Writer:
         offset = part.start * self.layout.row_nbytes
         view = data.reshape(-1).view("u1").data
         with self.files.opened(part.number, write=True) as file:
-            change = byte_sum(data)
+            old = None
             if overwrites:
-                there = max(0, min(file.size() - offset, len(view)))
-                old = numpy.empty(there, "u1")
+                old = numpy.zeros(len(view), "u1")
                 file.read_into(old.data, offset)
-                change -= byte_sum(old)
-            file.write(view, offset)
-        return change
+            try:
+                file.write(view, offset)
+            except BaseException:
+                _undo(file, old, offset, len(view))
+                raise
+        return byte_sum(data) - (0 if old is None else byte_sum(old))
 
     def _check_layout(self, found: Header) -> None:
         if not found.has_layout_of(self.layout):
@@ -208,9 +214,17 @@ class Writer:
         return taken
 
     def commit(self) -> None:
-        """Add the sums of the written bytes to the header."""
+        """Add the sums of the written bytes to the header.
+
+        If that fails, the next commit adds them.
+        """
         if os.getpid() == self._process:
-            self.commit_all([self.take()])
+            taken = self.take()
+            try:
+                self.commit_all([taken])
+            except BaseException:
+                self._add(*taken)
+                raise
 
     def commit_all(self, taken: Iterable[Written]) -> None:
         """Add the sums of several writers of this block to the header in one step."""
@@ -300,6 +314,14 @@ def added(taken: Iterable[Written]) -> Written:
         for number, change in sums.items():
             total[number] = (total.get(number, 0) + change) % MODULUS
     return total, union(rows)
+
+
+def _undo(file: FileRange, old: Array | None, offset: int, nbytes: int) -> None:
+    """Put back the bytes of rows whose write failed; None for rows without any."""
+    there = max(0, min(file.size() - offset, nbytes))
+    before = numpy.zeros(there, "u1") if old is None else old[:there]
+    with suppress(OSError):
+        file.write(before.data, offset)
 
 
 def split(layout: Header, start: int, stop: int) -> Iterator[Part]:

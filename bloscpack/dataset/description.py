@@ -6,7 +6,7 @@ import math
 
 from .._format.dtypes import encode_dtype
 from .._reading.description import ratio_of
-from ..exceptions import BloscpackError, FormatError, UsageError
+from ..exceptions import BloscpackError, FormatError, Unsupported, UsageError
 from .checking import joined_name, open_for_check
 from .folder import Folder
 from .layouts import detect, find_members
@@ -30,8 +30,9 @@ def describe(path: Path) -> JsonObject:
     """Return the description of a dataset, as values that JSON can hold.
 
     No chunk is read. A table has the key ``columns`` and a group the key ``members``:
-    lists of descriptions. One that can't be opened has the key ``error``. A field
-    ``fill_value`` that is no number is text.
+    lists of descriptions. One that can't be opened has the key ``error``, and
+    ``damaged``: whether bytes are wrong or missing. A field ``fill_value`` that is no
+    number is text.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def _describe(
     except (FormatError, UsageError, OSError) as error:
         if strict:
             raise
-        return {**result, "error": str(error)}
+        return {**result, **_failure(error)}
     if isinstance(node, ArrayLayout):
         result.update(_describe_array(node))
         return result
@@ -98,6 +99,15 @@ def _describe(
     return {**result, inner: members}
 
 
+def _failure(error: Exception) -> JsonObject:
+    """Return what is known of a member or column that can't be opened."""
+    damage = isinstance(error, (FormatError, FileNotFoundError))
+    return {
+        "error": str(error),
+        "damaged": damage and not isinstance(error, Unsupported),
+    }
+
+
 def _members(root: str, name: str) -> list[JsonObject]:
     described = []
     for member, found in find_members(Folder(root)):
@@ -107,7 +117,7 @@ def _members(root: str, name: str) -> list[JsonObject]:
             described.append(_describe(folder, inner, found.layout, found.kind))
         except (BloscpackError, OSError) as error:
             head = {"name": inner, "layout": found.layout, "kind": found.kind}
-            described.append({**head, "error": str(error)})
+            described.append({**head, **_failure(error)})
     return described
 
 
@@ -118,7 +128,7 @@ def _columns(table: TableLayout, name: str) -> list[JsonObject]:
         found.append({"name": joined_name(name, column), **described})
     for column, error in (table.unopened or {}).items():
         head = {"name": joined_name(name, column), "layout": table.name}
-        found.append({**head, "kind": "array", "error": str(error)})
+        found.append({**head, "kind": "array", **_failure(error)})
     return found
 
 
@@ -127,7 +137,7 @@ def _describe_column(layout: ArrayLayout) -> JsonObject:
     try:
         attributes = layout.read_attributes()
     except (FormatError, OSError) as error:
-        return {**head, "error": str(error)}
+        return {**head, **_failure(error)}
     return {**head, "attributes": attributes, **_describe_array(layout)}
 
 

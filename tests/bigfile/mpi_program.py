@@ -142,6 +142,30 @@ def fail_alone(comm, path):
         assert "ZeroDivisionError: lost" in text
 
 
+def fail_before_others_meet(comm, path):
+    """Leave a block with an error on one rank, which the other ones wait for."""
+    tree = bigfile.FileMPI(comm, path, create=True)
+    rows = rows_of_block()[own(comm)]
+
+    def write(name, meet):
+        with tree.create(name, ("<i4", NMEMB), SIZE, NFILE) as column:
+            column[own(comm)] = rows
+            if comm.rank == 1:
+                raise ZeroDivisionError("lost")
+            text = raised(StorageError, meet, column)
+            assert text == raised(StorageError, meet, column)
+            raise StorageError(text)
+
+    for name, meet in [
+        ("flush", lambda column: column.flush()),
+        ("grow", lambda column: column.grow(2)),
+        ("append", lambda column: column.append(rows)),
+    ]:
+        error = ZeroDivisionError if comm.rank == 1 else StorageError
+        assert "lost" in raised(error, write, name, meet)
+        assert np.array_equal(rows_of_block(), bigfile.File(path)[name][:])
+
+
 def kill_one(comm, path):
     """Rank 1 is killed after it has written a part of its rows."""
     tree = bigfile.FileMPI(comm, path, create=True)

@@ -160,6 +160,7 @@ def test_changes_of_the_dataset_reach_the_tree(tree, tmp_path):
         {"types": 3, "files": {"attr-v2": 5}},
         {"types": {"a": "?"}, "files": {"attr-v2": "AAAA"}},
         {"types": {"a": 5}, "files": {"../x": "AAAA"}},
+        {"types": {"a": "S5"}},
     ],
 )
 def test_a_wrong_record_is_of_no_use(record, tmp_path):
@@ -293,3 +294,10 @@ def test_usual_values_need_only_their_type(dtype_name, value):
     assert ({"a": value}, {"types": {"a": dtype_name}}) == json_attributes.encode(
         files, True
     )
+
+
+@pytest.mark.parametrize("record", [{}, {"types": {"a": "<S1"}}])
+def test_text_that_has_no_bytes_becomes_json(record):
+    files = json_attributes.decode({"a": "\ud800"}, record, True)
+    found = attributes.decode(files["attr-v2"])[b"a"]
+    assert 'json://"\\ud800"' == attributes.value_of(found)

@@ -127,7 +127,9 @@ def test_ranks_read_append_and_set_attributes(run, count, tmp_path):
     assert () == bigfile.verify(tmp_path).findings
 
 
-@pytest.mark.parametrize("name", ["fail_together", "fail_alone"])
+@pytest.mark.parametrize(
+    "name", ["fail_together", "fail_alone", "fail_before_others_meet"]
+)
 def test_an_error_on_a_rank_is_raised_on_all(run, name, tmp_path):
     run(getattr(mpi_program, name), 3, tmp_path / "tree")
 

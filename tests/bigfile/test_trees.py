@@ -247,6 +247,9 @@ INDICES = [
     (..., slice(0, 2)),
     ([1, 2], slice(1, None)),
     (slice(None), [2, 0]),
+    ([5, 1], [2, 0]),
+    ([5, 1], np.int64(2)),
+    ([5, 1], [[2], [0]]),
     (),
 ]
 
@@ -292,6 +295,38 @@ def test_rows_written_again_keep_the_checksum_right(tree):
             column.write(seed * 100, rows)
     with tree["x"] as column:
         column.write(5, np.full(900, -1))
+    assert () == bigfile.verify(tree).findings
+
+
+def test_a_failed_write_keeps_the_checksum_right(tree):
+    size = 3 * 2**20  # three pieces
+    column = tree.create("x", "i4", size)
+    rows = np.full(size, 257, "i4")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for fill in (1, 2):  # rows without bytes, and rows that have some
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5 * 2**20, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                column.write(0, rows * fill)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        column.flush()
+        kinds = {finding.kind for finding in bigfile.verify(tree).findings}
+        assert "checksum" not in kinds
+        column.write(0, rows * fill)
+        column.flush()
+        assert () == bigfile.verify(tree).findings
+
+
+def test_a_failed_flush_can_be_repeated(tree, tmp_path):
+    column = tree.create("x", "i4", 10)
+    column.write(0, np.ones(10, "i4"))
+    header = tmp_path / "tree" / "x" / "header"
+    header.rename(tmp_path / "hidden")
+    with pytest.raises(FileNotFoundError):
+        column.flush()
+    (tmp_path / "hidden").rename(header)
+    column.close()
     assert () == bigfile.verify(tree).findings
 
 
@@ -510,6 +545,24 @@ def test_lying_counts_take_no_memory(tree, tmp_path):
         tree["x"]
     (finding,) = bigfile.verify(tree).findings
     assert "header" == finding.kind
+
+
+def test_no_block_is_copied_over_itself(tree, tmp_path):
+    rows = np.arange(6)
+    tree.create_from_array("g/x", rows).close()
+    (tmp_path / "tree" / "link").symlink_to("g", target_is_directory=True)
+    inner = bigfile.File(tmp_path / "tree" / "g")
+    for source, block, target, new_block in [
+        (tree, "g/x", tree, "g//x"),
+        (tree, "g/x", inner, "x"),
+        (inner, "x", tree, "g/x"),
+        (tree, "g/x", tree, "link/x"),
+    ]:
+        with pytest.raises(UsageError, match="over itself"):
+            bigfile.copy(source, block, target, new_block)
+        with pytest.raises(UsageError, match="over itself"):
+            target.create_from_array(new_block, source[block])
+    assert rows.tolist() == tree["g/x"][:].tolist()
 
 
 def test_links_out_of_the_tree_are_refused(tree, tmp_path):

@@ -113,6 +113,20 @@ def test_info_about_a_damaged_member(capfd):
         fp.write("{")
     text = said(capfd, "info", "g", code=EXIT_DAMAGED)
     assert "array that can't be opened: " in text.replace("group", "array")
+    for names in (["g"], ["g", "a-zarr"]):
+        text = said(capfd, "info", "--json", *names, code=EXIT_DAMAGED)
+        assert '"damaged": true' in text
+
+
+@pytest.mark.parametrize("verb", ["info", "list"])
+def test_a_member_that_is_intact_but_not_supported(capfd, verb):
+    make_all()
+    with open("g/one/zarr.json") as fp:
+        document = fp.read()
+    with open("g/one/zarr.json", "w") as fp:
+        fp.write(document.replace('"blosc"', '"gzip"'))
+    for options in ([], ["--json"]):
+        said(capfd, verb, *options, "g", code=EXIT_COULD_NOT)
 
 
 # list

@@ -37,8 +37,9 @@ def run(args: Namespace) -> int:
     alone = len(args.files) == 1
     if alone and is_dataset(args.files[0]):
         if args.json:
-            say_json(datasets.describe(args.files[0]))
-            return EXIT_OK
+            described = datasets.describe(args.files[0])
+            say_json(described)
+            return datasets.state_in(described)
         return datasets.info(args.files[0])
     if alone and not os.path.isdir(args.files[0]):
         found = _read(args, args.files[0])
@@ -53,8 +54,9 @@ def run(args: Namespace) -> int:
         if is_dataset(path):
             if not args.json:
                 return datasets.info(path)
-            several.append(datasets.describe(path))
-            return None
+            described = datasets.describe(path)
+            several.append(described)
+            return datasets.state_in(described)
         several.append(_read(args, path))
         return None
 
