@@ -143,6 +143,17 @@ def test_messages_about_wrong_names(tree, run, tmp_path):
         assert message in run("bigfile", *arguments)[2]
 
 
+@pytest.mark.parametrize(
+    "arguments", [["verify"], ["verify", "-r"], ["info"], ["list"]]
+)
+def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
+    code, out, err = run(*arguments, "tree")
+    assert (1, "") == (code, out)
+    assert "error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
+    run("compress", "tree/g/x/000000", "tree/file.blp")
+    assert 0 == run(*arguments, "tree")[0]
+
+
 def test_options_may_stand_between_the_arguments(tree, good, tmp_path):
     (tmp_path / "raw").write_bytes(bytes(48))
     good("create", "new", "y", "--nmemb", "3", "f8", "-N", "2", "raw")
