@@ -166,10 +166,25 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
             found += _walk(name, args.recursive, True, EXTENSION, left_out, is_item)
         else:
             found.append(name)
+    if not found:
+        _refuse_trees(args.files)
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")
     return found
+
+
+def _refuse_trees(names: list[str]) -> None:
+    """Raise `Refusal` if a name is that of a BigFile tree, which has its own verb."""
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    for name in names:
+        if os.path.isdir(name) and is_tree(name):
+            raise Refusal(
+                "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
+                % name,
+                EXIT_COULD_NOT,
+            )
 
 
 def _walk(

@@ -422,8 +422,10 @@ def _apply_user_defaults(args: argparse.Namespace) -> None:
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
-    """Distribute all file names over `files`, or `in_file`, `out_file` and `more`."""
-    if hasattr(args, "files"):
+    """Put names into `names`, `files`, or `in_file`, `out_file` and `more`."""
+    if hasattr(args, "names"):
+        args.names = [*args.names, *names]
+    elif hasattr(args, "files"):
         args.files = [*args.files, *names]
         if not args.files:
             args.refuse("the following arguments are required: <file>")

@@ -83,7 +83,8 @@ class File:
         if create:
             os.makedirs(path, exist_ok=True)
         if not os.path.isdir(path):
-            raise NoSuchBlock("'%s' is not a folder, so it is no BigFile tree" % path)
+            found = "is not a folder" if os.path.exists(path) else "does not exist"
+            raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
         self._set_up(Tree(path, follow_links), "", nthreads)
 
     def _set_up(self, tree: Tree, group: str, nthreads: int | None) -> None:

@@ -111,6 +111,72 @@ def test_set_attr(tree, good):
     assert [0.5] == tree.attrs["root"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("options", "given", "dtype"),
+    [
+        ([], ["n", "1.5"], "<i8"),
+        ([], ["n", "1e30"], "<i8"),
+        ([], ["n", "1", "word"], "<i8"),
+        (["-t", "u1"], ["n", "300"], "u1"),
+        (["-t", "f4"], ["x", "a b"], "f4"),
+    ],
+)
+def test_set_attr_refuses_what_the_type_can_not_hold(
+    tree, good, run, options, given, dtype
+):
+    good("set-attr", "tree", "g/x", "n", "5")
+    code, out, err = run("bigfile", "set-attr", *options, "tree", "g/x", *given)
+    assert (2, "") == (code, out)
+    fields = dtype, given[0], " ".join(given[1:])
+    assert "the type '%s' of the attribute '%s' can't hold '%s'" % fields in err
+    assert "5\n" == good("get-attr", "tree", "g/x", "n")
+
+
+def test_messages_about_wrong_names(tree, run, tmp_path):
+    (tmp_path / "file").touch()
+    for arguments, message in (
+        (["ls"], "the following arguments are required: <tree>\n"),
+        (["ls", "missing"], "'missing' does not exist"),
+        (["ls", "file"], "'file' is not a folder"),
+        (["create", "tree", "y", "f9"], "'f9' is no type"),
+    ):
+        assert message in run("bigfile", *arguments)[2]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["verify"], ["verify", "-r"], ["info"], ["list"]]
+)
+def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
+    code, out, err = run(*arguments, "tree")
+    assert (1, "") == (code, out)
+    assert "error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
+    run("compress", "tree/g/x/000000", "tree/file.blp")
+    assert 0 == run(*arguments, "tree")[0]
+
+
+def test_options_may_stand_between_the_arguments(tree, good, tmp_path):
+    (tmp_path / "raw").write_bytes(bytes(48))
+    good("create", "new", "y", "--nmemb", "3", "f8", "-N", "2", "raw")
+    new = bigfile.File("new")
+    assert ((2, 3), 2) == (new["y"].shape, new["y"].nfile)
+    good("set-attr", "new", "y", "s", "-t", "S16", "text")
+    assert ["text"] == new["y"].attrs["s"]
+
+
+def test_text_that_the_terminal_can_not_show_is_escaped(tree):
+    tree["g/x"].attrs["name"] = "h\xe9llo"
+    tree.create_from_array("names", np.array(["h\xe9".encode()])).close()
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for arguments, text in (
+        (("get-attr", "tree", "g/x", "name"), b"h\\xe9llo\n"),
+        (("cat", "tree", "names"), b"h\\xe9 \n"),
+    ):
+        found = subprocess.run(
+            command_of(*arguments), capture_output=True, env=environ, check=True
+        )
+        assert text == found.stdout
+
+
 def test_create(tree, good, tmp_path):
     (tmp_path / "raw").write_bytes(np.arange(12, dtype="<f4").tobytes())
     good("create", "-N", "3", "--nmemb", "2", "new", "y", "f4", "raw")
@@ -218,6 +284,7 @@ def test_verify(tree, good, run):
     ("code", "arguments"),
     [
         (1, ["ls", "missing"]),
+        (2, ["ls"]),
         (1, ["cat", "tree", "missing"]),
         (1, ["get-attr", "tree", "g/x", "missing"]),
         (1, ["verify", "tree", "missing"]),

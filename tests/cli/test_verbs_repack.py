@@ -68,3 +68,27 @@ def test_other_files_are_rewritten_after_a_failure(path, tmp_path, capsys):
     assert decode_header(path.read_bytes()[:32]).checksum == "md5"
     assert (tmp_path / "text.blp").read_text() == "no packed file"
     assert "text.blp" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["repack", "refs"])
+def test_names_behind_options_and_a_double_dash(path, run, verb):
+    other = path.with_name("-other.blp")
+    other.write_bytes(path.read_bytes())
+    option = ["-c", "zstd"] if verb == "repack" else ["-o", str(path) + ".json"]
+    for names in (
+        [path, *option, other],
+        [path, *option, "--", other],
+        [*option, "--", path, other],
+    ):
+        bloscpack.pack_ndarray_to_file(np.arange(9.0), other)
+        before = other.read_bytes()
+        code, _, err = run("-f", verb, *map(str, names))
+        assert (0, "") == (code, err)
+        if verb == "repack":
+            assert before != other.read_bytes()
+        else:
+            text = path.with_name("array.blp.json").read_text()
+            assert "-other" in text
+    code, _, err = run(verb, *option)
+    assert EXIT_USAGE == code
+    assert "required: <file>" in err

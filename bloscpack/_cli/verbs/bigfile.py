@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 from ... import log
 from ...log import printable
-from ..display import say, say_json, say_json_list
+from ..display import put_line, say, say_json, say_json_list
 from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..progress import shown
 
@@ -48,7 +48,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "action", metavar="<action>", choices=[*ACTIONS], help="see above"
     )
     parser.add_argument("tree", metavar="<tree>", help="the folder of the tree")
-    parser.add_argument("names", metavar="<argument>", nargs="*", help="see above")
+    parser.add_argument(
+        "names", metavar="<argument>", nargs="*", default=[], help="see above"
+    )
+    parser.set_defaults(refuse=parser.error)
     for names, properties in OPTIONS:
         parser.add_argument(*names, **properties)  # type: ignore[arg-type]
 
@@ -165,7 +168,8 @@ def _cat(args: Namespace) -> None:
 def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
     for rows in pieces:
         table = rows.reshape(len(rows), -1).tolist()
-        log.put("".join("%s \n" % " ".join(map(show, row)) for row in table))
+        text = "".join("%s \n" % " ".join(map(show, row)) for row in table)
+        log.put(log.encodable(text, sys.stdout))
 
 
 def _put_bytes(rows: Array) -> None:
@@ -240,7 +244,8 @@ def _dtype(given: Any) -> DType:
         dtype: DType = numpy.dtype(given)
         return dtype
     except (TypeError, ValueError) as error:
-        raise Refusal("'%s' is no type: %s" % (given, error), EXIT_USAGE) from error
+        text = given[0] if isinstance(given, tuple) else given
+        raise Refusal("'%s' is no type of NumPy" % text, EXIT_USAGE) from error
 
 
 def _check_free(tree: File, name: str, args: Namespace) -> None:
@@ -312,7 +317,7 @@ def _get_attr(args: Namespace) -> None:
         if not names:
             fields = name, attribute.dtype_name, attribute.nmemb, text
             text = "%s %s %d [ %s ]" % fields
-        log.put(printable(text) + "\n")
+        put_line(text)
 
 
 def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
@@ -347,9 +352,22 @@ def _set_attr(args: Namespace) -> None:
         values = list(texts)
         attrs[name] = texts[0] if len(texts) == 1 else texts
         return
+    given = texts if _is_text(dtype) else values
     try:
-        attrs[name] = numpy.array(texts if _is_text(dtype) else values, dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+        with numpy.errstate(invalid="ignore"):
+            found = numpy.array(given, dtype)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    # NumPy makes an integer of 1.5 without an error.
+    if found is None or (found.dtype.kind in "iu" and found.tolist() != given):
+        raise Refusal(
+            "set-attr: the type '%s' of the attribute '%s' can't hold '%s'; "
+            "-t sets another" % (dtype, name, " ".join(texts)),
+            EXIT_USAGE,
+        )
+    try:
+        attrs[name] = found
+    except (TypeError, ValueError) as error:
         raise Refusal("set-attr: %s" % error, EXIT_USAGE) from error
 
 
@@ -378,8 +396,9 @@ def _verify(args: Namespace) -> int:
         say_json(report.as_dict())
     elif not (args.quiet and report.ok):
         state = "ok" if report.ok else "damaged"
-        counts = report.nblocks, "s" * (report.nblocks != 1), report.nfiles
-        text = "%d block%s, %d data files, %d bytes" % (*counts, report.nbytes)
+        parts = (report.nblocks, "block"), (report.nfiles, "data file")
+        counts = ["%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in parts]
+        text = "%s, %d bytes" % (", ".join(counts), report.nbytes)
         say("%s: %s (%s)" % (printable(args.tree), state, text))
         for finding in report.findings:
             say("  " + printable(str(finding)))

@@ -72,9 +72,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "files",
         metavar="<file>",
-        nargs="+",
+        nargs="*",
         help="file, URL or dataset to be referenced",
     )
+    parser.set_defaults(refuse=parser.error)
 
 
 def direct_messages(args: Namespace) -> None:

@@ -51,7 +51,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="drop the index for Zarr",
     )
     add_room_options(group, kept=True)
-    parser.add_argument("files", metavar="<file>", nargs="+", help="file to rewrite")
+    parser.add_argument("files", metavar="<file>", nargs="*", help="file to rewrite")
+    parser.set_defaults(refuse=parser.error)
 
 
 def run(args: Namespace) -> int:

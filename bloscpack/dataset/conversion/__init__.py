@@ -346,10 +346,11 @@ def _check_kind(content: Content, wanted: Format, path: str) -> None:
     """Raise `UsageError` if a format can't hold a kind of contents."""
     if content.kind in wanted.holds:
         return
+    article = "an" if content.kind == "array" else "a"
     others = [f.name for f in FORMATS.values() if content.kind in f.holds]
     raise UsageTypeError(
-        "'%s': the format '%s' can't hold a %s; %s can"
-        % (path, wanted.name, content.kind, ", ".join(others))
+        "'%s': the format '%s' can't hold %s %s; %s can"
+        % (path, wanted.name, article, content.kind, ", ".join(others))
     )
 
 
