@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import zlib
 from contextlib import contextmanager
 
 import numpy
 
 from .. import dataset
+from .._storage.base import naming_errors
 from ..constants import MAGIC, NPY_MAGIC
 from ..exceptions import DamageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -165,7 +165,8 @@ def _rows_of_npy(fp: BinaryIO, name: str) -> Items:
     """Return the rows of a .npy file, which are read when they are needed."""
     from ..npy_io import read_header
 
-    array = read_header(fp)
+    with naming_errors(name):
+        array = read_header(fp)
     order: Any = "F" if array.flags.fnc else "C"
     return _mapped(fp, name, array.dtype, array.shape, fp.tell(), order)
 
@@ -201,7 +202,8 @@ def _array_in(content: bytes, name: str) -> Items:
     from ..npy_io import read_header
 
     fp = io.BytesIO(content)
-    array = read_header(fp)
+    with naming_errors(name):
+        array = read_header(fp)
     items = content[fp.tell() :]
     if len(items) != array.nbytes:
         raise DamageError(
@@ -216,13 +218,17 @@ def _array_in(content: bytes, name: str) -> Items:
 def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
     import zipfile
 
+    from ..dataset.conversion.npy import ZipErrors
+
+    arrays = {}
     try:
         with zipfile.ZipFile(fp) as archive:
-            arrays = {
-                member.removesuffix(".npy"): _array_in(archive.read(member), name)
-                for member in archive.namelist()
-            }
-    except (zipfile.BadZipFile, zlib.error) as error:
+            for member in archive.namelist():
+                place = "%s/%s" % (name, member)
+                with ZipErrors(place):
+                    content = archive.read(member)
+                arrays[member.removesuffix(".npy")] = _array_in(content, place)
+    except zipfile.BadZipFile as error:
         raise DamageError(
             "expected a .npz file, found another content: %s" % error,
             section="chunks",

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from bloscpack._cli.exit_codes import (
     EXIT_USAGE,
     Refusal,
 )
-from bloscpack.exceptions import UsageError
+from bloscpack.exceptions import DamageError, NotReadable, UsageError
 
 DEFAULTS = {
     "nthreads": 2,
@@ -358,6 +359,31 @@ def test_append_what_does_not_fit():
     dataset.create_array("two", np.zeros((1, 2), "i8")).close()
     append("two", "order.npy")
     assert [[0, 0], [0, 1], [2, 3], [4, 5]] == dataset.open("two")[:].tolist()
+
+
+def test_append_from_a_damaged_archive():
+    make_all()
+    with zipfile.ZipFile("lzma.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("x.npy", bytes(1000))
+    with zipfile.ZipFile("stored.npz", "w") as archive:
+        archive.writestr("x.npy", b"text")
+    for source, target, position, byte, error in [
+        ("lzma.npz", "damaged.npz", 50, 255, DamageError),
+        ("stored.npz", "encrypted.npz", -65, 1, NotReadable),
+        ("stored.npz", "unknown.npz", -63, 99, NotReadable),
+        ("stored.npz", "text.npz", 0, 80, NotReadable),
+    ]:
+        content = bytearray(Path(source).read_bytes())
+        # Positions from the end on are in the directory of the archive.
+        content[position] = byte
+        Path(target).write_bytes(content)
+        calls = [(run, "append", "a-zarr", target)]
+        calls += [(dataset.convert, target, "new.zarr")]
+        for function, *arguments in calls:
+            with pytest.raises(error) as caught:
+                function(*arguments)
+            assert target + "/x.npy" == caught.value.filename
+    assert 100 == len(dataset.open("a-zarr"))
 
 
 # metadata

@@ -32,6 +32,11 @@ from .contents import (
     rows_in_block,
 )
 
+try:
+    from lzma import LZMAError
+except ImportError:  # Python was built without it
+    LZMAError = zipfile.BadZipFile  # type: ignore
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,8 +121,8 @@ class _Member:
         with self._translated():
             self._fp = archive.open(info)
 
-    def _translated(self) -> _Translating:
-        return _Translating(self._name)
+    def _translated(self) -> ZipErrors:
+        return ZipErrors(self._name)
 
     def read(self, size: int = -1) -> bytes:
         with self._translated():
@@ -130,7 +135,7 @@ class _Member:
         self._fp.close()
 
 
-class _Translating:
+class ZipErrors:
     """Turns the errors about the bytes of an archive into `DamageError`."""
 
     def __init__(self, name: str) -> None:
@@ -140,10 +145,19 @@ class _Translating:
         return None
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, (zipfile.BadZipFile, zlib.error, EOFError)):
+        if isinstance(error, Exception) and _is_damage(error):
             raise DamageError(str(error), filename=self._name) from error
         if isinstance(error, (NotImplementedError, RuntimeError)):  # encrypted
             raise NotReadable(str(error), filename=self._name) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error of the modules for archives is about wrong bytes."""
+    wrong = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError)
+    # The module `bz2` raises an OSError without a number.
+    return isinstance(error, wrong) or (
+        isinstance(error, OSError) and error.errno is None
+    )
 
 
 def _content(
