@@ -274,8 +274,8 @@ class _BlockCheck:
             short = [(first + whole, first + rows)]
             self._add(
                 "short",
-                "%s missing: %s, expected %d"
-                % (text_of(short), self._size_text(number, found), expected),
+                "%s missing: %s"
+                % (text_of(short), self._size_text(number, found, expected)),
                 number=number,
                 rows=short,
             )
@@ -285,10 +285,10 @@ class _BlockCheck:
         holes = self._holes(number, size) if size else []
         return short, holes
 
-    def _size_text(self, number: int, found: int) -> str:
+    def _size_text(self, number: int, found: int, expected: int) -> str:
         if found or os.path.exists(self._files.path(number)):
-            return "the file has %d bytes" % found
-        return "there is no file"
+            return "the file has %d bytes, expected %d" % (found, expected)
+        return "there is no file, expected %d bytes" % expected
 
     def _check_sum(self, number: int, size: int) -> None:
         header = self._header

@@ -502,7 +502,7 @@ def test_a_missing_file_is_not_called_empty(tree, tmp_path):
     tree.create_from_array("x", np.arange(10), Nfile=2).close()
     os.unlink(tmp_path / "tree/x/000001")
     (short,) = (f for f in bigfile.verify(tree).findings if f.kind == "short")
-    assert "rows 5 to 9 missing: there is no file, expected 40" == short.message
+    assert "rows 5 to 9 missing: there is no file, expected 40 bytes" == short.message
 
 
 def test_an_error_of_the_file_system_names_the_file(tmp_path):
