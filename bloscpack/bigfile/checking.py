@@ -263,7 +263,9 @@ class _BlockCheck:
             found = self._files.nbytes(number)
         except OSError as error:
             all_rows = [(first, first + rows)] if rows else []
-            self._add("file", _text(error), number=number, rows=all_rows)
+            self._add(
+                "file", error.strerror or str(error), number=number, rows=all_rows
+            )
             return all_rows, []
         self._checker.nfiles += 1
         short: Rows = []
@@ -272,8 +274,8 @@ class _BlockCheck:
             short = [(first + whole, first + rows)]
             self._add(
                 "short",
-                "%s missing: the file has %d bytes, expected %d"
-                % (text_of(short), found, expected),
+                "%s missing: %s"
+                % (text_of(short), self._size_text(number, found, expected)),
                 number=number,
                 rows=short,
             )
@@ -283,13 +285,18 @@ class _BlockCheck:
         holes = self._holes(number, size) if size else []
         return short, holes
 
+    def _size_text(self, number: int, found: int, expected: int) -> str:
+        if found or os.path.exists(self._files.path(number)):
+            return "the file has %d bytes, expected %d" % (found, expected)
+        return "there is no file, expected %d bytes" % expected
+
     def _check_sum(self, number: int, size: int) -> None:
         header = self._header
         checksum = header.checksums[number]
         try:
             total = self._sum(number, size)
         except OSError as error:
-            self._add("file", _text(error), number=number)
+            self._add("file", error.strerror or str(error), number=number)
             return
         if total != checksum:
             first = header.starts[number]

@@ -49,11 +49,17 @@ class DataFiles:
                     raw = self._open(number, write)
                     self._raw.append(raw)
                     kept = self._kept[number, write] = FileRange(raw)
-        if kept is not None:
-            yield kept
-            return
-        with self._open(number, write) as raw:
-            yield FileRange(raw)
+        try:
+            if kept is not None:
+                yield kept
+                return
+            with self._open(number, write) as raw:
+                yield FileRange(raw)
+        except OSError as error:
+            # Reads and writes of a file descriptor do not know the name of the file.
+            if error.errno is not None and error.filename is None:
+                error.filename = self.path(number)
+            raise
 
     def _open(self, number: int, write: bool) -> io.FileIO:
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 import numpy
 
+from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, UsageValueError
 from . import header
 from .attrs import AttributeSet
@@ -79,7 +80,8 @@ class File:
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = os.fsdecode(filename)
+        path = os.fsdecode(local_path(filename))
+        without_url(path, "a BigFile tree")
         if create:
             os.makedirs(path, exist_ok=True)
         if not os.path.isdir(path):

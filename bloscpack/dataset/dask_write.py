@@ -10,6 +10,7 @@ import math
 
 import numpy
 
+from .._storage.urls import local_path, without_url
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError
 from .dask_read import import_dask
 from .folder import Folder
@@ -91,6 +92,8 @@ def from_dask(
         raise UsageTypeError(
             "expected an array or a DataFrame of Dask, found %.200r" % (collection,)
         )
+    path = local_path(path)
+    without_url(path, "writing a collection of Dask")
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
     plan = _plan_array if is_array else _plan_table

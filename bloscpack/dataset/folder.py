@@ -18,6 +18,7 @@ from _thread import allocate_lock
 from contextlib import suppress
 
 from .._storage.base import Storage
+from .._storage.urls import local_path, without_url
 from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -116,6 +117,8 @@ class Folder:
     @classmethod
     def open(cls, path: Path) -> Folder:
         """Return the folder of a dataset; raise an ``OSError`` if there is none."""
+        path = local_path(path)
+        without_url(path, "reading the folder of a dataset")
         root = os.path.abspath(os.fsdecode(path))
         if not stat.S_ISDIR(os.stat(root).st_mode):
             raise NotADirectoryError(

@@ -14,6 +14,7 @@ import numpy
 from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
+from .._storage.urls import local_path, without_url
 from ..exceptions import FormatError, UsageError, UsageValueError
 from ..headers import check_range
 from .checking import check_dataset, joined_name, open_for_check
@@ -97,6 +98,8 @@ def recover(
     """
     if fill is not None:
         check_range("fill", fill, 0, 255)
+    target = local_path(target)
+    without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
     damage: Damage = {}

@@ -533,6 +533,31 @@ def test_a_short_file_names_the_rows(tree, tmp_path):
         tree["x"][:]
 
 
+def test_a_missing_file_is_not_called_empty(tree, tmp_path):
+    tree.create_from_array("x", np.arange(10), Nfile=2).close()
+    os.unlink(tmp_path / "tree/x/000001")
+    (short,) = (f for f in bigfile.verify(tree).findings if f.kind == "short")
+    assert "rows 5 to 9 missing: there is no file, expected 40 bytes" == short.message
+
+
+def test_an_error_of_the_file_system_names_the_file(tmp_path):
+    program = (
+        "import resource, sys, numpy; from bloscpack import bigfile\n"
+        "tree = bigfile.File(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
+        "try: tree.create_from_array('x', numpy.ones(10**6))\n"
+        "except OSError as error: print(error.filename)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path / "x" / "000000") == found.stdout.strip()
+
+
 def test_lying_counts_take_no_memory(tree, tmp_path):
     column = tree.create("x", "f8", 2**50, 1)
     with pytest.raises(DamageError, match="missing"):

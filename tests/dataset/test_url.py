@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import numpy as np
 import pytest
 from storage.servers import serving_folder
 
-from bloscpack import dataset
+from bloscpack import bigfile, dataset
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -135,6 +136,23 @@ def test_errors(web, folder):
     assert ROWS[:128].tolist() == array[:128].tolist()
     with pytest.raises(DamageError, match="c/2/0"):
         array[:]
+
+
+@pytest.mark.parametrize("url", ["http://localhost/a", "memory://a"])
+def test_what_needs_a_folder(url, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (
+        lambda: dataset.verify(url),
+        lambda: dataset.describe(url),
+        lambda: dataset.recover(url, "saved"),
+        lambda: dataset.recover(folder, url),
+        lambda: bigfile.File(url, create=True),
+    ):
+        before = sorted(os.listdir())
+        with pytest.raises(UsageError, match="'%s' is a URL" % url):
+            call()
+        assert before == sorted(os.listdir())
+    assert dataset.verify("file://%s" % folder).ok
 
 
 def test_a_server_that_is_gone(folder):
