@@ -109,7 +109,7 @@ def fail_together(comm, path):
     tree = bigfile.FileMPI(comm, path, create=True)
     assert "can't have the dtype" in raised(UsageError, tree.create, "x", "U3", 4)
     assert "no block or group" in raised(KeyError, lambda: tree["y"])
-    assert "is not a folder" in raised(KeyError, bigfile.FileMPI, comm, path + "x")
+    assert "does not exist" in raised(KeyError, bigfile.FileMPI, comm, path + "x")
     cube = np.zeros((2, 3, 4) if comm.rank == 1 else (2, 3))
     assert "one or two axes" in raised(UsageError, tree.create_from_array, "x", cube)
     wrong = np.zeros(3, "i4" if comm.rank == 1 else "f8")
