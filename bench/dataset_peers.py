@@ -67,7 +67,7 @@ class Dataset(Peer):
 
 
 class File(Peer):
-    """One `.blp` file for the array: what a dataset is made of, without the dataset."""
+    """One `.blp` file for the array, in place of a folder of shards."""
 
     def create(self, path: Path, dtype: Any, chunk: int) -> Any:
         return path, chunk * np.dtype(dtype).itemsize

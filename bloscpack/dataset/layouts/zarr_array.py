@@ -58,13 +58,6 @@ SHARDS = "c"
 SETTINGS = ("cname", "clevel", "shuffle")
 
 
-def detect(folder: Folder) -> str | None:
-    """Return ``'array'``; None for a folder of another kind."""
-    if not folder.exists(ZARR_JSON):
-        return None
-    return "array" if read_document(folder).get("node_type") == "array" else None
-
-
 def read_document(folder: Folder) -> JsonObject:
     """Return the document in the file ``zarr.json``."""
     document = folder.read_json(ZARR_JSON)
