@@ -16,7 +16,7 @@ import abc
 from . import log
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
-from ._engine.threads import Workspace, for_each
+from ._engine.threads import Workspace, for_each, run_length
 from ._format.blosc_header import decode_header
 from ._format.chunks import (
     check_digest,
@@ -63,15 +63,10 @@ QUICK_CHUNK = 64 * 2**10
 # Plain size in bytes of the chunks from which one more thread helps to decompress them:
 # a thread takes the GIL a few times for each chunk, and waits for the other threads.
 CHUNK_PER_THREAD = 32 * 2**10
-# Maximum number of bytes of adjacent chunks that one thread gets at a time, where it
-# stores the results itself. The system allocates memory in huge pages: two threads that
-# are the first to touch the same page wait for each other.
-RUN = 8 * 2**20
-# The same for chunks to compress. Smaller, because the results stay in memory until
-# the chunks before them have been written.
+# Maximum number of bytes of adjacent chunks that one thread compresses at a time.
+# Smaller than `RUN`, because the results stay in memory until the chunks before them
+# have been written.
 RUN_TO_COMPRESS = 512 * 2**10
-# Minimum number of runs for each thread: all threads then end at about the same time.
-RUNS_PER_THREAD = 4
 # Chunk size in bytes from which Blosc's own threads can share the blocks of a chunk.
 LARGE_CHUNK = 2 * 2**20
 
@@ -561,7 +556,7 @@ def _compress_all(
         return rest
 
     quick = header.chunk_size < QUICK_CHUNK
-    run = _run_length(RUN_TO_COMPRESS, header.nchunks, header.chunk_size, nthreads)
+    run = run_length(header.nchunks, header.chunk_size, nthreads, RUN_TO_COMPRESS)
     try:
         for_each(tasks, work, deliver, nthreads, run, quick)
     except MemoryError as error:
@@ -622,7 +617,7 @@ def _decompress_all(
     tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
     run = 1
     if source.concurrent and source.random_access and sink.random_access:
-        run = _run_length(RUN, nchunks or 0, chunk_size, nthreads)
+        run = run_length(nchunks or 0, chunk_size, nthreads)
     if sink.concurrent:
         sink.start()
     work = _decompress_function(source, sink, nchunks)
@@ -705,15 +700,6 @@ def _no_memory(frame: Frame) -> FormatError:
         chunk=frame.number,
         offset=frame.offset,
     )
-
-
-def _run_length(size: int, nchunks: int, chunk_size: int, nthreads: int) -> int:
-    """Return the number of adjacent chunks that a thread gets, at most `size` bytes.
-
-    `nchunks` and `chunk_size` below 1 mean an unknown value.
-    """
-    fair = nchunks // (nthreads * RUNS_PER_THREAD)
-    return max(1, min(size // chunk_size, fair)) if chunk_size > 0 else 1
 
 
 def _log_chunk(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._engine.threads import for_each
+from .._engine.threads import RUN, for_each
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
@@ -23,7 +23,7 @@ from .._format.blosc_header import (
     decode_header,
     unpack_header,
 )
-from ..abstract_io import QUICK_CHUNK, RUN
+from ..abstract_io import QUICK_CHUNK
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .chunk_checker import ChunkChecker

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 # Maximum number of batches under way per thread: taken from the source, but not
 # delivered. It bounds the memory for items and results.
 WINDOW = 3
+# Maximum number of plain bytes of adjacent chunks that one thread gets at a time, where
+# it stores the results itself. The system allocates memory in huge pages: two threads
+# that are the first to touch the same page wait for each other.
+RUN = 8 * 2**20
+# Minimum number of runs for each thread: all threads then end at about the same time.
+RUNS_PER_THREAD = 4
 # Minimum time in seconds that an item must take before threads help: handing an item to
 # another thread takes about as long.
 WORTH_A_THREAD = 100e-6
@@ -77,6 +83,16 @@ def for_each(
         pool.run(batches, deliver)
     finally:
         pool.close()
+
+
+def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) -> int:
+    """Return the number of adjacent items that a thread gets: `batch` of `for_each`.
+
+    An item has `item_nbytes` plain bytes, a run at most about `most`. Numbers below 1
+    mean an unknown value.
+    """
+    fair = nitems // (nthreads * RUNS_PER_THREAD)
+    return max(1, min(most // item_nbytes, fair)) if item_nbytes > 0 else 1
 
 
 def _call(deferred: Deferred) -> None:

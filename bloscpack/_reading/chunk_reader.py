@@ -14,7 +14,7 @@ from functools import partial
 
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import renew_after_fork
-from .._engine.threads import Workspace, for_each
+from .._engine.threads import Workspace, for_each, run_length
 from .._format.blosc_header import decode_header
 from .._format.chunks import (
     check_digest,
@@ -252,11 +252,12 @@ class ChunkReader:
         runs = plan_runs(self._extents(numbers), cached, self.storage.far)
         nruns = self._count_runs(numbers)
         with own_settings:
+            nthreads = nthreads_to_read(nthreads, nruns, self.index.chunk_size)
+            batch = 1
+            if room is not None and not self.storage.far:
+                batch = run_length(nruns, self._nbytes(numbers) // nruns, nthreads)
             for_each(
-                self._runs.prepare(runs),
-                work_on_run,
-                deliver_run,
-                nthreads_to_read(nthreads, nruns, self.index.chunk_size),
+                self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
             )
 
     def _first_kept(self, numbers: Sequence[int]) -> int:
@@ -277,8 +278,13 @@ class ChunkReader:
         """Return about how many runs the chunks give, at least 1."""
         if len(numbers) < 2 or self.storage.far:
             return max(1, len(numbers))
-        start, stop = self.index.span(numbers[0])[0], self.index.span(numbers[-1])[1]
-        return max(1, min(len(numbers), -(-(stop - start) // LOCAL_RUN)))
+        return max(1, min(len(numbers), -(-self._nbytes(numbers) // LOCAL_RUN)))
+
+    def _nbytes(self, numbers: Sequence[int]) -> int:
+        """Return the number of plain bytes from the first chunk to the last one."""
+        if not numbers:
+            return 0
+        return self.index.span(numbers[-1])[1] - self.index.span(numbers[0])[0]
 
     def _is_last(self, number: int) -> bool:
         """Return whether a chunk has the last plain byte of the file, or is behind."""

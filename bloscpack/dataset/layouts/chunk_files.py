@@ -14,7 +14,7 @@ import struct
 import numpy
 
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import Workspace, for_each
+from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import MAX_RATIOS, decode_header
 from ..._format.chunks import compress, decompress_into
@@ -152,7 +152,13 @@ class FileChunks(ChunkSource):
             pass
 
         with own_settings:
-            for_each(numbers, work, deliver, effective_nthreads(None, len(numbers)))
+            nthreads = effective_nthreads(None, len(numbers))
+            batch = (
+                1
+                if room is None
+                else run_length(len(numbers), self.chunk_size, nthreads)
+            )
+            for_each(numbers, work, deliver, nthreads, batch)
 
     def cached(self, number: int, size: int) -> bytes | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""

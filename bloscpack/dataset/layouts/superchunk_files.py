@@ -21,7 +21,7 @@ import math
 import numpy
 
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import Workspace, for_each
+from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import (
@@ -334,8 +334,11 @@ class SuperchunkFiles(ChunkSource):
         if self._folder.far:  # the threads wait for answers
             count = max(count, len({number // self.cut.slots for number in numbers}))
             nthreads = max(nthreads, min(count, FAR_FILES))
+        batch = 1
+        if room is not None and not self._folder.far:
+            batch = run_length(count, limit * self.chunk_size, nthreads)
         with own_settings:
-            for_each(self._runs(numbers, limit), work, deliver, nthreads)
+            for_each(self._runs(numbers, limit), work, deliver, nthreads, batch)
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[list[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""
