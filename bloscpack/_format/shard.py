@@ -198,12 +198,13 @@ class Trailer:
         """Add the extent of a chunk and its digest, in bytes of the file."""
         self._numbers.extend((start, stop - start))
 
-    def add_frame(self, offset: int, compressed: Buffer) -> None:
-        """Add a chunk at `offset`, which may be the last one."""
+    def add_frame(self, offset: int, compressed: Buffer) -> int:
+        """Add a chunk at `offset`, which may be the last one; return its plain size."""
         self.add(offset, offset + len(compressed) + self._checksum.size)
         # Only the last chunk may be needed, but no other is short.
-        full = decode_header(compressed).nbytes == self._inner_nbytes
-        self._last = b"" if full else bytes(compressed)
+        nbytes = decode_header(compressed).nbytes
+        self._last = b"" if nbytes == self._inner_nbytes else bytes(compressed)
+        return nbytes
 
     def blocks(self, end: int) -> list[bytes]:
         """Return the trailer behind the last frame, which ends at `end`."""

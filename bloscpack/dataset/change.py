@@ -132,7 +132,8 @@ class Change:
     def _rename(self, temporary: str, name: str) -> None:
         path = self._root.path(name)
         folder = os.path.dirname(path)
-        self._root.check_inside(name.rpartition("/")[0] or name)
+        if folder not in self._folders:
+            self._root.check_inside(name.rpartition("/")[0] or name)
         disk.rename(self._root.path(temporary), path)
         self._folders.add(folder)
 

@@ -190,11 +190,22 @@ class Folder:
     def check_inside(self, name: str) -> None:
         """Raise `StorageError` if a link leads from a name out of the dataset."""
         path = self.path(name)
+        if not self._has_link(name):
+            return
         root = os.path.join(os.path.realpath(self.root), "")
         if not os.path.join(os.path.realpath(path), "").startswith(root):
             raise StorageError(
                 errno.EPERM, "a symbolic link leads outside of the dataset", path
             )
+
+    def _has_link(self, name: str) -> bool:
+        """Return whether a part of a name, below the root, is a symbolic link."""
+        path = self.root
+        for part in self.full(name).split("/"):
+            path = os.path.join(path, part)
+            if os.path.islink(path):
+                return True
+        return False
 
     # Reading
 

@@ -123,9 +123,13 @@ class ShardIndex:
         Number of plain bytes in the file without padding; infinite if it is unknown.
     """
 
-    def __init__(self, storage: Storage, cut: Cut) -> None:
+    def __init__(self, storage: Storage, cut: Cut, least: int = 0) -> None:
+        """Raise `FormatError` if the header states fewer than `least` plain bytes."""
         self.storage = storage
         slots = cut.slots
+        nbytes = math.inf
+        if least or not storage.far:
+            nbytes = _plain_nbytes(storage, least)
         # Blosc adds at most a header to the plain bytes of a chunk.
         most = cut.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
         size = index_size(slots)
@@ -138,7 +142,7 @@ class ShardIndex:
                 "found another content" % (slots, size),
                 section="chunks",
             )
-        self.nbytes = math.inf if storage.far else _plain_nbytes(storage)
+        self.nbytes = nbytes
         self.extents: list[tuple[int, int] | None] = []
         for entry in ENTRY.iter_unpack(index):
             if entry == (MISSING, MISSING):
@@ -154,17 +158,26 @@ class ShardIndex:
             self.extents.append((entry[0], entry[1]))
 
 
-def _plain_nbytes(storage: Storage) -> float:
+def _plain_nbytes(storage: Storage, least: int) -> float:
     """Return the number of plain bytes that the header of a file states.
 
-    Shards that other programs wrote have no header: they may have any number.
+    Shards that other programs wrote have no header: if `least` is 0, they may have any
+    number. Raises `FormatError` if there are fewer than `least`.
     """
     try:
-        nbytes = BloscpackHeader.decode(
-            storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
-        ).nbytes
+        header = BloscpackHeader.decode(storage.read_at(0, BLOSCPACK_HEADER_LENGTH))
     except FormatError:
+        if least:
+            raise
         return math.inf
+    nbytes = header.nbytes
+    if least and (nbytes is None or nbytes < least):
+        raise DamageError(
+            "expected at least '%d' plain bytes, found '%s'; if a writer has removed "
+            "rows meanwhile, open the dataset again"
+            % (least, "an unknown number" if nbytes is None else nbytes),
+            section="header",
+        )
     return math.inf if nbytes is None else nbytes
 
 
@@ -266,9 +279,8 @@ class SuperchunkFiles(ChunkSource):
         except FileNotFoundError:
             return None
         with naming_errors(self._folder.path(name)):
-            if self._fill_value is None:
-                self._check_rows(storage, number)
-            return ShardIndex(storage, self.cut)
+            least = self._stored_nbytes(number) if self._fill_value is None else 0
+            return ShardIndex(storage, self.cut, least)
 
     def files(self) -> Iterator[tuple[str, range]]:
         """Yield the name of each file in the folder, and the numbers of its chunks."""
@@ -277,19 +289,10 @@ class SuperchunkFiles(ChunkSource):
             first = number * slots
             yield self._name_of(number), range(first, min(first + slots, self.nchunks))
 
-    def _check_rows(self, storage: Storage, number: int) -> None:
-        """Raise `FormatError` if a file has fewer rows than the array has there."""
-        cut = self.cut
-        file_rows = cut.slots * cut.chunk_rows
-        expected = min(self.nrows - number * file_rows, file_rows) * cut.row_nbytes
-        header = BloscpackHeader.decode(storage.read_at(0, BLOSCPACK_HEADER_LENGTH))
-        found = (header.nchunks - 1) * header.chunk_size + header.last_chunk
-        if found < expected:
-            raise DamageError(
-                "expected at least '%d' plain bytes, found '%d'; if a writer has "
-                "removed rows meanwhile, open the dataset again" % (expected, found),
-                section="header",
-            )
+    def _stored_nbytes(self, number: int) -> int:
+        """Return the number of plain bytes that the array has in a file."""
+        file_rows = self.cut.slots * self.cut.chunk_rows
+        return min(self.nrows - number * file_rows, file_rows) * self.cut.row_nbytes
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
@@ -302,12 +305,11 @@ class SuperchunkFiles(ChunkSource):
                 with naming_errors(self._folder.path(name)):
                     self._check_missing()
                 continue
-            start = number * cut.slots * cut.chunk_rows
-            rows = min(self.nrows - start, cut.slots * cut.chunk_rows)
-            if rows * cut.row_nbytes > size * MAX_RATIO:
+            nbytes = self._stored_nbytes(number)
+            if nbytes > size * MAX_RATIO:
                 raise DamageError(
                     "expected chunks of '%d' plain bytes, found a file of '%d' bytes"
-                    % (rows * cut.row_nbytes, size),
+                    % (nbytes, size),
                     section="chunks",
                     filename=self._folder.path(name),
                 )

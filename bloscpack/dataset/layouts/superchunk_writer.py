@@ -20,7 +20,6 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format import offsets as offset_table
 from ..._format.array_metadata import describe
-from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress
 from ..._format.metadata import encode_section
 from ..._format.shard import Trailer, with_rows
@@ -65,6 +64,34 @@ COPIED_AT_A_TIME = 4 * 2**20
 NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)
 
 
+class MetadataSections:
+    """The metadata sections of the files of an array, all of the same size.
+
+    Attributes
+    ----------
+    full
+        The section of a file whose slots are all in use. Most files are full.
+    """
+
+    def __init__(self, cut: Cut) -> None:
+        self._cut = cut
+        self._full_rows = cut.chunk_rows * cut.slots
+        self.full = self._encode(self._full_rows, 0)
+
+    def of(self, nrows: int) -> Section:
+        """Return the section of a file that has `nrows` rows."""
+        if nrows == self._full_rows:
+            return self.full
+        return self._encode(nrows, len(self.full.front) - METADATA_HEADER_LENGTH)
+
+    def _encode(self, nrows: int, room: int) -> Section:
+        items: Array = numpy.empty((0, *self._cut.inner), self._cut.dtype)
+        metadata = {**describe(items), "shape": (nrows, *self._cut.inner)}
+        metadata = with_rows(metadata, self._cut.chunk_rows)
+        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
+        return encode_section(metadata, args)
+
+
 class ShardWriter:
     """A file that is being written: frames in order, then `finish`.
 
@@ -72,25 +99,19 @@ class ShardWriter:
     known. Their size does not depend on it.
     """
 
-    def __init__(self, fp: BinaryIO, cut: Cut, typesize: int) -> None:
+    def __init__(
+        self, fp: BinaryIO, cut: Cut, typesize: int, metadata: MetadataSections
+    ) -> None:
         self._fp = fp
         self._cut = cut
         self._typesize = typesize
+        self._metadata = metadata
         self._offsets: list[int] = []
         self._last_nbytes = 0
-        full = self._section(cut.chunk_rows * cut.slots, 0)
-        self._meta_room = len(full.front) - METADATA_HEADER_LENGTH
-        table = BLOSCPACK_HEADER_LENGTH + full.size
+        table = BLOSCPACK_HEADER_LENGTH + metadata.full.size
         self._position = table + OFFSET_LENGTH * cut.slots
         self._trailer = Trailer(cut.chunk_nbytes, cut.slots, CHECKSUM)
         fp.seek(self._position)
-
-    def _section(self, nrows: int, room: int) -> Section:
-        items: Array = numpy.empty((0, *self._cut.inner), self._cut.dtype)
-        metadata = {**describe(items), "shape": (nrows, *self._cut.inner)}
-        metadata = with_rows(metadata, self._cut.chunk_rows)
-        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        return encode_section(metadata, args)
 
     @property
     def next_slot(self) -> int:
@@ -99,9 +120,8 @@ class ShardWriter:
 
     def put(self, chunk: bytes, digest: bytes) -> None:
         """Write the next chunk and its digest."""
-        self._trailer.add_frame(self._position, chunk)
+        self._last_nbytes = self._trailer.add_frame(self._position, chunk)
         self._offsets.append(self._position)
-        self._last_nbytes = decode_header(chunk).nbytes
         write_all(self._fp, chunk)
         write_all(self._fp, digest)
         self._position += len(chunk) + len(digest)
@@ -138,7 +158,7 @@ class ShardWriter:
         )
         table = offset_table.encode(self._offsets)
         table += offset_table.free_entries(cut.slots - nchunks)
-        section = self._section(nbytes // cut.row_nbytes, self._meta_room)
+        section = self._metadata.of(nbytes // cut.row_nbytes)
         self._fp.seek(0)
         write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
         return size
@@ -222,6 +242,7 @@ class ShardFolder:
         self._cut = cut
         self._args = args
         self._at_once = at_once
+        self._metadata: MetadataSections | None = None  # until there is a file
         self._number = -1
         self._current: tuple[UnfinishedFile, ShardWriter] | None = None
         self._unfinished: set[UnfinishedFile] = set()
@@ -285,7 +306,11 @@ class ShardFolder:
         file = self._change.begin(name)
         self._unfinished.add(file)
         self._number = number
-        self._current = file, ShardWriter(file.fp, self._cut, self._args.typesize or 0)
+        if self._metadata is None:
+            self._metadata = MetadataSections(self._cut)
+        typesize = self._args.typesize or 0
+        writer = ShardWriter(file.fp, self._cut, typesize, self._metadata)
+        self._current = file, writer
 
     @property
     def chunk_nbytes(self) -> int:
