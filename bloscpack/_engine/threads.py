@@ -199,7 +199,10 @@ class _WorkerPool:
         while not batches.ended or delivered < taken or self._ndeferred:
             under_way = taken - delivered + self._ndeferred
             if not batches.ended and under_way < self._window:
-                self._jobs.put((taken, batches.take()))
+                items = batches.take()
+                if not items:
+                    continue
+                self._jobs.put((taken, items))
                 self._start_worker()
                 taken += 1
             elif delivered not in self._early:

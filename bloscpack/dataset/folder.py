@@ -201,7 +201,7 @@ class Folder:
     def _has_link(self, name: str) -> bool:
         """Return whether a part of a name, below the root, is a symbolic link."""
         path = self.root
-        for part in self.full(name).split("/"):
+        for part in filter(None, (self.prefix + name).split("/")):
             path = os.path.join(path, part)
             if os.path.islink(path):
                 return True
