@@ -170,7 +170,8 @@ def run(args: argparse.Namespace) -> dict:
         for action in args.actions:
             seconds: dict[str, list[float]] = {side.name: [] for side in sides}
             for seed in range(args.rounds + 1):
-                for side in sides:
+                first = seed % len(sides)  # no peer always follows the same one
+                for side in sides[first:] + sides[:first]:
                     taken = ACTIONS[action](side, array, seed)
                     if seed:  # the first round imports modules
                         seconds[side.name].append(taken)

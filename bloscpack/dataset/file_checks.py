@@ -23,7 +23,8 @@ from ..exceptions import FormatError, NotReadable, Unsupported
 from ..serializers import is_array, shard_rows
 from .findings import DatasetFinding
 from .layouts.bcolz import ObjectChunks
-from .layouts.superchunk_files import CHECKSUM, ShardIndex, SuperchunkFiles
+from .layouts.shard_index import CHECKSUM, ShardIndex
+from .layouts.superchunk_files import SuperchunkFiles
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import array_class
-from bloscpack.dataset.layouts.superchunk_files import ShardIndex
+from bloscpack.dataset.layouts.shard_index import ShardIndex
 
 SHARDED = ("zarr", "superchunk")
 WRITTEN = (*SHARDED, "bcolz")

@@ -28,7 +28,8 @@ from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
-from .superchunk_files import Cut, SuperchunkFiles
+from .shard_index import Cut
+from .superchunk_files import SuperchunkFiles
 from .superchunk_items import ItemParts
 from .superchunk_storage import (
     DATA,

@@ -10,13 +10,13 @@ of an array, and the trailer of a shard (docs/format.rst, Shards).
 
 Reading uses the index at the end of a file, as other readers of shards do: a chunk
 there always has all its rows, and rows behind the end of the array do not count. So a
-file that has got more rows reads as before. `superchunk_writer` writes the files.
+file that has got more rows reads as before. `shard_index` finds the chunks in a file,
+`superchunk_writer` writes the files.
 """
 
 from __future__ import annotations
 
 import errno
-import math
 
 import numpy
 
@@ -29,40 +29,29 @@ from ..._format.chunks import (
     check_plain_size,
     decompress_into,
 )
-from ..._format.shard import (
-    CRC_LENGTH,
-    DEFAULT_SHARD_CHECKSUM,
-    ENTRY,
-    MISSING,
-    crc_of,
-    index_size,
-)
 from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...abstract_io import effective_nthreads
-from ...checksums import CHECKSUMS_LOOKUP
-from ...constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
-from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
 from .open_files import OpenFiles
+from .shard_index import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from ..._format.dtypes import Array, DType
+    from ..._format.dtypes import Array
     from ..._reading.chunk_source import Room
-    from ..._storage.base import Storage
     from ..folder import Folder
+    from .shard_index import Cut
 
     # The name of the file with a number.
     NameOf = Callable[[int], str]
 
-CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 512 * 2**10
 # The same for files that are far away, where each read is a round trip.
@@ -71,114 +60,6 @@ FAR_RUN_NBYTES = 16 * 2**20
 FAR_FILES = 16
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
-
-
-class Cut:
-    """How an array is cut into chunks and files.
-
-    Attributes
-    ----------
-    dtype, inner
-        The dtype, and the shape of a row.
-    chunk_rows
-        Number of rows in a chunk.
-    slots
-        Number of chunks in a file.
-    row_nbytes
-        Size of a row in bytes.
-    """
-
-    def __init__(
-        self, dtype: DType, inner: tuple[int, ...], chunk_rows: int, slots: int
-    ) -> None:
-        self.dtype = dtype
-        self.inner = inner
-        self.chunk_rows = chunk_rows
-        self.slots = slots
-        self.row_nbytes = dtype.itemsize
-        for length in inner:
-            self.row_nbytes *= length
-        self.chunk_nbytes = chunk_rows * self.row_nbytes
-
-    def count_chunks(self, nrows: int) -> int:
-        """Return the number of chunks of an array; 0 if it has no bytes."""
-        return -(-nrows // self.chunk_rows) if self.row_nbytes else 0
-
-    def count_files(self, nrows: int) -> int:
-        """Return the number of files of an array."""
-        return -(-self.count_chunks(nrows) // self.slots)
-
-
-# Reading
-
-
-class ShardIndex:
-    """An open file, and where each chunk is in it: offset and size, None if missing.
-
-    Attributes
-    ----------
-    extents
-        Where the chunks are.
-    nbytes
-        Number of plain bytes in the file without padding; infinite if it is unknown.
-    """
-
-    def __init__(self, storage: Storage, cut: Cut, least: int = 0) -> None:
-        """Raise `FormatError` if the header states fewer than `least` plain bytes."""
-        self.storage = storage
-        slots = cut.slots
-        nbytes = math.inf
-        if least or not storage.far:
-            nbytes = _plain_nbytes(storage, least)
-        # Blosc adds at most a header to the plain bytes of a chunk.
-        most = cut.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
-        size = index_size(slots)
-        end = storage.size - size
-        tail = storage.read_at(end, size) if end >= 0 else b""
-        index, crc = tail[:-CRC_LENGTH], tail[-CRC_LENGTH:]
-        if len(tail) != size or crc != crc_of(index):
-            raise DamageError(
-                "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
-                "found another content" % (slots, size),
-                section="chunks",
-            )
-        self.nbytes = nbytes
-        self.extents: list[tuple[int, int] | None] = []
-        for entry in ENTRY.iter_unpack(index):
-            if entry == (MISSING, MISSING):
-                self.extents.append(None)
-                continue
-            if entry[0] + entry[1] > end or not CHECKSUM.size <= entry[1] <= most:
-                raise DamageError(
-                    "the index of the shard has the extent %d to %d, which is no chunk "
-                    "in front of it" % (entry[0], entry[0] + entry[1]),
-                    section="chunks",
-                    chunk=len(self.extents),
-                )
-            self.extents.append((entry[0], entry[1]))
-
-
-def _plain_nbytes(storage: Storage, least: int) -> float:
-    """Return the number of plain bytes that the header of a file states.
-
-    Shards that other programs wrote have no header: if `least` is 0, they may have any
-    number. Raises `FormatError` if there are fewer than `least`.
-    """
-    try:
-        header = BloscpackHeader.decode(storage.read_at(0, BLOSCPACK_HEADER_LENGTH))
-    except FormatError:
-        if least:
-            raise
-        return math.inf
-    nbytes = header.nbytes
-    if least and (nbytes is None or nbytes < least):
-        raise DamageError(
-            "expected at least '%d' plain bytes, found '%s'; if a writer has removed "
-            "rows meanwhile, open the dataset again"
-            % (least, "an unknown number" if nbytes is None else nbytes),
-            section="header",
-        )
-    return math.inf if nbytes is None else nbytes
 
 
 class SuperchunkFiles(ChunkSource):
@@ -491,16 +372,3 @@ class SuperchunkFiles(ChunkSource):
         flat: Any = result.reshape(-1).view("u1")
         self.read_into(memoryview(flat), start * self.cut.row_nbytes)
         return result
-
-
-def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield extents, offset and size, with neighbours joined."""
-    offset = stop = -1
-    for start, nbytes in extents:
-        if start != stop:
-            if offset >= 0:
-                yield offset, stop - offset
-            offset = start
-        stop = start + nbytes
-    if offset >= 0:
-        yield offset, stop - offset

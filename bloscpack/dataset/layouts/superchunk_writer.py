@@ -33,7 +33,7 @@ from ...constants import (
 )
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
-from .superchunk_files import CHECKSUM, joined
+from .shard_index import CHECKSUM, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from ...args import BloscArgs
     from ..change import Change, UnfinishedFile
     from .base import Blocks
-    from .superchunk_files import Cut, NameOf, ShardIndex, SuperchunkFiles
+    from .shard_index import Cut, ShardIndex
+    from .superchunk_files import NameOf, SuperchunkFiles
 
     # What a writer puts into a file: the frames of chunks that stay, by number, or a
     # number and a new frame.

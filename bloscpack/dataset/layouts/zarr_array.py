@@ -41,7 +41,8 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
-from .superchunk_files import Cut, SuperchunkFiles
+from .shard_index import Cut
+from .superchunk_files import SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
 from .superchunk_writer import ShardFolder
 
