@@ -51,9 +51,13 @@ def _implementation() -> Callable[[Buffer, int], int]:
         return with_numpy
 
     def with_google(data: Buffer, value: int) -> int:
-        # It refuses buffers that can be written to.
-        raw = data if isinstance(data, bytes) else bytes(data)
-        checksum: int = google_crc32c.extend(value, raw)
+        # It refuses a memoryview, but not an array of NumPy.
+        if len(data) > SHORT and not isinstance(data, bytes):
+            import numpy
+
+            checksum: int = google_crc32c.extend(value, numpy.frombuffer(data, "u1"))
+        else:
+            checksum = google_crc32c.extend(value, bytes(data))
         return checksum
 
     return with_google

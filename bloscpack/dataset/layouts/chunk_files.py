@@ -21,7 +21,7 @@ from ..._format.chunks import compress, decompress_into
 from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
-from ...abstract_io import effective_nthreads
+from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
 
@@ -152,7 +152,7 @@ class FileChunks(ChunkSource):
             pass
 
         with own_settings:
-            nthreads = effective_nthreads(None, len(numbers))
+            nthreads = nthreads_to_read(None, len(numbers), self.chunk_size)
             batch = (
                 1
                 if room is None

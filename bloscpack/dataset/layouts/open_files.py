@@ -21,7 +21,7 @@ LIMIT = 128
 
 
 class Lock:
-    """The lock of all that is open here; it is free in a child process after a fork."""
+    """A lock that is free in a child process after a fork."""
 
     def __init__(self) -> None:
         self.renew_locks()
@@ -38,6 +38,7 @@ class Lock:
         self._lock.release()
 
 
+# The lock of all that is open here.
 _lock = Lock()
 # The files of all arrays, by identity of the `OpenFiles` and number; the one that was
 # not used for the longest time is first.

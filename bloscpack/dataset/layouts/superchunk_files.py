@@ -33,10 +33,10 @@ from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
-from ...abstract_io import effective_nthreads
+from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...exceptions import DamageError, FormatError, StorageError
 from .chunk_files import MAX_RATIO
-from .open_files import OpenFiles
+from .open_files import Lock, OpenFiles
 from .shard_index import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     NameOf = Callable[[int], str]
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
-RUN_NBYTES = 512 * 2**10
+RUN_NBYTES = 2 * 2**20
 # The same for files that are far away, where each read is a round trip.
 FAR_RUN_NBYTES = 16 * 2**20
 # Maximum number of such files that are read at once.
@@ -102,6 +102,7 @@ class SuperchunkFiles(ChunkSource):
         self._fill_value = fill_value
         self._check_missing = check_missing
         self._open = OpenFiles()
+        self._opening = Lock()  # threads that need the same file open it once
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
@@ -133,7 +134,12 @@ class SuperchunkFiles(ChunkSource):
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
-            return self._reopened(number)
+            if self._folder.far:  # the threads wait for answers, side by side
+                return self._reopened(number)
+            with self._opening:
+                kept = self._open.get(number)
+                if kept is None:
+                    return self._reopened(number)
         found: ShardIndex | None = kept[0]
         return found
 
@@ -211,15 +217,17 @@ class SuperchunkFiles(ChunkSource):
         def deliver(_: None) -> None:
             pass
 
-        limit = self.chunks_in_run
-        count = -(-len(numbers) // limit)
-        nthreads = effective_nthreads(None, count)
+        batch, limit = 1, self.chunks_in_run
         if self._folder.far:  # the threads wait for answers
-            count = max(count, len({number // self.cut.slots for number in numbers}))
-            nthreads = max(nthreads, min(count, FAR_FILES))
-        batch = 1
-        if room is not None and not self._folder.far:
-            batch = run_length(count, limit * self.chunk_size, nthreads)
+            count = len({number // self.cut.slots for number in numbers})
+            count = max(count, -(-len(numbers) // limit))
+            nthreads = max(effective_nthreads(None, count), min(count, FAR_FILES))
+        else:
+            nthreads = nthreads_to_read(None, len(numbers), self.chunk_size)
+            limit = run_length(len(numbers), self.chunk_size, nthreads, RUN_NBYTES)
+            if room is not None:
+                count = -(-len(numbers) // limit)
+                batch = run_length(count, limit * self.chunk_size, nthreads)
         with own_settings:
             for_each(self._runs(numbers, limit), work, deliver, nthreads, batch)
 
