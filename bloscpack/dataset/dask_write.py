@@ -1,7 +1,7 @@
 """Collections of Dask as datasets: `from_dask`.
 
 Strategy: the collection is divided into the rows of shards. Each task writes a whole
-shard (`parallel`), and a last one commits the number of rows.
+shard (`parallel`), and a last one commits the dataset.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import math
 
 import numpy
 
-from .._storage.urls import local_path, without_url
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError
 from .dask_read import import_dask
 from .folder import Folder
 from .layouts import detect
 from .new import create_array, create_table, items_by_name
 from .opening import Options, open_leaf
-from .parallel import Target, begin, commit, write
+from .parallel import Target, abandon, begin, checked_root, commit, write
 from .row_stream import joined
 from .rows import converted, items_of
 
@@ -52,9 +51,9 @@ def from_dask(
 ) -> Any:
     """Write a collection of Dask as a dataset, in parallel.
 
-    Each task writes the rows of one shard, which no other task writes. The last task
-    sets the number of rows: until then, the dataset is there, without rows. If writing
-    fails, call this again.
+    Each task writes the rows of one shard, which no other task writes. The dataset gets
+    its name with the last task: until then, there is none, or the one that is to be
+    replaced. If writing fails, call this again.
 
     Parameters
     ----------
@@ -70,9 +69,8 @@ def from_dask(
         As in `create_array`. All columns of a table have shards of the same number of
         rows.
     mode
-        ``'x'`` if there must be no such file or folder, other than a dataset that an
-        interrupted call has left; ``'w'`` to replace a dataset, which is removed
-        at the beginning.
+        As in `create_array`. A dataset that is replaced can be read until the last
+        task, also by the tasks of the collection.
     compute
         Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
 
@@ -86,14 +84,15 @@ def from_dask(
     UsageError
         If the collection has no rows in an order, if the layout can't hold its items,
         or if Dask is not installed.
+    FileExistsError
+        If there is a file or folder of this name.
     """
     is_array = hasattr(collection, "rechunk")
     if not is_array and not hasattr(collection, "divisions"):
         raise UsageTypeError(
             "expected an array or a DataFrame of Dask, found %.200r" % (collection,)
         )
-    path = local_path(path)
-    without_url(path, "writing a collection of Dask")
+    path = checked_root(path, mode)  # before anything is computed
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
     plan = _plan_array if is_array else _plan_table
@@ -102,12 +101,16 @@ def from_dask(
     result = delayed(_commit, pure=False)(target, length, tasks)
     if not compute:
         return result
-    result.compute()
+    try:
+        result.compute()
+    except BaseException:
+        abandon(target)
+        raise
     return open_leaf(detect(Folder.open(path)), Options())
 
 
 def _commit(target: Target, length: int, tasks: list[None]) -> str:
-    """Commit the number of rows when all `tasks` are done; return the path."""
+    """Commit the dataset when all `tasks` are done; return the path."""
     commit(target, length)
     return target.root
 
@@ -116,7 +119,7 @@ def _commit(target: Target, length: int, tasks: list[None]) -> str:
 
 
 def _plan_array(
-    array: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+    array: Any, path: str, mode: str, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
@@ -129,13 +132,8 @@ def _plan_array(
         path,
         mode,
         options["sync"],
-        lambda mode: create_array(
-            path,
-            shape=(0, *inner),
-            dtype=array.dtype,
-            shards=shards,
-            mode=mode,
-            **options,
+        lambda path: create_array(
+            path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
         ),
     )
     array = array.rechunk((target.shard_rows, *inner))
@@ -150,7 +148,7 @@ def _write_block(target: Target, start: int, rows: Any) -> None:
 
 
 def _plan_table(
-    frame: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+    frame: Any, path: str, mode: str, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     dask = import_dask("dask")
     parts = frame.to_delayed()
@@ -169,7 +167,7 @@ def _plan_table(
         path,
         mode,
         options["sync"],
-        lambda mode: create_table(path, dtype=row, shards=shards, mode=mode, **options),
+        lambda path: create_table(path, dtype=row, shards=shards, **options),
     )
     task = dask.delayed(_write_frames, pure=False)
     tasks = [

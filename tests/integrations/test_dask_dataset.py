@@ -183,8 +183,9 @@ def test_unknown_lengths(tmp_path):
 def test_delayed(tmp_path):
     lazy = da.from_array(ROWS, chunks=(100, 2))
     task = dataset.from_dask(lazy, tmp_path / "a", compute=False)
-    assert (0, 2) == dataset.open(tmp_path / "a").shape
-    assert str(tmp_path / "a") == task.compute()
+    assert not (tmp_path / "a").exists()
+    for _ in range(2):  # again: nothing happens
+        assert str(tmp_path / "a") == task.compute()
     assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
 
 
@@ -238,58 +239,95 @@ def test_what_is_refused(tmp_path):
 
 def make(path, mode="x"):
     options = {"shape": (0, 2), "dtype": "f8", "chunks": 16, "shards": 64}
-    return begin(
-        path, mode, True, lambda mode: dataset.create_array(path, mode=mode, **options)
-    )
+    return begin(path, mode, True, lambda path: dataset.create_array(path, **options))
+
+
+def names_in(path):
+    return sorted(os.listdir(path))
 
 
 def test_repeated_tasks(tmp_path):
     target = make(tmp_path / "a")
     for start in (64, 0, 64, 0):
         write(target, start, {"": ROWS[start : min(start + 64, 100)]})
-        assert 0 == len(dataset.open(tmp_path / "a"))
+        assert not (tmp_path / "a").exists()
     commit(target, 100)
     commit(target, 100)
     assert ROWS[:100].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == names_in(tmp_path)
+    assert ["c", "zarr.json"] == names_in(tmp_path / "a")
 
 
 def test_late_tasks_change_nothing(tmp_path):
-    target = make(tmp_path / "a")
+    """Dask repeats all tasks of a worker that it has lost: they must not fail."""
+    target = pickle.loads(pickle.dumps(make(tmp_path / "a")))
     write(target, 0, {"": ROWS[:10]})
     commit(target, 10)
     with dataset.open(tmp_path / "a", "r+") as array:
         array[:] = 7
         array.append(ROWS[:1])
-    for call in (lambda: write(target, 0, {"": ROWS[:10]}), lambda: commit(target, 10)):
-        with pytest.raises(StorageError, match="completed, or replaced"):
-            call()
+        write(target, 0, {"": ROWS[:10]})
+        commit(target, 10)
     assert [7.0] * 10 == dataset.open(tmp_path / "a")[:10, 0].tolist()
     assert 11 == len(dataset.open(tmp_path / "a"))
+    assert ["a"] == names_in(tmp_path)
+
+
+def test_a_task_that_ends_late(tmp_path):
+    """The dataset gets its name while a task is writing a shard again."""
+    target = make(tmp_path / "a")
+    write(target, 0, {"": ROWS[:10]})
+
+    class Rows(np.ndarray):
+        def __getitem__(self, key):
+            if not (tmp_path / "a").exists():
+                commit(target, 10)
+            return super().__getitem__(key)
+
+    write(target, 0, {"": (ROWS[:10] + 1).view(Rows)})
+    assert ROWS[:10].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == names_in(tmp_path)
 
 
 def test_a_second_call_takes_over(tmp_path):
     first = make(tmp_path / "a")
     write(first, 64, {"": ROWS[:64]})
     second = make(tmp_path / "a")
-    with pytest.raises(StorageError, match="completed, or replaced"):
-        write(first, 0, {"": ROWS[:10]})
-    with pytest.raises(StorageError, match="completed, or replaced"):
-        commit(first, 10)
-    write(second, 0, {"": ROWS[:20]})
-    commit(second, 20)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="another call has replaced"):
+            write(first, 0, {"": ROWS[:10]})
+        with pytest.raises(StorageError, match="another call has replaced"):
+            commit(first, 10)
+        if not (tmp_path / "a").exists():
+            write(second, 0, {"": ROWS[:20]})
+            commit(second, 20)
     assert ROWS[:20].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert ["a"] == names_in(tmp_path)
+    with pytest.raises(FileExistsError):
+        make(tmp_path / "a")
 
 
-def test_a_writer_ends_the_writing(tmp_path):
+def test_another_program_takes_the_name(tmp_path):
     target = make(tmp_path / "a")
-    dataset.open(tmp_path / "a", "r+").close()
-    with pytest.raises(StorageError, match="another writer"):
-        write(target, 0, {"": ROWS[:10]})
-    assert not (tmp_path / "a/.bloscpack").exists()
+    write(target, 0, {"": ROWS[:10]})
+    dataset.create_array(tmp_path / "a", ROWS[:3]).close()
+    with pytest.raises(FileExistsError):
+        commit(target, 10)
+    assert 3 == len(dataset.open(tmp_path / "a"))
+    target = make(tmp_path / "a", "w")
+    with (
+        dataset.open(tmp_path / "a", "r+"),
+        pytest.raises(StorageError, match="another writer"),
+    ):
+        commit(target, 0)
+    commit(target, 0)
+    assert 0 == len(dataset.open(tmp_path / "a"))
+    assert ["a"] == names_in(tmp_path)
 
 
-def test_a_failed_task(tmp_path):
-    """The call fails, the dataset has no rows, and the same call completes it."""
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_a_failed_task(tmp_path, mode):
+    """The call fails, readers see nothing of it, and the same call succeeds."""
     failing = [True]
 
     def fail(block, block_info=None):
@@ -297,13 +335,25 @@ def test_a_failed_task(tmp_path):
             raise RuntimeError("no more")
         return block
 
+    if mode == "w":
+        dataset.create_array(tmp_path / "a", [1, 2]).close()
+    before = names_in(tmp_path)
     lazy = da.from_array(ROWS, chunks=(64, 2)).map_blocks(fail, dtype="f8")
+    options = {"mode": mode, "chunks": 16, "shards": 64}
     with pytest.raises(RuntimeError, match="no more"):
-        dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
-    assert (0, 2) == dataset.open(tmp_path / "a").shape
+        dataset.from_dask(lazy, tmp_path / "a", **options)
+    assert before == names_in(tmp_path)
     failing[0] = False
-    array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    array = dataset.from_dask(lazy, tmp_path / "a", **options)
     assert ROWS.tolist() == array[:].tolist()
+    assert ["a"] == names_in(tmp_path)
+
+
+def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
+    dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64).close()
+    lazy = dataset.open(tmp_path / "a").to_dask() * 2
+    array = dataset.from_dask(lazy, tmp_path / "a", mode="w")
+    assert (ROWS * 2).tolist() == array[:].tolist()
 
 
 # Several processes
