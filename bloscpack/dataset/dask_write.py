@@ -10,14 +10,14 @@ import math
 
 import numpy
 
-from ..exceptions import DoesNotFit, UsageError, UsageTypeError
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
 from .folder import Folder
-from .layouts import detect
+from .layouts import detect, table_class
 from .new import create_array, create_table, items_by_name
 from .opening import Options, open_leaf
 from .parallel import Target, abandon, begin, checked_root, commit, write
-from .row_stream import joined
+from .row_stream import check_mask, joined
 from .rows import converted, items_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -87,11 +87,7 @@ def from_dask(
     FileExistsError
         If there is a file or folder of this name.
     """
-    is_array = hasattr(collection, "rechunk")
-    if not is_array and not hasattr(collection, "divisions"):
-        raise UsageTypeError(
-            "expected an array or a DataFrame of Dask, found %.200r" % (collection,)
-        )
+    is_array = _is_array(collection)
     path = checked_root(path, mode)  # before anything is computed
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
@@ -109,6 +105,26 @@ def from_dask(
     return open_leaf(detect(Folder.open(path)), Options())
 
 
+def _is_array(collection: Any) -> bool:
+    """Return whether a collection is an array; raise `UsageError` for other types."""
+    found = type(collection)
+    if issubclass(found, import_dask("dask.array").Array):
+        return True
+    # Only classes: a `Delayed` has all attributes.
+    if import_dask("dask").is_dask_collection(collection) and (
+        hasattr(found, "divisions") and hasattr(found, "select_dtypes")
+    ):
+        return False
+    raise UsageTypeError(
+        "expected an array or a DataFrame of Dask, found the type '%s' of '%s'%s"
+        % (
+            found.__name__,
+            found.__module__.partition(".")[0],
+            ": call to_frame()" if found.__name__ in ("Series", "Index") else "",
+        )
+    )
+
+
 def _commit(target: Target, length: int, tasks: list[None]) -> str:
     """Commit the dataset when all `tasks` are done; return the path."""
     commit(target, length)
@@ -124,6 +140,11 @@ def _plan_array(
     delayed = import_dask("dask").delayed
     if not array.ndim:
         raise UsageError("a dataset holds rows, and an array without axes has none")
+    if isinstance(array._meta, numpy.ma.MaskedArray):
+        raise UsageError(
+            "masked arrays can't be stored, the mask would be lost; store "
+            "dask.array.ma.filled(array)"
+        )
     if any(math.isnan(length) for length in array.shape):
         array = array.copy()
         array.compute_chunk_sizes()
@@ -136,21 +157,40 @@ def _plan_array(
             path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
         ),
     )
-    array = array.rechunk((target.shard_rows, *inner))
+    step = target.shard_rows
+    array = array.rechunk((step, *inner))
     task = delayed(_write_block, pure=False)
     blocks = array.to_delayed().reshape(-1) if length else ()
-    starts = range(0, length, target.shard_rows)
-    return target, list(map(task, [target] * len(starts), starts, blocks)), length
+    tasks = [
+        task(target, start, (min(step, length - start), *inner), array.dtype, block)
+        for start, block in zip(range(0, length, step), blocks, strict=True)
+    ]
+    return target, tasks, length
 
 
-def _write_block(target: Target, start: int, rows: Any) -> None:
-    write(target, start, {"": numpy.asarray(rows)})
+def _write_block(
+    target: Target, start: int, shape: tuple[int, ...], dtype: DType, block: Any
+) -> None:
+    """Write a shard; raise `UsageError` if the block is not what Dask had expected."""
+    check_mask(block)
+    rows = converted(block, dtype)
+    if rows.shape != shape:
+        raise DoesNotFit(
+            "Dask expected a block of shape %s in the rows from '%d' on, and it has "
+            "the shape %s" % (shape, start, rows.shape)
+        )
+    write(target, start, {"": rows})
 
 
 def _plan_table(
     frame: Any, path: str, mode: str, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     dask = import_dask("dask")
+    columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
+    if not columns:
+        raise UsageValueError("a table must have a column")
+    for name in columns:
+        table_class(options["layout"]).check_column_name(name)
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
     found: tuple[Description, ...] = dask.compute(*map(describe, parts))
@@ -181,8 +221,21 @@ def _plan_table(
 
 def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
-    columns = items_by_name(part)
-    return len(part), {name: items_of(c).dtype for name, c in columns.items()}
+    dtypes = {}
+    for name, column in items_by_name(part).items():
+        try:
+            items = items_of(column)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
+        if items.dtype.kind == "O":
+            usual = (str, bytes, int, float)
+            other = [item for item in items.flat if not isinstance(item, usual)]
+            raise UsageTypeError(
+                "the column '%s' has items that no array can hold, such as %.200r"
+                % (name, (other or items.tolist())[0])
+            )
+        dtypes[name] = items.dtype
+    return len(part), dtypes
 
 
 def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
@@ -192,8 +245,8 @@ def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
         dtypes = [dtypes[name] for dtypes in found]
         if len({dtype.kind for dtype in dtypes}) > 1:
             raise UsageTypeError(
-                "the column '%s' has items of different types: %s"
-                % (name, ", ".join(sorted(set(map(str, dtypes)))))
+                "the column '%s' has items of different types: %s; convert it with "
+                "astype()" % (name, ", ".join(sorted(set(map(str, dtypes)))))
             )
         result[name] = numpy.result_type(*dtypes)
     return result
@@ -202,7 +255,7 @@ def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
 def _shard_rows(itemsize: int, chunks: int | None) -> int:
     """Return a number of rows of a shard that is right for all columns of a table."""
     if chunks is not None:
-        return chunks * max(1, SHARD_NBYTES // (chunks * itemsize))
+        return chunks * max(1, SHARD_NBYTES // max(1, chunks * itemsize))
     # A power of two has chunks of many sizes.
     return int(1 << (max(1, SHARD_NBYTES // itemsize).bit_length() - 1))
 

@@ -167,7 +167,8 @@ def test_shards_are_whole_files(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, 64])
 def test_few_rows(tmp_path, count):
-    lazy = da.from_array(ROWS[:count], chunks=(10, 2))
+    empty = da.zeros((0, 2))
+    lazy = da.concatenate([empty, da.from_array(ROWS[:count], chunks=(10, 1)), empty])
     array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
     assert ROWS[:count].tolist() == array[:].tolist()
 
@@ -214,24 +215,88 @@ def test_frame_is_written(tmp_path, layout, frames):
     assert expected["n"].tolist() == default["n"][:].tolist()
 
 
-def test_missing_items_are_refused(tmp_path, frames):
+def test_columns_without_rows(tmp_path, frames):
+    """Their types are those of the collection, also if all partitions are empty."""
     import pandas
 
-    lazy = frames.from_pandas(pandas.DataFrame({"a": ["x", None]}), npartitions=1)
-    with pytest.raises(UsageError):
-        dataset.from_dask(lazy, tmp_path / "t")
-    assert not (tmp_path / "t").exists()
+    frame = pandas.DataFrame({"n": [1, 2], "s": ["x", "y"], "o": ["x", "y"]})
+    frame["c"] = frame["s"].astype("category")
+    lazy = frames.from_pandas(frame, npartitions=2)
+    for each in (lazy[lazy["n"] > 5], frames.from_pandas(frame[:0], npartitions=1)):
+        table = dataset.from_dask(each, tmp_path / "t", mode="w")
+        assert ["i", "U", "U", "U"] == [table[name].dtype.kind for name in table.names]
+    table = dataset.from_dask(lazy[lazy["n"] > 1], tmp_path / "t", mode="w")
+    assert [(2, "y", "y", "y")] == table[:].tolist()
 
 
-def test_what_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="array or a DataFrame of Dask"):
-        dataset.from_dask(ROWS, tmp_path / "a")
+def test_columns_that_are_refused(tmp_path, frames):
+    import pandas
+
+    times = pandas.date_range("2020", periods=2)
+    for items, message in (
+        (["x", None], "the column 'a' has items .* such as <NA>"),
+        (pandas.Categorical(["x", None]), "the column 'a': expected text"),
+        (pandas.array([1, None], "Int64"), "the column 'a'.*has missing items"),
+        (pandas.array([None, True], "boolean"), "the column 'a'.*has missing items"),
+        (times.tz_localize("UTC"), "the column 'a' has the time zone 'UTC'"),
+        (times.to_period("D"), "the column 'a' has items that no array can hold"),
+    ):
+        lazy = frames.from_pandas(pandas.DataFrame({"a": items}), npartitions=1)
+        with pytest.raises(UsageError, match=message):
+            dataset.from_dask(lazy, tmp_path / "t")
+    frame = frames.from_pandas(pandas.DataFrame({0: [1]}), npartitions=1)
+    for lazy, message in (
+        (frame, "the name of a column"),
+        (frame[[]], "must have a column"),
+        (frame[0], "found the type 'Series' of 'dask': call to_frame"),
+        (frame[0].sum(), "array or a DataFrame"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.from_dask(lazy, tmp_path / "t")
+    with pytest.raises(UsageError, match="a chunk must have 1 to"):
+        dataset.from_dask(frame.rename(columns={0: "a"}), tmp_path / "t", chunks=0)
+    assert [] == names_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ROWS, "array or a DataFrame of Dask"),
+        (lambda: da.ones(()), "axes"),
+        (lambda: da.ones(5).to_delayed()[0], "found the type 'Delayed"),
+        (lambda: da.from_array(np.array([1, "a"], "O"), chunks=1), "'object'"),
+        (lambda: da.ma.masked_greater(da.ones(5), 0), "the mask would be lost"),
+        # What the tasks return is not what Dask expects: the bytes would be wrong.
+        (
+            lambda: da.ones(5).map_blocks(lambda b: b + 0.5, dtype="i8"),
+            "expected items of dtype 'int64'",
+        ),
+        (
+            lambda: da.ones(5, chunks=2).map_blocks(lambda b: b[:1], dtype="f8"),
+            "expected a block of shape",
+        ),
+        (
+            lambda: da.ones(5).map_blocks(
+                lambda b: np.ma.masked_greater(b, 0), meta=np.ones(0)
+            ),
+            "the mask would be lost",
+        ),
+    ],
+)
+def test_arrays_that_are_refused(tmp_path, make, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.from_dask(make(), tmp_path / "a")
+    assert [] == names_in(tmp_path)
+
+
+def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
-    with pytest.raises(UsageError, match="axes"):
-        dataset.from_dask(da.ones(()), tmp_path / "a")
     with pytest.raises(UsageError, match="'memory://a' is a URL"):
         dataset.from_dask(da.ones(5), "memory://a")
+    with pytest.raises(UsageError, match="mode must be"):
+        dataset.from_dask(da.ones(5), tmp_path / "a", mode="a")
+    assert [] == names_in(tmp_path)
 
 
 # Failed, repeated and late tasks
