@@ -80,6 +80,17 @@ def test_names_depend_on_the_files(tmp_path):
     assert not set(before) & set(names())
 
 
+def test_names_at_a_url():
+    """The same array has the same name; one that has changed has another one."""
+    url = "memory://names/a"
+    dataset.create_array(url, ROWS, chunks=16, shards=64).close()
+    names = [dataset.open(url).to_dask().name for _ in range(2)]
+    with dataset.open(url, "r+") as array:
+        array[3] = 0
+    names.append(dataset.open(url).to_dask().name)
+    assert names[0] == names[1] != names[2]
+
+
 @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_table(tmp_path, layout, frames):
     columns = {"x": np.arange(100), "y": np.arange(100) / 2, "s": ["a", "bc"] * 50}

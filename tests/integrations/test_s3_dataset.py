@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from storage.object_stores import moto, rclone
+from storage.object_stores import SECRETS, moto, rclone
 
 from bloscpack import dataset
 from bloscpack._storage.upload import Conflict, object_version, put_object
@@ -47,6 +47,10 @@ def test_changes(options):
     found = dataset.open(url, storage_options=options)
     assert [*expected.tolist(), *ROWS[:5].tolist()] == found[:].tolist()
     assert found.cbytes > 0
+    token = found.__dask_tokenize__()
+    again = dataset.open(url, storage_options=options)
+    assert token == again.__dask_tokenize__()
+    assert not any(secret in repr(token) for secret in SECRETS)
     with pytest.raises(FileExistsError):
         dataset.create_array(url, ROWS, storage_options=options)
     folder = dataset.open("s3://bucket", storage_options=options)
