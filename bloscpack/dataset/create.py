@@ -105,10 +105,15 @@ def remove_dataset(path: str, sync: bool) -> None:
         lock.close()
 
 
-def check_target(target: str, mode: str) -> FolderLock | None:
-    """Return a lock of the dataset that is to be replaced, if any."""
+def check_mode(mode: str) -> None:
+    """Raise `UsageError` if a dataset can't be created with a mode."""
     if mode not in ("x", "w"):
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+
+
+def check_target(target: str, mode: str) -> FolderLock | None:
+    """Return a lock of the dataset that is to be replaced, if any."""
+    check_mode(mode)
     if not os.path.lexists(target):
         return None
     if mode == "x":

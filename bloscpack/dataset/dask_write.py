@@ -7,28 +7,35 @@ shard (`parallel`), and a last one commits the dataset.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy
 
+from .._storage.urls import is_url, local_path
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
-from .folder import Folder
 from .layouts import detect, table_class
 from .new import create_array, create_table, items_by_name
 from .opening import Options, open_leaf
-from .parallel import Target, abandon, begin, checked_root, commit, write
+from .parallel import Target, begin, checked_root, commit, write
+from .parallel_url import UrlTarget, begin_at_url
 from .row_stream import check_mask, joined
 from .rows import converted, items_of
+from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
+    from .array import Array
+    from .table import Table
 
+    # `begin` of `parallel`, which needs only the function that creates the dataset.
+    Begin = Callable[[Callable[[str], Array | Table]], Target]
     # The length of a partition, and the dtype of each column.
     Description = tuple[int, dict[str, DType]]
 
@@ -46,6 +53,7 @@ def from_dask(
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     compute: bool = True,
     **settings: Any,
 ) -> Any:
@@ -62,15 +70,16 @@ def from_dask(
         table. Lengths of blocks and partitions that Dask does not know are computed
         first, and so are the lengths of text.
     path
-        The folder, in a file system that all workers have under the same name.
+        The folder, in a file system that all workers have under the same name; or a
+        URL.
     layout
-        ``'zarr'`` or ``'superchunk'``.
-    chunks, shards, attrs, sync, settings
+        ``'zarr'`` or ``'superchunk'``; only ``'zarr'`` at a URL.
+    chunks, shards, attrs, sync, storage_options, settings
         As in `create_array`. All columns of a table have shards of the same number of
         rows.
     mode
         As in `create_array`. A dataset that is replaced can be read until the last
-        task, also by the tasks of the collection.
+        task, also by the tasks of the collection. At a URL, it is removed first.
     compute
         Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
 
@@ -88,11 +97,18 @@ def from_dask(
         If there is a file or folder of this name.
     """
     is_array = _is_array(collection)
-    path = checked_root(path, mode)  # before anything is computed
+    path = local_path(path)
+    if is_url(path):
+        place = UrlTarget(path, mode, storage_options)
+        place.check_free()  # before anything is computed
+        begin_it = partial(begin_at_url, place)
+    else:
+        checked_root(path, mode)
+        begin_it = partial(begin, path, mode, sync)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
     plan = _plan_array if is_array else _plan_table
-    target, tasks, length = plan(collection, path, mode, shards, options)
+    target, tasks, length = plan(collection, begin_it, shards, options)
     delayed = import_dask("dask").delayed
     result = delayed(_commit, pure=False)(target, length, tasks)
     if not compute:
@@ -100,9 +116,9 @@ def from_dask(
     try:
         result.compute()
     except BaseException:
-        abandon(target)
+        target.abandon()
         raise
-    return open_leaf(detect(Folder.open(path)), Options())
+    return open_leaf(detect(open_folder(path, storage_options)), Options())
 
 
 def _is_array(collection: Any) -> bool:
@@ -135,7 +151,7 @@ def _commit(target: Target, length: int, tasks: list[None]) -> str:
 
 
 def _plan_array(
-    array: Any, path: str, mode: str, shards: int | None, options: dict[str, Any]
+    array: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
@@ -149,13 +165,10 @@ def _plan_array(
         array = array.copy()
         array.compute_chunk_sizes()
     length, *inner = map(int, array.shape)
-    target = begin(
-        path,
-        mode,
-        options["sync"],
+    target = begin_it(
         lambda path: create_array(
             path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
-        ),
+        )
     )
     step = target.shard_rows
     array = array.rechunk((step, *inner))
@@ -183,7 +196,7 @@ def _write_block(
 
 
 def _plan_table(
-    frame: Any, path: str, mode: str, shards: int | None, options: dict[str, Any]
+    frame: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     dask = import_dask("dask")
     columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
@@ -203,11 +216,8 @@ def _plan_table(
         shards = _shard_rows(
             max(t.itemsize for t in dtypes.values()), options["chunks"]
         )
-    target = begin(
-        path,
-        mode,
-        options["sync"],
-        lambda path: create_table(path, dtype=row, shards=shards, **options),
+    target = begin_it(
+        lambda path: create_table(path, dtype=row, shards=shards, **options)
     )
     task = dask.delayed(_write_frames, pure=False)
     tasks = [

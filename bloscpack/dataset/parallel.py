@@ -21,24 +21,23 @@ from time import monotonic, sleep
 
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
-from .._storage.urls import is_url, local_path, shown_name
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .change import Change, UnfinishedFile, naming_dataset
 from .create import beside, check_target, put, remove_leftovers, start_of
 from .folder import Folder
 from .layouts import array_class, table_class
-from .layouts.base import ArrayLayout
 from .rows import blocks_of
 from .writer import Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
-    from .layouts.base import TableLayout
+    from .layouts.base import ArrayLayout
     from .table import Table
 
 # What follows in the name of the hidden folder: a checksum of the name of the dataset,
@@ -54,9 +53,7 @@ class Target:
     Attributes
     ----------
     root
-        The path that its folder gets.
-    place
-        The path of the hidden folder that it is in until then.
+        The path, or the URL, that it gets.
     layout, kind
         Its layout, and ``'array'`` or ``'table'``.
     shard_rows
@@ -72,14 +69,6 @@ class Target:
         self.root = root
         self.mode = mode
         self.sync = sync
-        folder, start = _start(root)
-        self.place = os.path.join(folder, start + os.urandom(8).hex())
-        self._inode = 0
-
-    @property
-    def staged(self) -> str:
-        """The path of the dataset until it is committed."""
-        return os.path.join(self.place, os.path.basename(self.root))
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is; raise `UsageError` if it has no common shards."""
@@ -93,25 +82,87 @@ class Target:
         self.shard_rows = shards.pop()
         self.layout = made.layout
         self.kind = "array" if isinstance(made, Array) else "table"
-        self._inode = os.stat(self.staged).st_ino
 
-    def opened(self) -> tuple[Folder, ArrayLayout | TableLayout]:
-        """Return the folder and what is in it now."""
-        folder = Folder.open(self.staged)
+    def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
+        """Return the columns in a folder by name; an array is one without a name."""
         if self.kind == "array":
-            return folder, array_class(self.layout)(folder)
-        return folder, table_class(self.layout)(folder)
+            return {"": array_class(self.layout)(folder)}
+        return table_class(self.layout)(folder).columns
 
-    def check_committed(self) -> None:
-        """Raise `StorageError` unless the dataset has got its name."""
-        with suppress(OSError):
-            if os.stat(self.root).st_ino == self._inode:
-                return
-        raise StorageError(
+    def late_is_harmless(self) -> AbstractContextManager[None]:
+        """Return a context whose block ends early if the dataset gets its name.
+
+        Raises `StorageError` if another call has taken its place.
+        """
+        raise NotImplementedError
+
+    def changing(self) -> AbstractContextManager[Change]:
+        """Return the context of a change that writes shards."""
+        raise NotImplementedError
+
+    def commit(self, length: int) -> None:
+        """Set the number of rows, and give the dataset its name."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Remove what was written, unless a process is committing it."""
+        raise NotImplementedError
+
+    def replaced(self) -> StorageError:
+        """Return the error of a process that is late, if another call took over."""
+        return StorageError(
             errno.ESTALE,
             "another call has replaced what was being written, or it was removed",
             self.root,
         )
+
+
+class FolderTarget(Target):
+    """A dataset in a hidden folder, `place`, until it gets its name."""
+
+    def __init__(self, root: str, mode: str, sync: bool) -> None:
+        super().__init__(root, mode, sync)
+        folder, start = _start(root)
+        self.place = os.path.join(folder, start + os.urandom(8).hex())
+        self._inode = 0
+
+    @property
+    def staged(self) -> str:
+        """The path of the dataset until it is committed."""
+        return os.path.join(self.place, os.path.basename(self.root))
+
+    def describe(self, made: Array | Table) -> None:
+        """Note what the dataset is, and which folder it is."""
+        super().describe(made)
+        self._inode = os.stat(self.staged).st_ino
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change that writes shards."""
+        yield ShardChange(Folder.open(self.staged), self.place, self.sync)
+
+    def commit(self, length: int) -> None:
+        """Set the number of rows, and rename the dataset."""
+        lock = _locked(self.place)
+        try:
+            if os.path.isdir(self.staged):
+                set_length(self, self.staged, length)
+                put(self.staged, self.root, self.sync, self.mode)
+            self._check_committed()
+        finally:
+            lock.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Remove the hidden folder, unless a process is committing the dataset."""
+        _remove(self.place, self.root)
+
+    def _check_committed(self) -> None:
+        """Raise `StorageError` unless the dataset has got its name."""
+        with suppress(OSError):
+            if os.stat(self.root).st_ino == self._inode:
+                return
+        raise self.replaced()
 
     @contextmanager
     def late_is_harmless(self) -> Iterator[None]:
@@ -122,7 +173,7 @@ class Target:
             except FileNotFoundError:
                 if os.path.isdir(self.staged):
                     raise
-                self.check_committed()
+                self._check_committed()
 
 
 class ShardChange(Change):
@@ -132,12 +183,12 @@ class ShardChange(Change):
     outside of the dataset: those of dead processes must not get its name with it.
     """
 
-    def __init__(self, folder: Folder, target: Target) -> None:
-        super().__init__(folder, target.sync)
-        self._place = target.place
+    def __init__(self, folder: Folder, place: str, sync: bool) -> None:
+        super().__init__(folder, sync)
+        self._place = place
 
     def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file in the hidden folder."""
+        """Return a new file in the folder `place`."""
         number = next(self._numbers)
         place = os.path.join(self._place, "%s-%d" % (self._token, number))
         return UnfinishedFile(name, place, disk.create(place, 0o666))
@@ -176,7 +227,7 @@ def begin(
     What an interrupted call left is removed in each mode.
     """
     root = checked_root(path, mode)
-    target = Target(root, mode, sync)
+    target = FolderTarget(root, mode, sync)
     os.makedirs(os.path.dirname(root), exist_ok=True)
     folder, start = _start(root)
     earlier = [name for name in os.listdir(folder) if name.startswith(start)]
@@ -186,7 +237,7 @@ def begin(
             with create(target.staged) as made:
                 target.describe(made)
         except BaseException:
-            abandon(target)
+            target.abandon()
             raise
     # Only now: the inode of a folder that was removed would be used again.
     for name in earlier:
@@ -197,13 +248,7 @@ def begin(
 
 def checked_root(path: Path, mode: str) -> str:
     """Return the full path of a new dataset; raise an error if it can't be made."""
-    name = os.fsdecode(local_path(path))
-    if is_url(name):
-        raise UsageError(
-            "processes write a dataset to a folder that they share, and '%s' is a URL"
-            % shown_name(name)
-        )
-    root = os.path.abspath(name)
+    root = os.path.abspath(os.fsdecode(path))
     lock = check_target(root, mode)
     if lock is not None:  # `commit` locks it again, and checks again
         lock.close()
@@ -231,11 +276,6 @@ def _remove(place: str, root: str) -> None:
             lock.close()
 
 
-def abandon(target: Target) -> None:
-    """Remove what was written, unless a process is committing it."""
-    _remove(target.place, target.root)
-
-
 def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
     """Write the rows of shards, which begin at the row `start`.
 
@@ -243,10 +283,8 @@ def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
     the dataset was committed, this does nothing. Raises `StorageError` if another call
     of `begin` has taken its place.
     """
-    with target.late_is_harmless():
-        folder, layout = target.opened()
-        change = ShardChange(folder, target)
-        arrays = _arrays(layout)
+    with target.late_is_harmless(), target.changing() as change:
+        arrays = target.opened(Folder(change.path))
         for name, rows in columns.items():
             array = arrays[name]
             blocks = blocks_of(rows, array.block_rows, start // array.block_rows)
@@ -260,15 +298,19 @@ def commit(target: Target, length: int) -> None:
     All shards must have been written. Another commit does nothing.
     """
     with target.late_is_harmless():
-        lock = _locked(target.place)
-        try:
-            if os.path.isdir(target.staged):
-                _set_length(target, length)
-                put(target.staged, target.root, target.sync, target.mode)
-            target.check_committed()
-        finally:
-            lock.close()
-        abandon(target)
+        target.commit(length)
+
+
+def set_length(target: Target, path: str, length: int) -> None:
+    """Set the number of rows of a dataset in the folder `path`."""
+    folder = Folder.open(path)
+    writer = Writer(folder, target.sync)
+    try:
+        with writer.change() as change:
+            for array in target.opened(folder).values():
+                array.stage(change, [], lambda: length, extends=True)
+    finally:
+        writer.close()
 
 
 def _locked(path: str) -> FolderLock:
@@ -281,21 +323,3 @@ def _locked(path: str) -> FolderLock:
             if error.errno != errno.EAGAIN or monotonic() > end:
                 raise
         sleep(0.05)
-
-
-def _set_length(target: Target, length: int) -> None:
-    writer = Writer(Folder.open(target.staged), target.sync)
-    try:
-        arrays = _arrays(target.opened()[1])
-        with writer.change() as change:
-            for array in arrays.values():
-                array.stage(change, [], lambda: length, extends=True)
-    finally:
-        writer.close()
-
-
-def _arrays(layout: ArrayLayout | TableLayout) -> Mapping[str, ArrayLayout]:
-    """Return the columns by name; an array is one without a name."""
-    if isinstance(layout, ArrayLayout):
-        return {"": layout}
-    return layout.columns

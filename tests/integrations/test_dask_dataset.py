@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from support import environment
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
 from bloscpack.exceptions import StorageError, UsageError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -226,6 +228,15 @@ def test_frame_is_written(tmp_path, layout, frames):
     assert expected["n"].tolist() == default["n"][:].tolist()
 
 
+def test_frame_is_written_to_a_url(frames):
+    import pandas
+
+    frame = pandas.DataFrame({"n": np.arange(100), "text": list("abcde") * 20})
+    lazy = frames.from_pandas(frame, npartitions=3)
+    table = dataset.from_dask(lazy, "memory://frame/t", chunks=8, shards=16)
+    assert frame.to_numpy().tolist() == table.to_pandas().to_numpy().tolist()
+
+
 def test_columns_without_rows(tmp_path, frames):
     """Their types are those of the collection, also if all partitions are empty."""
     import pandas
@@ -266,7 +277,7 @@ def test_columns_that_are_refused(tmp_path, frames):
             dataset.from_dask(lazy, tmp_path / "t")
     with pytest.raises(UsageError, match="a chunk must have 1 to"):
         dataset.from_dask(frame.rename(columns={0: "a"}), tmp_path / "t", chunks=0)
-    assert [] == names_in(tmp_path)
+    assert [] == os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -297,17 +308,19 @@ def test_columns_that_are_refused(tmp_path, frames):
 def test_arrays_that_are_refused(tmp_path, make, message):
     with pytest.raises(UsageError, match=message):
         dataset.from_dask(make(), tmp_path / "a")
-    assert [] == names_in(tmp_path)
+    assert [] == os.listdir(tmp_path)
 
 
 def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
-    with pytest.raises(UsageError, match="'memory://a' is a URL"):
-        dataset.from_dask(da.ones(5), "memory://a")
+    with pytest.raises(UsageError, match="HTTP is for reading"):
+        dataset.from_dask(da.ones(5), "http://localhost/a")
+    with pytest.raises(UsageError, match="only the layout 'zarr'"):
+        dataset.from_dask(da.ones(5), "memory://refused", layout="superchunk")
     with pytest.raises(UsageError, match="mode must be"):
         dataset.from_dask(da.ones(5), tmp_path / "a", mode="a")
-    assert [] == names_in(tmp_path)
+    assert [] == os.listdir(tmp_path)
 
 
 # Failed, repeated and late tasks
@@ -315,72 +328,102 @@ def test_calls_that_are_refused(tmp_path):
 
 def make(path, mode="x"):
     options = {"shape": (0, 2), "dtype": "f8", "chunks": 16, "shards": 64}
-    return begin(path, mode, True, lambda path: dataset.create_array(path, **options))
+
+    def create(path):
+        return dataset.create_array(path, **options)
+
+    if isinstance(path, str):
+        return begin_at_url(UrlTarget(path, mode, None), create)
+    return begin(path, mode, True, create)
 
 
-def names_in(path):
-    return sorted(os.listdir(path))
+def files(place):
+    """Return the names of all files beside a dataset and in it."""
+    if isinstance(place, str):
+        import fsspec
+
+        fs, path = fsspec.url_to_fs(place.rpartition("/")[0])
+        return [name.removeprefix(path + "/") for name in fs.find(path)]
+    return sorted(
+        str(path.relative_to(place.parent)).replace(os.sep, "/")
+        for path in place.parent.rglob("*")
+        if path.is_file() or path.name.startswith(".")
+    )
 
 
-def test_repeated_tasks(tmp_path):
-    target = make(tmp_path / "a")
+@pytest.fixture(params=["folder", "url"])
+def place(request, tmp_path):
+    """Return a path and a URL of a new dataset, which is called ``a``."""
+    if request.param == "folder":
+        return tmp_path / "a"
+    return "memory://%s/a" % tmp_path.name
+
+
+def test_repeated_tasks(place):
+    target = make(place)
     for start in (64, 0, 64, 0):
         write(target, start, {"": ROWS[start : min(start + 64, 100)]})
-        assert not (tmp_path / "a").exists()
+        assert "a/zarr.json" not in files(place)
     commit(target, 100)
     commit(target, 100)
-    assert ROWS[:100].tolist() == dataset.open(tmp_path / "a")[:].tolist()
-    assert ["a"] == names_in(tmp_path)
-    assert ["c", "zarr.json"] == names_in(tmp_path / "a")
+    assert ROWS[:100].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
 
 
-def test_late_tasks_change_nothing(tmp_path):
+def test_late_tasks_change_nothing(place):
     """Dask repeats all tasks of a worker that it has lost: they must not fail."""
-    target = pickle.loads(pickle.dumps(make(tmp_path / "a")))
+    target = pickle.loads(pickle.dumps(make(place)))
     write(target, 0, {"": ROWS[:10]})
     commit(target, 10)
-    with dataset.open(tmp_path / "a", "r+") as array:
+    with dataset.open(place, "r+") as array:
         array[:] = 7
         array.append(ROWS[:1])
         write(target, 0, {"": ROWS[:10]})
         commit(target, 10)
-    assert [7.0] * 10 == dataset.open(tmp_path / "a")[:10, 0].tolist()
-    assert 11 == len(dataset.open(tmp_path / "a"))
-    assert ["a"] == names_in(tmp_path)
+    assert [7.0] * 10 == dataset.open(place)[:10, 0].tolist()
+    assert 11 == len(dataset.open(place))
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
-def test_a_task_that_ends_late(tmp_path):
-    """The dataset gets its name while a task is writing a shard again."""
-    target = make(tmp_path / "a")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_task_that_ends_late(place, late):
+    """The dataset becomes complete, or another's, while a shard is written again.
+
+    At a URL, a late task does not tell the two apart, and does nothing.
+    """
+    target = make(place)
     write(target, 0, {"": ROWS[:10]})
+    others = []
 
     class Rows(np.ndarray):
         def __getitem__(self, key):
-            if not (tmp_path / "a").exists():
-                commit(target, 10)
+            if not others:
+                others.append(make(place) if late else target)
+                write(others[0], 0, {"": ROWS[:10]})
+                commit(others[0], 10)
             return super().__getitem__(key)
 
-    write(target, 0, {"": (ROWS[:10] + 1).view(Rows)})
-    assert ROWS[:10].tolist() == dataset.open(tmp_path / "a")[:].tolist()
-    assert ["a"] == names_in(tmp_path)
+    fails = late and not isinstance(place, str)
+    with pytest.raises(StorageError, match="another") if fails else nullcontext():
+        write(target, 0, {"": (ROWS[:10] + 1).view(Rows)})
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
-def test_a_second_call_takes_over(tmp_path):
-    first = make(tmp_path / "a")
+def test_a_second_call_takes_over(place):
+    first = make(place)
     write(first, 64, {"": ROWS[:64]})
-    second = make(tmp_path / "a")
-    for _ in range(2):
-        with pytest.raises(StorageError, match="another call has replaced"):
-            write(first, 0, {"": ROWS[:10]})
-        with pytest.raises(StorageError, match="another call has replaced"):
-            commit(first, 10)
-        if not (tmp_path / "a").exists():
-            write(second, 0, {"": ROWS[:20]})
-            commit(second, 20)
-    assert ROWS[:20].tolist() == dataset.open(tmp_path / "a")[:].tolist()
-    assert ["a"] == names_in(tmp_path)
+    second = make(place)
+    with pytest.raises(StorageError, match="another call has replaced"):
+        write(first, 0, {"": ROWS[:10]})
+    with pytest.raises(StorageError, match="another call has replaced"):
+        commit(first, 10)
+    write(second, 0, {"": ROWS[:20]})
+    commit(second, 20)
+    assert ROWS[:20].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
     with pytest.raises(FileExistsError):
-        make(tmp_path / "a")
+        make(place)
 
 
 def test_another_program_takes_the_name(tmp_path):
@@ -398,11 +441,25 @@ def test_another_program_takes_the_name(tmp_path):
         commit(target, 0)
     commit(target, 0)
     assert 0 == len(dataset.open(tmp_path / "a"))
-    assert ["a"] == names_in(tmp_path)
+    assert ["a/zarr.json"] == files(tmp_path / "a")
+
+
+def test_a_commit_at_a_url_that_is_interrupted():
+    """The document is stored, and the guard is still there."""
+    place = "memory://interrupted/a"
+    target = make(place)
+    write(target, 0, {"": ROWS[:10]})
+    target._remove_guard = lambda: None
+    commit(target, 10)
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+    assert "a/.bloscpack/unfinished" in files(place)
+    del target._remove_guard
+    commit(target, 10)
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
 @pytest.mark.parametrize("mode", ["x", "w"])
-def test_a_failed_task(tmp_path, mode):
+def test_a_failed_task(place, mode):
     """The call fails, readers see nothing of it, and the same call succeeds."""
     failing = [True]
 
@@ -412,17 +469,17 @@ def test_a_failed_task(tmp_path, mode):
         return block
 
     if mode == "w":
-        dataset.create_array(tmp_path / "a", [1, 2]).close()
-    before = names_in(tmp_path)
+        dataset.create_array(place, [1, 2]).close()
+    before = files(place) if mode == "w" and not isinstance(place, str) else []
     lazy = da.from_array(ROWS, chunks=(64, 2)).map_blocks(fail, dtype="f8")
     options = {"mode": mode, "chunks": 16, "shards": 64}
     with pytest.raises(RuntimeError, match="no more"):
-        dataset.from_dask(lazy, tmp_path / "a", **options)
-    assert before == names_in(tmp_path)
+        dataset.from_dask(lazy, place, **options)
+    assert before == files(place)
     failing[0] = False
-    array = dataset.from_dask(lazy, tmp_path / "a", **options)
+    array = dataset.from_dask(lazy, place, **options)
     assert ROWS.tolist() == array[:].tolist()
-    assert ["a"] == names_in(tmp_path)
+    assert 9 == len(files(place))
 
 
 def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
@@ -439,7 +496,7 @@ CLUSTER = Path(__file__).with_name("dask_cluster.py")
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.parametrize("job", ["array", "table", "killed", "retried"])
+@pytest.mark.parametrize("job", ["array", "table", "killed", "lost", "retried"])
 def test_cluster(tmp_path, job):
     """Two processes, with less memory each than the dataset has bytes."""
     pytest.importorskip("distributed", reason="distributed is not installed")
