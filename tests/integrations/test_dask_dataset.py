@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.parallel import begin, commit, write
 from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
+from bloscpack.dataset.url_folder import UrlFolder
 from bloscpack.exceptions import StorageError, UsageError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -442,6 +443,55 @@ def test_another_program_takes_the_name(tmp_path):
     commit(target, 0)
     assert 0 == len(dataset.open(tmp_path / "a"))
     assert ["a/zarr.json"] == files(tmp_path / "a")
+
+
+class Stop(BaseException):
+    """The process has died."""
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_every_request_at_a_url(mode, monkeypatch):
+    """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
+    left = 0
+
+    def stopping(function):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stop
+            return function(*arguments, **options)
+
+        return call
+
+    def do(rows):
+        target = make(place, mode)
+        write(target, 0, {"": rows[:64]})
+        write(target, 64, {"": rows[64:]})
+        commit(target, len(rows))
+
+    for count in range(50):
+        place = "memory://every-%s/%d/a" % (mode, count)
+        if mode == "w":
+            dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
+        left, done = count, False
+        with monkeypatch.context() as context:
+            context.setattr(UrlFolder, "put", stopping(UrlFolder.put))
+            context.setattr(UrlTarget, "_remove", stopping(UrlTarget._remove))
+            with suppress(Stop):
+                do(ROWS[:100])
+                done = True
+        if "a/zarr.json" in files(place):
+            found = dataset.open(place)[:].tolist()
+            assert found in (ROWS[:100].tolist(), ROWS[:300].tolist())
+        if mode == "w" or "a/zarr.json" not in files(place):
+            do(ROWS[100:170])
+            assert ROWS[100:170].tolist() == dataset.open(place)[:].tolist()
+            assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
+        if done:
+            break
+    assert done
+    assert count > 4
 
 
 def test_a_commit_at_a_url_that_is_interrupted():
