@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # The object that shows that all in the folder is of a dataset that is not complete.
 GUARD = CHANGES + "/unfinished"
+# Number of times that a shard is stored if other processes store it meanwhile.
+ATTEMPTS = 10
 
 
 class Late(StorageError):
@@ -152,12 +154,15 @@ class UrlTarget(Target):
 
     def store(self, name: str, content: bytes) -> None:
         """Store an object; raise `Late` if the dataset belongs to another call."""
-        while True:
+        for attempt in range(ATTEMPTS):
             version = self._folder.object_version(name)
             self._check_guard()  # after the version: see the strategy
-            with suppress(Conflict):  # the same task in another process has stored it
+            try:
                 self._folder.put(name, content, version)
                 return
+            except Conflict:  # the same task in another process has stored it
+                if attempt == ATTEMPTS - 1:
+                    raise
 
     def commit(self, length: int) -> None:
         """Store the documents, that of the root last."""
