@@ -6,9 +6,9 @@ before it gets its name, so writing it again, or by two processes at once, chang
 nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
 point: until then, readers see the dataset that had the name before, or none.
 
-The hidden folder goes with the rename. A process that is late finds no folder: it does
-nothing if the dataset that it was writing has got its name, and else raises an error.
-Another call of `begin` for the same name takes the hidden folder away, too.
+After that, the hidden folder is removed. A process that is late finds no folder: it
+does nothing if the dataset that it was writing has got its name, and else raises an
+error. Another call of `begin` for the same name removes the hidden folder, too.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def begin(
     """Return a new dataset without rows, which any process can write.
 
     `create` makes it at a path. `mode` is ``'x'`` or ``'w'``, as in `create_array`.
-    What an interrupted call left is removed in each mode.
+    The hidden folder of an interrupted call is removed in each mode.
     """
     root = checked_root(path, mode)
     target = FolderTarget(root, mode, sync)

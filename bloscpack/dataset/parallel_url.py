@@ -4,8 +4,8 @@ Strategy: the documents of the dataset are with each task, and no file is at the
 that readers would take for a dataset. A task stores whole shards. The commit point is
 the document of the root, which `commit` stores last.
 
-Until then, the object `GUARD` says who writes: each call of `begin` stores another
-content. A task that finds another guard, or none, is late. A shard is stored only if it
+Until then, the object `GUARD` identifies the call that writes: each call of `begin`
+stores another content. A task that finds another guard, or none, is late. A shard is stored only if it
 has the version that it had before the guard was read: so a late task can't replace a
 shard of another call, in a store that compares versions.
 """
@@ -165,7 +165,7 @@ class UrlTarget(Target):
                     raise
 
     def commit(self, length: int) -> None:
-        """Store the documents, that of the root last."""
+        """Store the documents, and the document of the root last."""
         with self._made() as path:
             set_length(self, path, length)
             documents = _documents(path)
