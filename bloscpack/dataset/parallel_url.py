@@ -5,9 +5,9 @@ that readers would take for a dataset. A task stores whole shards. The commit po
 the document of the root, which `commit` stores last.
 
 Until then, the object `GUARD` identifies the call that writes: each call of `begin`
-stores another content. A task that finds another guard, or none, is late. A shard is stored only if it
-has the version that it had before the guard was read: so a late task can't replace a
-shard of another call, in a store that compares versions.
+stores another content. A task that finds another guard, or none, is late. A shard is
+stored only if it has the version that it had before the guard was read: so a late task
+can't replace a shard of another call, in a store that compares versions.
 """
 
 from __future__ import annotations
