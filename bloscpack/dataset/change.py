@@ -240,9 +240,5 @@ def remove_changes(folder: Folder) -> None:
     if not folder.is_folder(CHANGES):
         return
     for name in os.listdir(folder.path(CHANGES)):
-        path = os.path.join(folder.path(CHANGES), name)
-        if folder.is_folder("%s/%s" % (CHANGES, name)):  # of processes that write
-            remove_tree(path)
-        else:
-            disk.remove(path)
+        disk.remove(os.path.join(folder.path(CHANGES), name))
     disk.remove_folder(folder.path(CHANGES))

@@ -43,7 +43,7 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
         yield change
         change.commit()
         remove_changes(Folder(temporary))
-        _put(temporary, target, sync, put_mode)
+        put(temporary, target, sync, put_mode)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
         yield temporary
         if sync:
             _sync_tree(temporary)
-        _put(temporary, target, sync, put_mode)
+        put(temporary, target, sync, put_mode)
 
 
 @contextmanager
@@ -65,18 +65,16 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
     """Yield the full name for a path, a free path on the same file system, and a mode.
 
     The dataset that is to be replaced is locked, and the mode is None. If there is
-    none, the mode is the one for `_put`: another program may create one meanwhile.
+    none, the mode is the one for `put`: another program may create one meanwhile.
     """
-    if mode not in ("x", "w"):
-        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
     without_url(path, "a new dataset")
     target = os.path.abspath(os.fsdecode(path))
-    lock = _check_target(target, mode)
+    lock = check_target(target, mode)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        start = _start(target)
+        start = start_of(target)
         remove_leftovers(*start)
-        with naming_dataset(target, os.path.join(*start)), _beside(target) as temporary:
+        with naming_dataset(target, os.path.join(*start)), beside(target) as temporary:
             yield target, temporary, mode if lock is None else None
     finally:
         if lock is not None:
@@ -99,7 +97,7 @@ def remove_dataset(path: str, sync: bool) -> None:
     lock = FolderLock(path)
     try:
         _check_no_writer(path)
-        with _beside(path) as other:
+        with beside(path) as other:
             disk.rename(path, other)  # commit point
             if sync:
                 disk.sync_folder(path)
@@ -107,8 +105,15 @@ def remove_dataset(path: str, sync: bool) -> None:
         lock.close()
 
 
-def _check_target(target: str, mode: str) -> FolderLock | None:
+def check_mode(mode: str) -> None:
+    """Raise `UsageError` if a dataset can't be created with a mode."""
+    if mode not in ("x", "w"):
+        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+
+
+def check_target(target: str, mode: str) -> FolderLock | None:
     """Return a lock of the dataset that is to be replaced, if any."""
+    check_mode(mode)
     if not os.path.lexists(target):
         return None
     if mode == "x":
@@ -145,7 +150,7 @@ def _check_no_writer(path: str) -> None:
 
 
 @contextmanager
-def _beside(target: str) -> Iterator[str]:
+def beside(target: str) -> Iterator[str]:
     """Yield a path for a folder beside `target`, in a folder that is then removed.
 
     The folder that contains it is no dataset. So other programs do not take a dataset
@@ -160,7 +165,7 @@ def _beside(target: str) -> Iterator[str]:
             remove_tree(folder)
 
 
-def _start(target: str) -> tuple[str, str]:
+def start_of(target: str) -> tuple[str, str]:
     """Return the folder of `target`, and how names of temporary folders begin there."""
     folder, name = os.path.split(target)
     return folder, TEMPORARY % name[:100]
@@ -168,7 +173,7 @@ def _start(target: str) -> tuple[str, str]:
 
 def _make_beside(target: str) -> tuple[str, FolderLock]:
     """Make a temporary folder beside `target`; return its path and a lock of it."""
-    folder, start = _start(target)
+    folder, start = start_of(target)
     while True:
         number = int.from_bytes(os.urandom(8), "big")
         path = os.path.join(folder, "%s%d" % (start, number))
@@ -187,7 +192,7 @@ def _make_beside(target: str) -> tuple[str, FolderLock]:
 def remove_leftovers(folder: str, start: str = "") -> None:
     """Remove the temporary folders in a folder that writers left when they died.
 
-    `start` is how the names of those of one dataset begin, as `_start` returns it.
+    `start` is how the names of those of one dataset begin, as `start_of` returns it.
     """
     for name in os.listdir(folder):
         if name.startswith(start) and LEFTOVER.fullmatch(name):
@@ -201,17 +206,17 @@ def remove_leftovers(folder: str, start: str = "") -> None:
                     lock.close()
 
 
-def _put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
+def put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
     """Give a complete folder its name; take the name from the one that had it.
 
     `mode` is None if the caller has checked and locked the folder that had the name.
     """
-    lock = None if mode is None else _check_target(target, mode)
+    lock = None if mode is None else check_target(target, mode)
     try:
         if not os.path.lexists(target):
             disk.rename(temporary, target)  # commit point
         elif not disk.exchange(temporary, target):  # commit point
-            with _beside(target) as old:
+            with beside(target) as old:
                 disk.rename(target, old)
                 disk.rename(temporary, target)  # commit point
     finally:

@@ -1,35 +1,41 @@
 """Collections of Dask as datasets: `from_dask`.
 
 Strategy: the collection is divided into the rows of shards. Each task writes a whole
-shard (`parallel`), and a last one commits the number of rows.
+shard (`parallel`), and a last one commits the dataset.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy
 
-from .._storage.urls import local_path, without_url
-from ..exceptions import DoesNotFit, UsageError, UsageTypeError
+from .._storage.urls import is_url, local_path
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
-from .folder import Folder
-from .layouts import detect
+from .layouts import detect, table_class
 from .new import create_array, create_table, items_by_name
 from .opening import Options, open_leaf
-from .parallel import Target, begin, commit, write
-from .row_stream import joined
+from .parallel import Target, begin, checked_root, commit, write
+from .parallel_url import UrlTarget, begin_at_url
+from .row_stream import check_mask, joined
 from .rows import converted, items_of
+from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
+    from .array import Array
+    from .table import Table
 
+    # `begin` of `parallel`, which needs only the function that creates the dataset.
+    Begin = Callable[[Callable[[str], Array | Table]], Target]
     # The length of a partition, and the dtype of each column.
     Description = tuple[int, dict[str, DType]]
 
@@ -47,14 +53,15 @@ def from_dask(
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     compute: bool = True,
     **settings: Any,
 ) -> Any:
     """Write a collection of Dask as a dataset, in parallel.
 
-    Each task writes the rows of one shard, which no other task writes. The last task
-    sets the number of rows: until then, the dataset is there, without rows. If writing
-    fails, call this again.
+    Each task writes the rows of one shard, which no other task writes. The dataset gets
+    its name with the last task: until then, there is none, or the one that is to be
+    replaced. If writing fails, call this again.
 
     Parameters
     ----------
@@ -63,16 +70,16 @@ def from_dask(
         table. Lengths of blocks and partitions that Dask does not know are computed
         first, and so are the lengths of text.
     path
-        The folder, in a file system that all workers have under the same name.
+        The folder, in a file system that all workers have under the same name; or a
+        URL.
     layout
-        ``'zarr'`` or ``'superchunk'``.
-    chunks, shards, attrs, sync, settings
+        ``'zarr'`` or ``'superchunk'``; only ``'zarr'`` at a URL.
+    chunks, shards, attrs, sync, storage_options, settings
         As in `create_array`. All columns of a table have shards of the same number of
         rows.
     mode
-        ``'x'`` if there must be no such file or folder, other than a dataset that an
-        interrupted call has left; ``'w'`` to replace a dataset, which is removed
-        at the beginning.
+        As in `create_array`. A dataset that is replaced can be read until the last
+        task, also by the tasks of the collection. At a URL, it is removed first.
     compute
         Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
 
@@ -86,28 +93,56 @@ def from_dask(
     UsageError
         If the collection has no rows in an order, if the layout can't hold its items,
         or if Dask is not installed.
+    FileExistsError
+        If there is a file or folder of this name.
     """
-    is_array = hasattr(collection, "rechunk")
-    if not is_array and not hasattr(collection, "divisions"):
-        raise UsageTypeError(
-            "expected an array or a DataFrame of Dask, found %.200r" % (collection,)
-        )
+    is_array = _is_array(collection)
     path = local_path(path)
-    without_url(path, "writing a collection of Dask")
+    if is_url(path):
+        place = UrlTarget(path, mode, storage_options)
+        place.check_free()  # before anything is computed
+        begin_it = partial(begin_at_url, place)
+    else:
+        checked_root(path, mode)
+        begin_it = partial(begin, path, mode, sync)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
     plan = _plan_array if is_array else _plan_table
-    target, tasks, length = plan(collection, path, mode, shards, options)
+    target, tasks, length = plan(collection, begin_it, shards, options)
     delayed = import_dask("dask").delayed
     result = delayed(_commit, pure=False)(target, length, tasks)
     if not compute:
         return result
-    result.compute()
-    return open_leaf(detect(Folder.open(path)), Options())
+    try:
+        result.compute()
+    except BaseException:
+        target.abandon()
+        raise
+    return open_leaf(detect(open_folder(path, storage_options)), Options())
+
+
+def _is_array(collection: Any) -> bool:
+    """Return whether a collection is an array; raise `UsageError` for other types."""
+    found = type(collection)
+    if issubclass(found, import_dask("dask.array").Array):
+        return True
+    # Only classes: a `Delayed` has all attributes.
+    if import_dask("dask").is_dask_collection(collection) and (
+        hasattr(found, "divisions") and hasattr(found, "select_dtypes")
+    ):
+        return False
+    raise UsageTypeError(
+        "expected an array or a DataFrame of Dask, found the type '%s' of '%s'%s"
+        % (
+            found.__name__,
+            found.__module__.partition(".")[0],
+            ": call to_frame()" if found.__name__ in ("Series", "Index") else "",
+        )
+    )
 
 
 def _commit(target: Target, length: int, tasks: list[None]) -> str:
-    """Commit the number of rows when all `tasks` are done; return the path."""
+    """Commit the dataset when all `tasks` are done; return the path."""
     commit(target, length)
     return target.root
 
@@ -116,43 +151,59 @@ def _commit(target: Target, length: int, tasks: list[None]) -> str:
 
 
 def _plan_array(
-    array: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+    array: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
         raise UsageError("a dataset holds rows, and an array without axes has none")
+    if isinstance(array._meta, numpy.ma.MaskedArray):
+        raise UsageError(
+            "masked arrays can't be stored, the mask would be lost; store "
+            "dask.array.ma.filled(array)"
+        )
     if any(math.isnan(length) for length in array.shape):
         array = array.copy()
         array.compute_chunk_sizes()
     length, *inner = map(int, array.shape)
-    target = begin(
-        path,
-        mode,
-        options["sync"],
-        lambda mode: create_array(
-            path,
-            shape=(0, *inner),
-            dtype=array.dtype,
-            shards=shards,
-            mode=mode,
-            **options,
-        ),
+    target = begin_it(
+        lambda path: create_array(
+            path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
+        )
     )
-    array = array.rechunk((target.shard_rows, *inner))
+    step = target.shard_rows
+    array = array.rechunk((step, *inner))
     task = delayed(_write_block, pure=False)
     blocks = array.to_delayed().reshape(-1) if length else ()
-    starts = range(0, length, target.shard_rows)
-    return target, list(map(task, [target] * len(starts), starts, blocks)), length
+    tasks = [
+        task(target, start, (min(step, length - start), *inner), array.dtype, block)
+        for start, block in zip(range(0, length, step), blocks, strict=True)
+    ]
+    return target, tasks, length
 
 
-def _write_block(target: Target, start: int, rows: Any) -> None:
-    write(target, start, {"": numpy.asarray(rows)})
+def _write_block(
+    target: Target, start: int, shape: tuple[int, ...], dtype: DType, block: Any
+) -> None:
+    """Write a shard; raise `UsageError` if the block is not what Dask had expected."""
+    check_mask(block)
+    rows = converted(block, dtype)
+    if rows.shape != shape:
+        raise DoesNotFit(
+            "Dask expected a block of shape %s in the rows from '%d' on, and it has "
+            "the shape %s" % (shape, start, rows.shape)
+        )
+    write(target, start, {"": rows})
 
 
 def _plan_table(
-    frame: Any, path: Path, mode: str, shards: int | None, options: dict[str, Any]
+    frame: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
 ) -> tuple[Target, list[Any], int]:
     dask = import_dask("dask")
+    columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
+    if not columns:
+        raise UsageValueError("a table must have a column")
+    for name in columns:
+        table_class(options["layout"]).check_column_name(name)
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
     found: tuple[Description, ...] = dask.compute(*map(describe, parts))
@@ -165,11 +216,8 @@ def _plan_table(
         shards = _shard_rows(
             max(t.itemsize for t in dtypes.values()), options["chunks"]
         )
-    target = begin(
-        path,
-        mode,
-        options["sync"],
-        lambda mode: create_table(path, dtype=row, shards=shards, mode=mode, **options),
+    target = begin_it(
+        lambda path: create_table(path, dtype=row, shards=shards, **options)
     )
     task = dask.delayed(_write_frames, pure=False)
     tasks = [
@@ -183,8 +231,21 @@ def _plan_table(
 
 def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
-    columns = items_by_name(part)
-    return len(part), {name: items_of(c).dtype for name, c in columns.items()}
+    dtypes = {}
+    for name, column in items_by_name(part).items():
+        try:
+            items = items_of(column)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
+        if items.dtype.kind == "O":
+            usual = (str, bytes, int, float)
+            other = [item for item in items.flat if not isinstance(item, usual)]
+            raise UsageTypeError(
+                "the column '%s' has items that no array can hold, such as %.200r"
+                % (name, (other or items.tolist())[0])
+            )
+        dtypes[name] = items.dtype
+    return len(part), dtypes
 
 
 def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
@@ -194,8 +255,8 @@ def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
         dtypes = [dtypes[name] for dtypes in found]
         if len({dtype.kind for dtype in dtypes}) > 1:
             raise UsageTypeError(
-                "the column '%s' has items of different types: %s"
-                % (name, ", ".join(sorted(set(map(str, dtypes)))))
+                "the column '%s' has items of different types: %s; convert it with "
+                "astype()" % (name, ", ".join(sorted(set(map(str, dtypes)))))
             )
         result[name] = numpy.result_type(*dtypes)
     return result
@@ -204,7 +265,7 @@ def _common_dtypes(found: list[dict[str, DType]]) -> dict[str, DType]:
 def _shard_rows(itemsize: int, chunks: int | None) -> int:
     """Return a number of rows of a shard that is right for all columns of a table."""
     if chunks is not None:
-        return chunks * max(1, SHARD_NBYTES // (chunks * itemsize))
+        return chunks * max(1, SHARD_NBYTES // max(1, chunks * itemsize))
     # A power of two has chunks of many sizes.
     return int(1 << (max(1, SHARD_NBYTES // itemsize).bit_length() - 1))
 

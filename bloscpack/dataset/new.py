@@ -235,6 +235,13 @@ def _plain_items(column: Any) -> Items:
             "the column '%s' of the dtype '%s' has missing items, which no array of "
             "this dtype can have" % (column.name, column.dtype)
         )
+    if getattr(column.dtype, "tz", None) is not None:
+        raise UsageValueError(
+            "the column '%s' has the time zone '%s', which no array can have: remove "
+            "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
+        )
+    if not len(items) and items.dtype.kind == "O":  # or it would become floats
+        return items.astype("U")
     return items
 
 

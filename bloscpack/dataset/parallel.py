@@ -1,47 +1,49 @@
 """A new dataset that several processes write, each one other shards.
 
-Strategy: `begin` creates the dataset without rows. Any process then calls `write` for
-whole shards. A shard is complete in a temporary file before it gets its name, and no
-reader looks at it until `commit` sets the number of rows. So writing a shard again, or
-by two processes at once, changes nothing.
+Strategy: `begin` creates the dataset without rows, in a hidden folder beside its name.
+Any process then calls `write` for whole shards. A shard is complete in a temporary file
+before it gets its name, so writing it again, or by two processes at once, changes
+nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
+point: until then, readers see the dataset that had the name before, or none.
 
-All temporary files are in a folder that `begin` makes and `commit` removes. A process
-that is late can't make a file there any more, nor rename one: it gets an error, and
-does not touch the dataset. Another call of `begin`, or a writer that opens the dataset,
-removes the folder, too.
+After that, the hidden folder is removed. A process that is late finds no folder: it
+does nothing if the dataset that it was writing has got its name, and else raises an
+error. Another call of `begin` for the same name removes the hidden folder, too.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from binascii import crc32
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk
-from .._storage.urls import is_url, shown_name
 from ..exceptions import StorageError, UsageError
 from .array import Array
-from .change import Change, UnfinishedFile
-from .folder import CHANGES, Folder
-from .layouts import array_class, find, table_class
-from .layouts.base import ArrayLayout
+from .change import Change, UnfinishedFile, naming_dataset
+from .create import beside, check_target, put, remove_leftovers, start_of
+from .folder import Folder
+from .layouts import array_class, table_class
 from .rows import blocks_of
-from .writer import NoSuchWriting, Writer
+from .writer import Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
-    from .layouts.base import TableLayout
+    from .layouts.base import ArrayLayout
     from .table import Table
 
-# How the name of the folder of temporary files begins.
-WRITING = CHANGES + "/writing-"
-# Seconds to wait for another process that has locked the dataset to commit it.
+# What follows in the name of the hidden folder: a checksum of the name of the dataset,
+# whose beginning is in front, and a random number.
+WRITING = "writing-%08x-"
+# Seconds to wait for another process that is committing the dataset.
 LOCK_SECONDS = 30.0
 
 
@@ -51,70 +53,155 @@ class Target:
     Attributes
     ----------
     root
-        The path of its folder.
+        The path, or the URL, that it gets.
     layout, kind
         Its layout, and ``'array'`` or ``'table'``.
-    place
-        The folder of temporary files, relative to the dataset.
     shard_rows
         Number of rows of a shard, of all columns.
-    sync
-        As in `open`.
+    mode, sync
+        As in `create_array`.
     """
 
-    def __init__(self, root: str, layout: str, kind: str, sync: bool) -> None:
-        self.root = root
-        self.layout = layout
-        self.kind = kind
-        self.sync = sync
-        self.place = WRITING + os.urandom(8).hex()
-        self.shard_rows = 0
+    layout = kind = ""
+    shard_rows = 0
 
-    def opened(self) -> tuple[Folder, ArrayLayout | TableLayout]:
-        """Return the folder and what is in it now."""
-        folder = Folder.open(self.root)
+    def __init__(self, root: str, mode: str, sync: bool) -> None:
+        self.root = root
+        self.mode = mode
+        self.sync = sync
+
+    def describe(self, made: Array | Table) -> None:
+        """Note what the dataset is; raise `UsageError` if it has no common shards."""
+        columns = [made] if isinstance(made, Array) else list(made.columns.values())
+        shards = {column.shards[0] for column in columns if column.shards}
+        if len(shards) != 1:
+            raise UsageError(
+                "the layout '%s' has no shards of the same number of rows, which "
+                "several processes could write" % made.layout
+            )
+        self.shard_rows = shards.pop()
+        self.layout = made.layout
+        self.kind = "array" if isinstance(made, Array) else "table"
+
+    def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
+        """Return the columns in a folder by name; an array is one without a name."""
         if self.kind == "array":
-            return folder, array_class(self.layout)(folder)
-        return folder, table_class(self.layout)(folder)
+            return {"": array_class(self.layout)(folder)}
+        return table_class(self.layout)(folder).columns
+
+    def late_is_harmless(self) -> AbstractContextManager[None]:
+        """Return a context whose block ends early if the dataset gets its name.
+
+        Raises `StorageError` if another call has taken its place.
+        """
+        raise NotImplementedError
+
+    def changing(self) -> AbstractContextManager[Change]:
+        """Return the context of a change that writes shards."""
+        raise NotImplementedError
+
+    def commit(self, length: int) -> None:
+        """Set the number of rows, and give the dataset its name."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Remove what was written, unless a process is committing it."""
+        raise NotImplementedError
 
     def replaced(self) -> StorageError:
-        """Return the error of a process that is late."""
+        """Return the error of a process that is late, if another call took over."""
         return StorageError(
             errno.ESTALE,
-            "the dataset was completed, or replaced, or opened by another writer",
+            "another call has replaced what was being written, or it was removed",
             self.root,
         )
+
+
+class FolderTarget(Target):
+    """A dataset in a hidden folder, `place`, until it gets its name."""
+
+    def __init__(self, root: str, mode: str, sync: bool) -> None:
+        super().__init__(root, mode, sync)
+        folder, start = _start(root)
+        self.place = os.path.join(folder, start + os.urandom(8).hex())
+        self._inode = 0
+
+    @property
+    def staged(self) -> str:
+        """The path of the dataset until it is committed."""
+        return os.path.join(self.place, os.path.basename(self.root))
+
+    def describe(self, made: Array | Table) -> None:
+        """Note what the dataset is, and which folder it is."""
+        super().describe(made)
+        self._inode = os.stat(self.staged).st_ino
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change that writes shards."""
+        yield ShardChange(Folder.open(self.staged), self.place, self.sync)
+
+    def commit(self, length: int) -> None:
+        """Set the number of rows, and rename the dataset."""
+        lock = _locked(self.place)
+        try:
+            if os.path.isdir(self.staged):
+                set_length(self, self.staged, length)
+                put(self.staged, self.root, self.sync, self.mode)
+            self._check_committed()
+        finally:
+            lock.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Remove the hidden folder, unless a process is committing the dataset."""
+        _remove(self.place, self.root)
+
+    def _check_committed(self) -> None:
+        """Raise `StorageError` unless the dataset has got its name."""
+        with suppress(OSError):
+            if os.stat(self.root).st_ino == self._inode:
+                return
+        raise self.replaced()
+
+    @contextmanager
+    def late_is_harmless(self) -> Iterator[None]:
+        """End the block without an error if the dataset gets its name meanwhile."""
+        with naming_dataset(self.root, self.place):
+            try:
+                yield
+            except FileNotFoundError:
+                if os.path.isdir(self.staged):
+                    raise
+                self._check_committed()
 
 
 class ShardChange(Change):
     """Writes shards, and nothing else: the number of rows stays.
 
-    Names that a layout stages for the end of a change are left out.
+    Names that a layout stages for the end of a change are left out. Temporary files are
+    outside of the dataset: those of dead processes must not get its name with it.
     """
 
-    def __init__(self, folder: Folder, target: Target) -> None:
-        super().__init__(folder, target.sync)
-        self._target = target
+    def __init__(self, folder: Folder, place: str, sync: bool) -> None:
+        super().__init__(folder, sync)
+        self._place = place
 
     def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file in the folder of temporary files."""
+        """Return a new file in the folder `place`."""
         number = next(self._numbers)
-        place = "%s/%s-%d" % (self._target.place, self._token, number)
-        try:
-            fp = disk.create(self._root.path(place), 0o666)
-        except FileNotFoundError as error:
-            raise self._target.replaced() from error
-        return UnfinishedFile(name, place, fp)
+        place = os.path.join(self._place, "%s-%d" % (self._token, number))
+        return UnfinishedFile(name, place, disk.create(place, 0o666))
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a shard its name; remove any other file."""
         if not at_once:
             self.abandon(file)
             return
-        try:
-            super().finish(file, at_once=True)
-        except FileNotFoundError as error:
-            raise self._target.replaced() from error
+        self._close(file)
+        path = self._root.path(file.name)
+        disk.rename(file.place, path)
+        self._folders.add(os.path.dirname(path))
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one; another process may be making it."""
@@ -124,8 +211,11 @@ class ShardChange(Change):
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
-        with suppress(FileNotFoundError):  # the whole folder was removed
-            super().abandon(*files)
+        for file in files:
+            with suppress(OSError):  # closing writes the buffer: the disk may be full
+                file.fp.close()
+            with suppress(FileNotFoundError):  # the hidden folder was removed
+                disk.remove(file.place)
 
 
 def begin(
@@ -133,102 +223,103 @@ def begin(
 ) -> Target:
     """Return a new dataset without rows, which any process can write.
 
-    `create` is called with the mode. A dataset that an interrupted call left is
-    replaced in each mode.
+    `create` makes it at a path. `mode` is ``'x'`` or ``'w'``, as in `create_array`.
+    The hidden folder of an interrupted call is removed in each mode.
     """
-    if is_url(os.fsdecode(path)):
-        raise UsageError(
-            "processes write a dataset to a folder that they share, and '%s' is a URL"
-            % shown_name(os.fsdecode(path))
-        )
-    root = os.path.abspath(os.fsdecode(path))
-    if mode == "x" and _is_unfinished(root):
-        mode = "w"
-    with create(mode) as made:
-        kind = "array" if isinstance(made, Array) else "table"
-        columns = [made] if isinstance(made, Array) else list(made.columns.values())
-        shards = {column.shards[0] for column in columns if column.shards}
-        target = Target(root, made.layout, kind, sync)
-    if len(shards) != 1:
-        raise UsageError(
-            "the layout '%s' has no shards of the same number of rows, which several "
-            "processes could write" % target.layout
-        )
-    target.shard_rows = shards.pop()
-    lock = FolderLock(root)
-    try:
-        for name in (CHANGES, target.place):
-            with suppress(FileExistsError):
-                disk.make_folder(os.path.join(root, *name.split("/")))
-    finally:
-        lock.close()
+    root = checked_root(path, mode)
+    target = FolderTarget(root, mode, sync)
+    os.makedirs(os.path.dirname(root), exist_ok=True)
+    folder, start = _start(root)
+    earlier = [name for name in os.listdir(folder) if name.startswith(start)]
+    with naming_dataset(root, target.place):
+        disk.make_folder(target.place)
+        try:
+            with create(target.staged) as made:
+                target.describe(made)
+        except BaseException:
+            target.abandon()
+            raise
+    # Only now: the inode of a folder that was removed would be used again.
+    for name in earlier:
+        _remove(os.path.join(folder, name), root)
+    remove_leftovers(*start_of(root))
     return target
 
 
-def _is_unfinished(root: str) -> bool:
-    """Return whether a dataset has no rows because a call was interrupted."""
-    if not os.path.isdir(os.path.join(root, CHANGES)):
-        return False
-    folder = Folder.open(root)
-    found = find(folder)
-    writing = any(
-        name.startswith(WRITING.partition("/")[2]) for name in folder.names(CHANGES)
-    )
-    return writing and found is not None and found[1] in ("array", "table")
+def checked_root(path: Path, mode: str) -> str:
+    """Return the full path of a new dataset; raise an error if it can't be made."""
+    root = os.path.abspath(os.fsdecode(path))
+    lock = check_target(root, mode)
+    if lock is not None:  # `commit` locks it again, and checks again
+        lock.close()
+    return root
+
+
+def _start(root: str) -> tuple[str, str]:
+    """Return the folder of `root`, and how names of its hidden folders begin there."""
+    folder, start = start_of(root)
+    name = os.path.basename(root)
+    return folder, start + WRITING % crc32(os.fsencode(name))
+
+
+def _remove(place: str, root: str) -> None:
+    """Remove the hidden folder of the dataset `root`, in one step for late processes.
+
+    One that a process is committing stays.
+    """
+    with suppress(OSError):
+        lock = FolderLock(place)
+        try:
+            with beside(root) as other:
+                disk.rename(place, other)
+        finally:
+            lock.close()
 
 
 def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
     """Write the rows of shards, which begin at the row `start`.
 
-    `columns` has the rows of each column; those of an array have the name ``''``.
-    Raises `StorageError` if another process has committed the dataset.
+    `columns` has the rows of each column; those of an array have the name ``''``. If
+    the dataset was committed, this does nothing. Raises `StorageError` if another call
+    of `begin` has taken its place.
     """
-    folder, layout = target.opened()
-    change = ShardChange(folder, target)
-    arrays = _arrays(layout)
-    for name, rows in columns.items():
-        array = arrays[name]
-        blocks = blocks_of(rows, array.block_rows, start // array.block_rows)
-        array.stage(change, blocks, lambda: 0, extends=True)
-    change.commit()
+    with target.late_is_harmless(), target.changing() as change:
+        arrays = target.opened(Folder(change.path))
+        for name, rows in columns.items():
+            array = arrays[name]
+            blocks = blocks_of(rows, array.block_rows, start // array.block_rows)
+            array.stage(change, blocks, lambda: 0, extends=True)
+        change.commit()
 
 
 def commit(target: Target, length: int) -> None:
-    """Set the number of rows, when all shards have been written.
+    """Set the number of rows, and give the dataset its name.
 
-    Another commit of the same rows does nothing.
+    All shards must have been written. Another commit does nothing.
     """
-    writer = _open_writer(target)
-    if writer is None:
-        columns = _arrays(target.opened()[1]).values()
-        if any(column.shape[0] != length for column in columns):
-            raise target.replaced()
-        return
+    with target.late_is_harmless():
+        target.commit(length)
+
+
+def set_length(target: Target, path: str, length: int) -> None:
+    """Set the number of rows of a dataset in the folder `path`."""
+    folder = Folder.open(path)
+    writer = Writer(folder, target.sync)
     try:
-        arrays = _arrays(target.opened()[1])
         with writer.change() as change:
-            for array in arrays.values():
+            for array in target.opened(folder).values():
                 array.stage(change, [], lambda: length, extends=True)
     finally:
         writer.close()
 
 
-def _open_writer(target: Target) -> Writer | None:
-    """Return a writer, which ends the parallel writing; None if it has ended."""
+def _locked(path: str) -> FolderLock:
+    """Lock a folder; wait for another process that has locked it."""
     end = monotonic() + LOCK_SECONDS
     while True:
         try:
-            return Writer(Folder.open(target.root), target.sync, ends=target.place)
-        except NoSuchWriting:
-            return None
+            return FolderLock(path)
         except StorageError as error:  # perhaps the same task in another process
             if error.errno != errno.EAGAIN or monotonic() > end:
                 raise
         sleep(0.05)
-
-
-def _arrays(layout: ArrayLayout | TableLayout) -> Mapping[str, ArrayLayout]:
-    """Return the columns by name; an array is one without a name."""
-    if isinstance(layout, ArrayLayout):
-        return {"": layout}
-    return layout.columns

@@ -66,7 +66,7 @@ class RowStream:
                 if piece is None:
                     self._end()
                     break
-                _check_mask(piece)
+                check_mask(piece)
                 self._rest = as_rows(piece, self.dtype, self.inner)
             part = self._rest[:missing]
             if not len(part):
@@ -141,7 +141,7 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
         return values
     if isinstance(values, Iterator):
         return RowStream(values, dtype, inner)
-    _check_mask(values)
+    check_mask(values)
     if is_array(values) and tuple(values.shape[1:]) == inner and len(values.shape):
         length = int(values.shape[0])
         in_memory = isinstance(values, numpy.ndarray)
@@ -197,7 +197,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
         return _new_from_blocks(data, expected, wanted)
     if not is_array(data):
         data = numpy.asarray(data)
-    _check_mask(data)
+    check_mask(data)
     found = tuple(map(int, data.shape))
     if expected is not None and found != expected:
         raise UsageValueError(
@@ -217,7 +217,7 @@ def _new_from_blocks(
     first = next(blocks, None)
     if first is None:
         raise UsageValueError("an iterator without rows needs shape and dtype")
-    _check_mask(first)
+    check_mask(first)
     rows = numpy.asarray(first)
     inner = rows.shape[1:] if shape is None else tuple(shape[1:])
 
@@ -239,7 +239,8 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _check_mask(values: Any) -> None:
+def check_mask(values: Any) -> None:
+    """Raise `UsageError` if values are masked."""
     if numpy.ma.is_masked(values):
         raise UsageError(
             "masked arrays can't be stored, the mask would be lost; store .filled() or "

@@ -14,6 +14,7 @@ import errno
 from contextlib import suppress
 
 from .._storage.file_systems import ErrorNames, find_file_system
+from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
 from .._storage.upload import object_version, put_object
 from .._storage.urls import is_url, joined_url, local_path, public_name, scheme_of
@@ -55,10 +56,27 @@ class UrlFolder(Folder):
         return _reopen, (self._url, self.prefix, self._options)
 
     def version(self) -> object:
-        """Return a value that no other object has: files may change unnoticed."""
+        """Return a value that changes when a file is replaced.
+
+        No other object has it if the store lists no files, or no versions of them: then
+        files may change unnoticed.
+        """
         from uuid import uuid4
 
-        return uuid4().hex
+        found = self._versions() if self.lists else []
+        return found if found and all(files[1:] for files in found) else uuid4().hex
+
+    def _versions(self) -> list[list[str]]:
+        """Return name and version of each file, sorted."""
+        names = ErrorNames(self._url, self._options)
+        fs, path = find_file_system(self._url_of(""), dict(self._options or {}), names)
+        with names.translating():
+            fs.invalidate_cache()
+            entries = fs.find(path, detail=True)
+        return [
+            [name, *(str(info[key]) for key in VERSION_FIELDS if info.get(key))]
+            for name, info in sorted(entries.items())
+        ]
 
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed."""

@@ -29,10 +29,6 @@ WAIT = 5.0
 PAUSE = 0.01
 
 
-class NoSuchWriting(StorageError):
-    """The processes that write a dataset together have been stopped."""
-
-
 class Writer:
     """A dataset that is open for changes.
 
@@ -42,14 +38,12 @@ class Writer:
         The folder of the dataset.
     sync
         Whether each change is on the disk when it has been made.
-    ends
-        A folder of temporary files that must exist, as `parallel` describes.
     """
 
     # Whether other writers may change the dataset between two changes of this one.
     shared = False
 
-    def __init__(self, folder: Folder, sync: bool = True, *, ends: str = "") -> None:
+    def __init__(self, folder: Folder, sync: bool = True) -> None:
         self._folder = folder
         self._sync = sync
         self._failed = False
@@ -62,11 +56,7 @@ class Writer:
                 "table for writing, which completes the change",
                 folder.root,
             )
-        lock = FolderLock(folder.root)
-        if ends and not folder.is_folder(ends):
-            lock.close()
-            raise NoSuchWriting(errno.ESTALE, "the writing has ended", folder.root)
-        self._locks = [lock]
+        self._locks = [FolderLock(folder.root)]
         try:
             recover(folder, sync)
         except BaseException:

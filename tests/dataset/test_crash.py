@@ -8,6 +8,7 @@ next change must succeed.
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ import bloscpack.dataset.create
 import bloscpack.dataset.layouts.bcolz
 import bloscpack.dataset.layouts.superchunk
 import bloscpack.dataset.layouts.zarr_array
+import bloscpack.dataset.parallel
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
+from bloscpack.dataset.parallel import begin, commit, write
 
 MODULES = (
     bloscpack.dataset.change,
@@ -26,6 +29,7 @@ MODULES = (
     bloscpack.dataset.layouts.bcolz,
     bloscpack.dataset.layouts.superchunk,
     bloscpack.dataset.layouts.zarr_array,
+    bloscpack.dataset.parallel,
 )
 
 
@@ -166,6 +170,41 @@ def group(path):
         opened.create_table("in/t", {"x": np.arange(5)}, layout="bcolz")
 
 
+def tasks(path, layout="zarr", mode="x"):
+    """Begin an array that several processes write; return what they do."""
+    options = {"shape": (0,), "dtype": "i4", "chunks": 8, "shards": 16}
+    target = begin(
+        path,
+        mode,
+        True,
+        lambda path: dataset.create_array(path, layout=layout, **options),
+    )
+    rows = np.arange(100, 150, dtype="i4")
+    yield from (
+        partial(write, target, start, {"": rows[start : start + 16]})
+        for start in range(0, 50, 16)
+    )
+    yield partial(commit, target, 50)
+
+
+def parallel(path, mode="x"):
+    for task in tasks(path, mode=mode):
+        task()
+
+
+def parallel_superchunk(path):
+    for task in tasks(path, "superchunk"):
+        task()
+
+
+def parallel_table(path):
+    options = {"dtype": [("x", "i4"), ("y", "f8", 2)], "chunks": 8, "shards": 16}
+    target = begin(path, "x", True, lambda path: dataset.create_table(path, **options))
+    for start, count in ((16, 4), (0, 16)):
+        write(target, start, {"x": np.ones(count, "i4"), "y": np.ones((count, 2))})
+    commit(target, 20)
+
+
 def content_for_others(path):
     """Return what readers see that do not know the journal."""
     copy = path.parent / "copy"
@@ -304,6 +343,7 @@ OPERATIONS = {
             path, [1, 2], layout="superchunk", mode="w"
         ).close(),
     ),
+    "replace in parallel": (zarr_array, lambda path: parallel(path, "w")),
     "group: replace all": (
         group,
         lambda path: dataset.create_group(path, mode="w").close(),
@@ -380,24 +420,51 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 MAKERS = (
     *(array, blz_array, zarr_array, superchunk, superchunk_leaves),
     *(table, blz_table, zarr_table, superchunk_table, group),
+    *(parallel, parallel_superchunk, parallel_table),
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 def test_creating(make, tmp_path, monkeypatch):
+    states = []
     for count in range(500):
         path = tmp_path / "data"
         _, done = run(make, path, count, monkeypatch)
+        if path.exists():
+            states.append(content(path))
         if done:
             break
         if path.exists():
-            content(path)
             shutil.rmtree(path)
         make(path)
         assert [path] == list(tmp_path.iterdir())
         shutil.rmtree(path)
     assert done
+    if make is not group:  # whose members are created one after the other
+        assert all(states[-1] == state for state in states)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_repeating_tasks(layout, tmp_path, monkeypatch):
+    """A task is stopped at any call. It and all others are repeated, and succeed."""
+
+    def do(path):
+        for task in made:
+            task()
+
+    for count in range(500):
+        path = tmp_path / str(count) / "data"
+        made = list(tasks(path, layout))
+        _, done = run(do, path, count, monkeypatch)
+        before = path.exists()
+        do(path)
+        assert list(range(100, 150)) == dataset.open(path)[:].tolist()
+        if done:
+            break
+    assert done
+    assert before
+    assert ["data"] == [each.name for each in path.parent.iterdir()]
 
 
 @pytest.mark.parametrize(("make", "operation"), OPERATIONS.values(), ids=OPERATIONS)
@@ -415,5 +482,11 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
             synced.add(arguments[0])
         elif name == "rename" and "bloscpack-" not in "".join(arguments):
             assert arguments[0] in synced
-    last = max(i for i, call in enumerate(calls) if call[0] in ("rename", "exchange"))
+    last = max(
+        number
+        for number, (name, *arguments) in enumerate(calls)
+        # The folder in which processes have written is only removed.
+        if name in ("rename", "exchange")
+        and "-writing-" not in arguments[0].rpartition("/")[2]
+    )
     assert any(call[0] == "sync_folder" for call in calls[last:])

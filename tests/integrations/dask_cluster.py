@@ -1,7 +1,7 @@
 """A cluster of two processes writes and reads a dataset that is larger than both.
 
-``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed`` or
-``retried``.
+``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed``, ``lost``
+or ``retried``.
 """
 
 from __future__ import annotations
@@ -119,15 +119,32 @@ def killed(path):
     assert os.path.exists(marker)
 
 
+def lost(path):
+    """Dask repeats all tasks if it loses the result of the last one."""
+    from dask.distributed import wait
+
+    with cluster() as client:
+        lazy = numbers()[:20000].map_blocks(make_block, dtype="f8")
+        task = dataset.from_dask(lazy, path, shards=SHARD_ROWS, compute=False)
+        future = client.compute(task)
+        wait(future)
+        ((worker,),) = client.who_has(future).values()
+        os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+        while client.who_has(future) == {future.key: (worker,)}:
+            time.sleep(0.1)
+        assert path == future.result()
+    assert rows_from(0, 20000).tolist() == dataset.open(path)[:].tolist()
+    assert [os.path.basename(path)] == os.listdir(os.path.dirname(path))
+
+
 def retried(path):
-    """Without that, the call fails, and a second call completes the dataset."""
+    """Without that, the call fails, and a second call writes the dataset."""
     marker = path + ".killed"
     with cluster(failures=0):
         lazy = numbers().map_blocks(make_slow_block, kill_at=marker, dtype="f8")
         with pytest.raises(Exception, match=r"killed|died|restarting"):
             dataset.from_dask(lazy, path, shards=SHARD_ROWS)
-        assert len(dataset.open(path)) == 0
-        assert os.listdir(os.path.join(path, "c"))
+        assert not os.path.exists(path)
     with cluster():
         dataset.from_dask(lazy, path, shards=SHARD_ROWS)
         check(path)

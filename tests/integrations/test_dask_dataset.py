@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from support import environment
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
+from bloscpack.dataset.url_folder import UrlFolder
 from bloscpack.exceptions import StorageError, UsageError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -78,6 +81,17 @@ def test_names_depend_on_the_files(tmp_path):
         with dataset.open(tmp_path / path, "r+") as changed:
             changed[0] = changed[1]
     assert not set(before) & set(names())
+
+
+def test_names_at_a_url():
+    """The same array has the same name; one that has changed has another one."""
+    url = "memory://names/a"
+    dataset.create_array(url, ROWS, chunks=16, shards=64).close()
+    names = [dataset.open(url).to_dask().name for _ in range(2)]
+    with dataset.open(url, "r+") as array:
+        array[3] = 0
+    names.append(dataset.open(url).to_dask().name)
+    assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
@@ -167,7 +181,8 @@ def test_shards_are_whole_files(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, 64])
 def test_few_rows(tmp_path, count):
-    lazy = da.from_array(ROWS[:count], chunks=(10, 2))
+    empty = da.zeros((0, 2))
+    lazy = da.concatenate([empty, da.from_array(ROWS[:count], chunks=(10, 1)), empty])
     array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
     assert ROWS[:count].tolist() == array[:].tolist()
 
@@ -183,8 +198,9 @@ def test_unknown_lengths(tmp_path):
 def test_delayed(tmp_path):
     lazy = da.from_array(ROWS, chunks=(100, 2))
     task = dataset.from_dask(lazy, tmp_path / "a", compute=False)
-    assert (0, 2) == dataset.open(tmp_path / "a").shape
-    assert str(tmp_path / "a") == task.compute()
+    assert not (tmp_path / "a").exists()
+    for _ in range(2):  # again: nothing happens
+        assert str(tmp_path / "a") == task.compute()
     assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
 
 
@@ -213,24 +229,99 @@ def test_frame_is_written(tmp_path, layout, frames):
     assert expected["n"].tolist() == default["n"][:].tolist()
 
 
-def test_missing_items_are_refused(tmp_path, frames):
+def test_frame_is_written_to_a_url(frames):
     import pandas
 
-    lazy = frames.from_pandas(pandas.DataFrame({"a": ["x", None]}), npartitions=1)
-    with pytest.raises(UsageError):
-        dataset.from_dask(lazy, tmp_path / "t")
-    assert not (tmp_path / "t").exists()
+    frame = pandas.DataFrame({"n": np.arange(100), "text": list("abcde") * 20})
+    lazy = frames.from_pandas(frame, npartitions=3)
+    table = dataset.from_dask(lazy, "memory://frame/t", chunks=8, shards=16)
+    assert frame.to_numpy().tolist() == table.to_pandas().to_numpy().tolist()
 
 
-def test_what_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="array or a DataFrame of Dask"):
-        dataset.from_dask(ROWS, tmp_path / "a")
+def test_columns_without_rows(tmp_path, frames):
+    """Their types are those of the collection, also if all partitions are empty."""
+    import pandas
+
+    frame = pandas.DataFrame({"n": [1, 2], "s": ["x", "y"], "o": ["x", "y"]})
+    frame["c"] = frame["s"].astype("category")
+    lazy = frames.from_pandas(frame, npartitions=2)
+    for each in (lazy[lazy["n"] > 5], frames.from_pandas(frame[:0], npartitions=1)):
+        table = dataset.from_dask(each, tmp_path / "t", mode="w")
+        assert ["i", "U", "U", "U"] == [table[name].dtype.kind for name in table.names]
+    table = dataset.from_dask(lazy[lazy["n"] > 1], tmp_path / "t", mode="w")
+    assert [(2, "y", "y", "y")] == table[:].tolist()
+
+
+def test_columns_that_are_refused(tmp_path, frames):
+    import pandas
+
+    times = pandas.date_range("2020", periods=2)
+    for items, message in (
+        (["x", None], "the column 'a' has items .* such as <NA>"),
+        (pandas.Categorical(["x", None]), "the column 'a': expected text"),
+        (pandas.array([1, None], "Int64"), "the column 'a'.*has missing items"),
+        (pandas.array([None, True], "boolean"), "the column 'a'.*has missing items"),
+        (times.tz_localize("UTC"), "the column 'a' has the time zone 'UTC'"),
+        (times.to_period("D"), "the column 'a' has items that no array can hold"),
+    ):
+        lazy = frames.from_pandas(pandas.DataFrame({"a": items}), npartitions=1)
+        with pytest.raises(UsageError, match=message):
+            dataset.from_dask(lazy, tmp_path / "t")
+    frame = frames.from_pandas(pandas.DataFrame({0: [1]}), npartitions=1)
+    for lazy, message in (
+        (frame, "the name of a column"),
+        (frame[[]], "must have a column"),
+        (frame[0], "found the type 'Series' of 'dask': call to_frame"),
+        (frame[0].sum(), "array or a DataFrame"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.from_dask(lazy, tmp_path / "t")
+    with pytest.raises(UsageError, match="a chunk must have 1 to"):
+        dataset.from_dask(frame.rename(columns={0: "a"}), tmp_path / "t", chunks=0)
+    assert [] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ROWS, "array or a DataFrame of Dask"),
+        (lambda: da.ones(()), "axes"),
+        (lambda: da.ones(5).to_delayed()[0], "found the type 'Delayed"),
+        (lambda: da.from_array(np.array([1, "a"], "O"), chunks=1), "'object'"),
+        (lambda: da.ma.masked_greater(da.ones(5), 0), "the mask would be lost"),
+        # What the tasks return is not what Dask expects: the bytes would be wrong.
+        (
+            lambda: da.ones(5).map_blocks(lambda b: b + 0.5, dtype="i8"),
+            "expected items of dtype 'int64'",
+        ),
+        (
+            lambda: da.ones(5, chunks=2).map_blocks(lambda b: b[:1], dtype="f8"),
+            "expected a block of shape",
+        ),
+        (
+            lambda: da.ones(5).map_blocks(
+                lambda b: np.ma.masked_greater(b, 0), meta=np.ones(0)
+            ),
+            "the mask would be lost",
+        ),
+    ],
+)
+def test_arrays_that_are_refused(tmp_path, make, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.from_dask(make(), tmp_path / "a")
+    assert [] == os.listdir(tmp_path)
+
+
+def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
-    with pytest.raises(UsageError, match="axes"):
-        dataset.from_dask(da.ones(()), tmp_path / "a")
-    with pytest.raises(UsageError, match="'memory://a' is a URL"):
-        dataset.from_dask(da.ones(5), "memory://a")
+    with pytest.raises(UsageError, match="HTTP is for reading"):
+        dataset.from_dask(da.ones(5), "http://localhost/a")
+    with pytest.raises(UsageError, match="only the layout 'zarr'"):
+        dataset.from_dask(da.ones(5), "memory://refused", layout="superchunk")
+    with pytest.raises(UsageError, match="mode must be"):
+        dataset.from_dask(da.ones(5), tmp_path / "a", mode="a")
+    assert [] == os.listdir(tmp_path)
 
 
 # Failed, repeated and late tasks
@@ -238,58 +329,188 @@ def test_what_is_refused(tmp_path):
 
 def make(path, mode="x"):
     options = {"shape": (0, 2), "dtype": "f8", "chunks": 16, "shards": 64}
-    return begin(
-        path, mode, True, lambda mode: dataset.create_array(path, mode=mode, **options)
+
+    def create(path):
+        return dataset.create_array(path, **options)
+
+    if isinstance(path, str):
+        return begin_at_url(UrlTarget(path, mode, None), create)
+    return begin(path, mode, True, create)
+
+
+def files(place):
+    """Return the names of all files beside a dataset and in it."""
+    if isinstance(place, str):
+        import fsspec
+
+        fs, path = fsspec.url_to_fs(place.rpartition("/")[0])
+        return [name.removeprefix(path + "/") for name in fs.find(path)]
+    return sorted(
+        str(path.relative_to(place.parent)).replace(os.sep, "/")
+        for path in place.parent.rglob("*")
+        if path.is_file() or path.name.startswith(".")
     )
 
 
-def test_repeated_tasks(tmp_path):
-    target = make(tmp_path / "a")
+@pytest.fixture(params=["folder", "url"])
+def place(request, tmp_path):
+    """Return a path and a URL of a new dataset, which is called ``a``."""
+    if request.param == "folder":
+        return tmp_path / "a"
+    return "memory://%s/a" % tmp_path.name
+
+
+def test_repeated_tasks(place):
+    target = make(place)
     for start in (64, 0, 64, 0):
         write(target, start, {"": ROWS[start : min(start + 64, 100)]})
-        assert 0 == len(dataset.open(tmp_path / "a"))
+        assert "a/zarr.json" not in files(place)
     commit(target, 100)
     commit(target, 100)
-    assert ROWS[:100].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert ROWS[:100].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
 
 
-def test_late_tasks_change_nothing(tmp_path):
-    target = make(tmp_path / "a")
+def test_late_tasks_change_nothing(place):
+    """Dask repeats all tasks of a worker that it has lost: they must not fail."""
+    target = pickle.loads(pickle.dumps(make(place)))
     write(target, 0, {"": ROWS[:10]})
     commit(target, 10)
-    with dataset.open(tmp_path / "a", "r+") as array:
+    with dataset.open(place, "r+") as array:
         array[:] = 7
         array.append(ROWS[:1])
-    for call in (lambda: write(target, 0, {"": ROWS[:10]}), lambda: commit(target, 10)):
-        with pytest.raises(StorageError, match="completed, or replaced"):
-            call()
-    assert [7.0] * 10 == dataset.open(tmp_path / "a")[:10, 0].tolist()
-    assert 11 == len(dataset.open(tmp_path / "a"))
+        write(target, 0, {"": ROWS[:10]})
+        commit(target, 10)
+    assert [7.0] * 10 == dataset.open(place)[:10, 0].tolist()
+    assert 11 == len(dataset.open(place))
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
-def test_a_second_call_takes_over(tmp_path):
-    first = make(tmp_path / "a")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_task_that_ends_late(place, late):
+    """The dataset becomes complete, or another's, while a shard is written again.
+
+    At a URL, a late task does not tell the two apart, and does nothing.
+    """
+    target = make(place)
+    write(target, 0, {"": ROWS[:10]})
+    others = []
+
+    class Rows(np.ndarray):
+        def __getitem__(self, key):
+            if not others:
+                others.append(make(place) if late else target)
+                write(others[0], 0, {"": ROWS[:10]})
+                commit(others[0], 10)
+            return super().__getitem__(key)
+
+    fails = late and not isinstance(place, str)
+    with pytest.raises(StorageError, match="another") if fails else nullcontext():
+        write(target, 0, {"": (ROWS[:10] + 1).view(Rows)})
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
+
+
+def test_a_second_call_takes_over(place):
+    first = make(place)
     write(first, 64, {"": ROWS[:64]})
-    second = make(tmp_path / "a")
-    with pytest.raises(StorageError, match="completed, or replaced"):
+    second = make(place)
+    with pytest.raises(StorageError, match="another call has replaced"):
         write(first, 0, {"": ROWS[:10]})
-    with pytest.raises(StorageError, match="completed, or replaced"):
+    with pytest.raises(StorageError, match="another call has replaced"):
         commit(first, 10)
     write(second, 0, {"": ROWS[:20]})
     commit(second, 20)
-    assert ROWS[:20].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert ROWS[:20].tolist() == dataset.open(place)[:].tolist()
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
+    with pytest.raises(FileExistsError):
+        make(place)
 
 
-def test_a_writer_ends_the_writing(tmp_path):
+def test_another_program_takes_the_name(tmp_path):
     target = make(tmp_path / "a")
-    dataset.open(tmp_path / "a", "r+").close()
-    with pytest.raises(StorageError, match="another writer"):
-        write(target, 0, {"": ROWS[:10]})
-    assert not (tmp_path / "a/.bloscpack").exists()
+    write(target, 0, {"": ROWS[:10]})
+    dataset.create_array(tmp_path / "a", ROWS[:3]).close()
+    with pytest.raises(FileExistsError):
+        commit(target, 10)
+    assert 3 == len(dataset.open(tmp_path / "a"))
+    target = make(tmp_path / "a", "w")
+    with (
+        dataset.open(tmp_path / "a", "r+"),
+        pytest.raises(StorageError, match="another writer"),
+    ):
+        commit(target, 0)
+    commit(target, 0)
+    assert 0 == len(dataset.open(tmp_path / "a"))
+    assert ["a/zarr.json"] == files(tmp_path / "a")
 
 
-def test_a_failed_task(tmp_path):
-    """The call fails, the dataset has no rows, and the same call completes it."""
+class Stop(BaseException):
+    """The process has died."""
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_every_request_at_a_url(mode, monkeypatch):
+    """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
+    left = 0
+
+    def stopping(function):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Stop
+            return function(*arguments, **options)
+
+        return call
+
+    def do(rows):
+        target = make(place, mode)
+        write(target, 0, {"": rows[:64]})
+        write(target, 64, {"": rows[64:]})
+        commit(target, len(rows))
+
+    for count in range(50):
+        place = "memory://every-%s/%d/a" % (mode, count)
+        if mode == "w":
+            dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
+        left, done = count, False
+        with monkeypatch.context() as context:
+            context.setattr(UrlFolder, "put", stopping(UrlFolder.put))
+            context.setattr(UrlTarget, "_remove", stopping(UrlTarget._remove))
+            with suppress(Stop):
+                do(ROWS[:100])
+                done = True
+        if "a/zarr.json" in files(place):
+            found = dataset.open(place)[:].tolist()
+            assert found in (ROWS[:100].tolist(), ROWS[:300].tolist())
+        if mode == "w" or "a/zarr.json" not in files(place):
+            do(ROWS[100:170])
+            assert ROWS[100:170].tolist() == dataset.open(place)[:].tolist()
+            assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
+        if done:
+            break
+    assert done
+    assert count > 4
+
+
+def test_a_commit_at_a_url_that_is_interrupted():
+    """The document is stored, and the guard is still there."""
+    place = "memory://interrupted/a"
+    target = make(place)
+    write(target, 0, {"": ROWS[:10]})
+    target._remove_guard = lambda: None
+    commit(target, 10)
+    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+    assert "a/.bloscpack/unfinished" in files(place)
+    del target._remove_guard
+    commit(target, 10)
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_a_failed_task(place, mode):
+    """The call fails, readers see nothing of it, and the same call succeeds."""
     failing = [True]
 
     def fail(block, block_info=None):
@@ -297,13 +518,25 @@ def test_a_failed_task(tmp_path):
             raise RuntimeError("no more")
         return block
 
+    if mode == "w":
+        dataset.create_array(place, [1, 2]).close()
+    before = files(place) if mode == "w" and not isinstance(place, str) else []
     lazy = da.from_array(ROWS, chunks=(64, 2)).map_blocks(fail, dtype="f8")
+    options = {"mode": mode, "chunks": 16, "shards": 64}
     with pytest.raises(RuntimeError, match="no more"):
-        dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
-    assert (0, 2) == dataset.open(tmp_path / "a").shape
+        dataset.from_dask(lazy, place, **options)
+    assert before == files(place)
     failing[0] = False
-    array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    array = dataset.from_dask(lazy, place, **options)
     assert ROWS.tolist() == array[:].tolist()
+    assert 9 == len(files(place))
+
+
+def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
+    dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64).close()
+    lazy = dataset.open(tmp_path / "a").to_dask() * 2
+    array = dataset.from_dask(lazy, tmp_path / "a", mode="w")
+    assert (ROWS * 2).tolist() == array[:].tolist()
 
 
 # Several processes
@@ -313,7 +546,7 @@ CLUSTER = Path(__file__).with_name("dask_cluster.py")
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.parametrize("job", ["array", "table", "killed", "retried"])
+@pytest.mark.parametrize("job", ["array", "table", "killed", "lost", "retried"])
 def test_cluster(tmp_path, job):
     """Two processes, with less memory each than the dataset has bytes."""
     pytest.importorskip("distributed", reason="distributed is not installed")

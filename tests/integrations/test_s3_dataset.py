@@ -6,10 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
-from storage.object_stores import moto, rclone
+from storage.object_stores import SECRETS, moto, rclone
 
 from bloscpack import dataset
 from bloscpack._storage.upload import Conflict, object_version, put_object
+from bloscpack.dataset.parallel import write
+from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
 from bloscpack.exceptions import StorageError
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
@@ -47,6 +49,10 @@ def test_changes(options):
     found = dataset.open(url, storage_options=options)
     assert [*expected.tolist(), *ROWS[:5].tolist()] == found[:].tolist()
     assert found.cbytes > 0
+    token = found.__dask_tokenize__()
+    again = dataset.open(url, storage_options=options)
+    assert token == again.__dask_tokenize__()
+    assert not any(secret in repr(token) for secret in SECRETS)
     with pytest.raises(FileExistsError):
         dataset.create_array(url, ROWS, storage_options=options)
     folder = dataset.open("s3://bucket", storage_options=options)
@@ -61,6 +67,28 @@ def test_changes(options):
             url, read_only=True, storage_options=other
         )
         assert expected.tolist() == zarr.open_array(store, mode="r")[:390].tolist()
+
+
+def test_from_dask(options):
+    """A second call takes over; then a late task of the first changes nothing."""
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    url, settings = "s3://bucket/d", {"chunks": 16, "shards": 64}
+    keys = {"storage_options": options}
+    left = UrlTarget(url, "x", options)
+    begin_at_url(left, lambda path: dataset.create_array(path, ROWS[:0], **settings))
+    write(left, 0, {"": ROWS[:64] + 1})
+    lazy = da.from_array(ROWS, chunks=(50, 1))
+    array = dataset.from_dask(lazy, url, **keys, **settings)
+    write(left, 0, {"": ROWS[:64] + 1})
+    assert ROWS.tolist() == array[:].tolist()
+    assert ROWS.sum() == array.to_dask().sum().compute()
+    with pytest.raises(FileExistsError):
+        dataset.from_dask(lazy, url, **keys)
+    array = dataset.from_dask(lazy[:70], url, mode="w", **keys, **settings)
+    assert ROWS[:70].tolist() == array[:].tolist()
+    names = s3fs.S3FileSystem(**options).find("bucket/d")
+    expected = ["c/0/0", "c/1/0", "zarr.json"]
+    assert ["bucket/d/" + name for name in expected] == names
 
 
 def test_conditions(tmp_path):

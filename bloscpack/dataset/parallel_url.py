@@ -1,0 +1,236 @@
+"""A new dataset at a URL that several processes write, as `parallel` describes.
+
+Strategy: the documents of the dataset are with each task, and no file is at the URL
+that readers would take for a dataset. A task stores whole shards. The commit point is
+the document of the root, which `commit` stores last.
+
+Until then, the object `GUARD` identifies the call that writes: each call of `begin`
+stores another content. A task that finds another guard, or none, is late. A shard is
+stored only if it has the version that it had before the guard was read: so a late task
+can't replace a shard of another call, in a store that compares versions.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from contextlib import contextmanager, suppress
+
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.file_systems import ErrorNames, find_file_system
+from .._storage.upload import Conflict, check_writable
+from .._storage.urls import shown_name
+from ..exceptions import StorageError, UsageError
+from .change import UnfinishedFile, naming_dataset
+from .create import check_mode
+from .folder import CHANGES, Folder
+from .layouts import find
+from .parallel import ShardChange, Target, set_length
+from .url_folder import UrlFolder
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._storage.protocols import StorageOptions
+    from .array import Array
+    from .change import Change
+    from .table import Table
+
+# The object that shows that all in the folder is of a dataset that is not complete.
+GUARD = CHANGES + "/unfinished"
+# Number of times that a shard is stored if other processes store it meanwhile.
+ATTEMPTS = 10
+
+
+class Late(StorageError):
+    """Another call writes the dataset, or it is complete."""
+
+
+class UrlTarget(Target):
+    """A dataset that is being written at a URL."""
+
+    def __init__(
+        self, url: str, mode: str, storage_options: StorageOptions | None
+    ) -> None:
+        super().__init__(shown_name(url), mode, sync=False)
+        self._folder = UrlFolder(url, storage_options=storage_options)
+        self._url = url
+        self._options = storage_options
+        self._documents: dict[str, bytes] = {}
+        self._version = ""
+
+    def describe(self, made: Array | Table) -> None:
+        """Note what the dataset is, and the documents that it has."""
+        super().describe(made)
+        if made.layout != "zarr":
+            raise UsageError(
+                "at a URL, only the layout 'zarr' can be written, not '%s'"
+                % made.layout
+            )
+        self._documents = _documents(made.path)
+
+    def claim(self) -> None:
+        """Store the guard, and remove what is there."""
+        names, version = self.check_free()
+        self._version = self._folder.put(GUARD, os.urandom(8).hex().encode(), version)
+        # First the document: without it, the rest is no dataset.
+        self._remove(*sorted(names, key=ZARR_JSON.__ne__))
+
+    def check_free(self) -> tuple[list[str], str]:
+        """Return the names that are there, and the version of the guard.
+
+        Raises an error if there is something that must stay.
+        """
+        check_writable(self.root)
+        check_mode(self.mode)
+        folder = self._folder
+        names, version = folder.names(""), folder.object_version(GUARD)
+        if names and (ZARR_JSON in names or not version):
+            if self.mode == "x":
+                raise FileExistsError(
+                    errno.EEXIST, os.strerror(errno.EEXIST), self.root
+                )
+            if find(folder) is None:
+                raise StorageError(
+                    errno.EEXIST,
+                    "it is not a dataset, and is not replaced by one",
+                    self.root,
+                )
+        return names, version
+
+    def _remove(self, *names: str) -> None:
+        """Remove all in the folder that has these names, apart from the guard."""
+        fs, path = find_file_system(
+            self._url, dict(self._options or {}), ErrorNames(self._url, self._options)
+        )
+        with ErrorNames(self._url, self._options).translating():
+            for name in names:
+                if name != CHANGES:
+                    with suppress(FileNotFoundError):
+                        fs.rm("%s/%s" % (path.rstrip("/"), name), recursive=True)
+            fs.invalidate_cache()
+
+    def _remove_guard(self) -> None:
+        self._remove(GUARD)
+
+    def _check_guard(self) -> None:
+        """Raise `Late` unless the dataset still belongs to this target."""
+        if self._folder.object_version(GUARD) != self._version:
+            raise Late(errno.ESTALE, "it is late", self.root)
+
+    @contextmanager
+    def late_is_harmless(self) -> Iterator[None]:
+        """End the block without an error if the dataset is complete."""
+        try:
+            yield
+        except Late as error:
+            folder = self._folder
+            if folder.object_version(GUARD) or not folder.object_version(ZARR_JSON):
+                raise self.replaced() from error
+
+    @contextmanager
+    def _made(self) -> Iterator[str]:
+        """Yield a temporary folder with the documents of the dataset."""
+        self._check_guard()
+        with (
+            tempfile.TemporaryDirectory() as outer,
+            naming_dataset(self.root, outer),
+        ):
+            path = os.path.join(outer, "new")
+            for name, content in self._documents.items():
+                place = os.path.join(path, *name.split("/"))
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                with open(place, "wb") as file:
+                    file.write(content)
+            yield path
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change that stores shards."""
+        with self._made() as path:
+            yield UrlShardChange(Folder(path), os.path.dirname(path), self)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Store an object; raise `Late` if the dataset belongs to another call."""
+        for attempt in range(ATTEMPTS):
+            version = self._folder.object_version(name)
+            self._check_guard()  # after the version: see the strategy
+            try:
+                self._folder.put(name, content, version)
+                return
+            except Conflict:  # the same task in another process has stored it
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def commit(self, length: int) -> None:
+        """Store the documents, and the document of the root last."""
+        with self._made() as path:
+            set_length(self, path, length)
+            documents = _documents(path)
+        root = documents.pop(ZARR_JSON)
+        for name, content in documents.items():
+            self.store(name, content)
+        self._check_guard()
+        try:
+            self._folder.put(ZARR_JSON, root, "")  # commit point
+        except Conflict as error:
+            if self._folder.read(ZARR_JSON) != root:  # not of this task, repeated
+                raise FileExistsError(
+                    errno.EEXIST, os.strerror(errno.EEXIST), self.root
+                ) from error
+        self._remove_guard()
+
+    def abandon(self) -> None:
+        """Remove what was stored, unless the dataset is complete."""
+        with suppress(OSError):
+            self._check_guard()
+            if not self._folder.object_version(ZARR_JSON):
+                self._remove(*self._folder.names(""))
+            self._remove_guard()
+
+
+class UrlShardChange(ShardChange):
+    """Stores shards, and nothing else."""
+
+    def __init__(self, folder: Folder, place: str, target: UrlTarget) -> None:
+        super().__init__(folder, place, sync=False)
+        self._target = target
+
+    def make_folder(self, name: str) -> None:
+        """Do nothing: a store has no folders."""
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Store a shard; leave out any other file."""
+        file.fp.flush()
+        if at_once:
+            with open(file.place, "rb") as written:
+                self._target.store(file.name, written.read())
+        self.abandon(file)
+
+
+def begin_at_url(target: UrlTarget, create: Callable[[str], Array | Table]) -> Target:
+    """Return a new dataset at a URL without rows, as `begin` does.
+
+    A dataset that is replaced is removed now.
+    """
+    with (
+        tempfile.TemporaryDirectory() as outer,
+        create(os.path.join(outer, "new")) as made,
+    ):
+        target.describe(made)
+    target.claim()
+    return target
+
+
+def _documents(path: str) -> dict[str, bytes]:
+    """Return the documents of a dataset without shards, by name."""
+    found = {}
+    for place, _, names in os.walk(path):
+        for name in names:
+            full = os.path.join(place, name)
+            with open(full, "rb") as file:
+                relative = os.path.relpath(full, path).replace(os.sep, "/")
+                found[relative] = file.read()
+    return found
