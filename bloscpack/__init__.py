@@ -137,6 +137,7 @@ _MODULES = (
     "exceptions",
     "file_io",
     "file_object",
+    "fp_io",
     "headers",
     "integrations",
     "lazy_array",

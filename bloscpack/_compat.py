@@ -58,7 +58,7 @@ SIBLINGS = {
         "DEFAULT_META_LEVEL DEFAULT_SHUFFLE",
         "exceptions": "ChecksumLengthMismatch NoChangeInMetadata NoMetadataFound "
         "NonUniformTypesize NotEnoughSpace",
-        "file_io": "CompressedFPSink PlainFPSource",
+        "fp_io": "CompressedFPSink PlainFPSource",
         "headers": "check_range",
         "metacodecs": "check_valid_codec",
         "pretty": "double_pretty_size",
@@ -128,7 +128,7 @@ SIBLINGS = {
         "defaults": "DEFAULT_CHUNK_SIZE",
         "exceptions": "ChunkSizeTypeSizeMismatch NotANumpyArray "
         "ObjectNumpyArrayRejection",
-        "file_io": "CompressedFPSink CompressedFPSource",
+        "fp_io": "CompressedFPSink CompressedFPSource",
         "pretty": "double_pretty_size",
     },
     "pretty": {"constants": "SUFFIXES"},

@@ -38,7 +38,7 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .file_io import CompressedFPSink, CompressedFPSource
+from .fp_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 

@@ -14,7 +14,7 @@ from ._reading.chunk_reader import ChunkReader
 from ._reading.opened import storage_from
 from .abstract_io import effective_nthreads
 from .exceptions import FormatError, UsageError
-from .file_io import CompressedFPSource
+from .fp_io import CompressedFPSource
 from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

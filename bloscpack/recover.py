@@ -24,7 +24,7 @@ from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError
-from .file_io import CompressedFPSink
+from .fp_io import CompressedFPSink
 from .headers import check_range
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -75,7 +75,7 @@ from .exceptions import (
     FormatError,
     MetadataSectionTooSmall,
 )
-from .file_io import CompressedFPSink, CompressedFPSource
+from .fp_io import CompressedFPSink, CompressedFPSource
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size
 from .serializers import is_array, shard_rows, user_metadata

@@ -18,7 +18,7 @@ from .._storage.base import write_all
 from ..args import parse_chunk_size
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from ..file_io import CompressedFPSink, is_seekable
+from ..fp_io import CompressedFPSink, is_seekable
 from ..numpy_io import pack_ndarray, storable
 from .names import BLP, document_name, shard_name
 

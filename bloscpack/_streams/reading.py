@@ -27,7 +27,7 @@ from ..exceptions import (
     NotABloscpackFile,
     NotReadable,
 )
-from ..file_io import CompressedFPSource
+from ..fp_io import CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

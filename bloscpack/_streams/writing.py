@@ -29,7 +29,7 @@ from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads
 from ..abstract_objects import plain_number
 from ..args import calculate_nchunks, pack_settings, parse_chunk_size
 from ..exceptions import StorageError
-from ..file_io import CompressedFPSink, is_seekable
+from ..fp_io import CompressedFPSink, is_seekable
 from ..headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
