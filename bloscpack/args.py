@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from . import log
 from ._compat import sibling_names
-from .abstract_objects import MutableMappingObject, plain_number
+from .abstract_objects import MutableMappingObject, plain_number, plain_numbers
 from .checksums import check_valid_checksum
 from .constants import (
     MAX_BUFFERSIZE,
@@ -541,12 +541,8 @@ def effective_limits(limits: AnyLimits | None) -> Limits | None:
 
 def _with_plain_numbers(settings: Settings) -> Settings:
     """Return settings, or a copy of them if a value is a NumPy scalar."""
-    changed = {}
-    for name in settings._attributes:
-        value = getattr(settings, name)
-        plain = plain_number(value)
-        if plain is not value:
-            changed[name] = plain
+    names = settings._attributes
+    changed = plain_numbers((name, getattr(settings, name)) for name in names)
     if changed:
         settings = settings.copy()
         settings.update(changed)

@@ -16,7 +16,7 @@ from ._repacking.plan import SETTINGS, Plan
 from ._repacking.survey import Survey
 from ._repacking.writing import write_planned
 from ._storage.base import naming_errors
-from .abstract_objects import plain_number
+from .abstract_objects import plain_numbers
 from .args import refuse_all_but
 from .pretty import double_pretty_size
 
@@ -140,16 +140,10 @@ def repack_fp(
     """
     refuse_all_but(SETTINGS, settings)
     old = Survey(in_fp)
-    plan = Plan(old, _with_plain_numbers(settings))
+    # The metadata may be any value, which stays as it is.
+    numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
+    settings.update(numbers)  # type: ignore[typeddict-item]
+    plan = Plan(old, settings)
     if expect is not None:
         expect(old.nbytes)
     write_planned(old, plan, in_fp, out_fp, nthreads, progress)
-
-
-def _with_plain_numbers(settings: Settings) -> Settings:
-    """Return settings without NumPy scalars; the metadata stay as they are."""
-    plain = {
-        name: value if name == "metadata" else plain_number(value)
-        for name, value in settings.items()
-    }
-    return plain  # type: ignore[return-value]
