@@ -3,8 +3,9 @@
 A module of 0.16 that imported a name from another module of the package had this name
 too: ``bloscpack.args.check_range`` is ``bloscpack.headers.check_range``. Programs use
 both. `SIBLINGS` lists these names, and the modules of 0.16 use `sibling_names` as their
-``__getattr__``, which imports a name from the module that defines it now. Do not use
-these names inside the package, and do not add any.
+``__getattr__``, which imports a name from the module that defines it now. It also
+lists functions of 0.16 that moved to a private module: ``abstract_io.pack`` is defined
+in ``_loop.packing``. Do not use these names inside the package, and do not add any.
 
 Three modules of the package, such as `bloscpack.verify`, have the name of the function
 that users call most often in them. Each is a `CallableModule`: a module as in 0.16, for
@@ -45,6 +46,8 @@ _HAVE_BLOSC = [
 # Module of 0.16 → module that defines the names now → names, separated by blanks.
 SIBLINGS = {
     "abstract_io": {
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "BloscArgs BloscpackArgs MetadataArgs",
         "exceptions": "ChecksumMismatch",
         "headers": "BloscpackHeader",
@@ -95,8 +98,9 @@ SIBLINGS = {
         "_cli.verbs.decompress": "process_decompression_args",
     },
     "file_io": {
-        "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource "
-        "pack unpack",
+        "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "calculate_nchunks",
         "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP",
         "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH FORMAT_VERSION "
@@ -123,7 +127,9 @@ SIBLINGS = {
         "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
     },
     "numpy_io": {
-        "abstract_io": "PlainSink PlainSource pack unpack",
+        "abstract_io": "PlainSink PlainSource",
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "BloscArgs calculate_nchunks",
         "defaults": "DEFAULT_CHUNK_SIZE",
         "exceptions": "ChunkSizeTypeSizeMismatch NotANumpyArray "

@@ -27,7 +27,9 @@ from ._format.shard import (
     rows_for,
     with_rows,
 )
-from .abstract_io import PlainSink, PlainSource, pack_with, unpack
+from ._loop.packing import pack_with
+from ._loop.unpacking import unpack
+from .abstract_io import PlainSink, PlainSource
 from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE

@@ -18,9 +18,9 @@ from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
+from ._loop.nthreads import effective_nthreads
 from ._storage.spool import positional
 from ._storage.urls import shown_name
-from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError

@@ -10,13 +10,9 @@ from collections import deque
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.chunks import check_digest, decompress
-from ..abstract_io import (
-    QUICK_CHUNK,
-    RUN_TO_COMPRESS,
-    PlainSource,
-    effective_nthreads,
-    pack,
-)
+from .._loop.nthreads import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
+from .._loop.packing import pack
+from ..abstract_io import PlainSource
 from ..args import BloscArgs, BloscpackArgs, MetadataArgs
 from ..exceptions import FormatError
 from ..fp_io import CompressedFPSink, CompressedFPSource

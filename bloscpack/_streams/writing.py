@@ -23,9 +23,9 @@ from .._engine.blosc_settings import own_settings
 from .._format import offsets as offset_table
 from .._format.chunks import compress
 from .._format.metadata import encode_section
+from .._loop.nthreads import RUN_TO_COMPRESS, effective_nthreads
 from .._storage.base import write_all
 from .._storage.disk import disk
-from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads
 from ..abstract_objects import plain_number
 from ..args import calculate_nchunks, pack_settings, parse_chunk_size
 from ..exceptions import StorageError
