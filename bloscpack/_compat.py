@@ -87,7 +87,7 @@ SIBLINGS = {
         "exceptions": "ChecksumMismatch ChunkingException FileNotFound "
         "FormatVersionMismatch",
         "file_io": "pack_file_to_file unpack_file_from_file",
-        "headers": "decode_blosc_flags",
+        "_format.blosc_header": "decode_blosc_flags",
         "_cli.options": "process_metadata_args",
         "_cli.outputs": "check_files",
         "_cli.help_text": "BloscPackCustomFormatter",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import log
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Workspace, for_each, run_length
+from .._format.blosc_header import decode_blosc_header
 from .._format.chunks import check_digest, decompress, decompress_into
 from ..abstract_io import CompressedSource
 from ..constants import BLOSC_HEADER_LENGTH
@@ -159,8 +160,6 @@ def _log_chunk(
     checksum: Hash | None,
     nchunks: int | None,
 ) -> None:
-    from ..headers import decode_blosc_header
-
     header = decode_blosc_header(bytes(compressed[:BLOSC_HEADER_LENGTH]))
     log.debug("blosc_header: OrderedDict(%r)" % list(header.items()))
     log.debug("decompressing chunk '%d'%s" % (i, " (last)" if i + 1 == nchunks else ""))
