@@ -73,6 +73,7 @@ SIBLINGS = {
         "defaults": _DEFAULTS + " DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS "
         "DEFAULT_MAX_META_SIZE DEFAULT_META_CHECKSUM DEFAULT_META_CODEC "
         "DEFAULT_META_LEVEL",
+        "exceptions": "ChunkingException",
         "headers": "check_range",
         "metacodecs": "CODECS_AVAIL CODECS_LOOKUP",
         "pretty": "double_pretty_size reverse_pretty",

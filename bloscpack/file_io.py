@@ -17,6 +17,7 @@ from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._engine.prealloc import WORTH_NO_COPY
+from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from ._format.sections import read_metadata
 from ._loop.packing import pack
 from ._loop.unpacking import unpack
@@ -24,7 +25,6 @@ from ._storage.base import as_bytes_view, bytes_left
 from ._storage.cursor import Cursor
 from ._storage.spool import size_of
 from ._storage.urls import is_url, size_of_input, without_url
-from .args import calculate_nchunks, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,

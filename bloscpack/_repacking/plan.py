@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._format.append_plan import UNCHANGED, updated_metadata
+from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from .._format.metadata import Section, encode_section
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
@@ -20,8 +21,6 @@ from ..args import (
     BloscArgs,
     BloscpackArgs,
     MetadataArgs,
-    calculate_nchunks,
-    parse_chunk_size,
 )
 from ..checksums import check_valid_checksum
 from ..constants import CNAME_MAPPING, FORMAT_VERSION
