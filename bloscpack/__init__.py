@@ -31,13 +31,10 @@ Files that exist
 Folders of many files, and other libraries
     dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
     register_fsspec, register_joblib, register_shutil   formats for these libraries
-Settings, which the functions that pack also take as keywords
-    BloscArgs, BloscpackArgs, MetadataArgs; Limits for reading
-Errors
-    BloscpackError, the base of FormatError, StorageError and UsageError
-Deprecated names
-    pack_file, unpack_file, pack_bytes_file, unpack_bytes_file, pack_ndarray_file,
-    unpack_ndarray_file, pack_ndarray_str, unpack_ndarray_str
+Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading
+Errors: BloscpackError, the base of FormatError, StorageError and UsageError
+Deprecated names: pack_file, unpack_file, pack_bytes_file, unpack_bytes_file,
+    pack_ndarray_file, unpack_ndarray_file, pack_ndarray_str, unpack_ndarray_str
 """
 
 from __future__ import annotations
@@ -140,6 +137,7 @@ _MODULES = (
     "exceptions",
     "file_io",
     "file_object",
+    "fp_io",
     "headers",
     "integrations",
     "lazy_array",

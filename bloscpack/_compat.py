@@ -3,8 +3,9 @@
 A module of 0.16 that imported a name from another module of the package had this name
 too: ``bloscpack.args.check_range`` is ``bloscpack.headers.check_range``. Programs use
 both. `SIBLINGS` lists these names, and the modules of 0.16 use `sibling_names` as their
-``__getattr__``, which imports a name from the module that defines it now. Do not use
-these names inside the package, and do not add any.
+``__getattr__``, which imports a name from the module that defines it now. It also
+lists functions of 0.16 that moved to a private module: ``abstract_io.pack`` is defined
+in ``_loop.packing``. Do not use these names inside the package, and do not add any.
 
 Three modules of the package, such as `bloscpack.verify`, have the name of the function
 that users call most often in them. Each is a `CallableModule`: a module as in 0.16, for
@@ -45,6 +46,8 @@ _HAVE_BLOSC = [
 # Module of 0.16 → module that defines the names now → names, separated by blanks.
 SIBLINGS = {
     "abstract_io": {
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "BloscArgs BloscpackArgs MetadataArgs",
         "exceptions": "ChecksumMismatch",
         "headers": "BloscpackHeader",
@@ -58,7 +61,7 @@ SIBLINGS = {
         "DEFAULT_META_LEVEL DEFAULT_SHUFFLE",
         "exceptions": "ChecksumLengthMismatch NoChangeInMetadata NoMetadataFound "
         "NonUniformTypesize NotEnoughSpace",
-        "file_io": "CompressedFPSink PlainFPSource",
+        "fp_io": "CompressedFPSink PlainFPSource",
         "headers": "check_range",
         "metacodecs": "check_valid_codec",
         "pretty": "double_pretty_size",
@@ -70,6 +73,7 @@ SIBLINGS = {
         "defaults": _DEFAULTS + " DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS "
         "DEFAULT_MAX_META_SIZE DEFAULT_META_CHECKSUM DEFAULT_META_CODEC "
         "DEFAULT_META_LEVEL",
+        "exceptions": "ChunkingException",
         "headers": "check_range",
         "metacodecs": "CODECS_AVAIL CODECS_LOOKUP",
         "pretty": "double_pretty_size reverse_pretty",
@@ -84,7 +88,7 @@ SIBLINGS = {
         "exceptions": "ChecksumMismatch ChunkingException FileNotFound "
         "FormatVersionMismatch",
         "file_io": "pack_file_to_file unpack_file_from_file",
-        "headers": "decode_blosc_flags",
+        "_format.blosc_header": "decode_blosc_flags",
         "_cli.options": "process_metadata_args",
         "_cli.outputs": "check_files",
         "_cli.help_text": "BloscPackCustomFormatter",
@@ -95,8 +99,9 @@ SIBLINGS = {
         "_cli.verbs.decompress": "process_decompression_args",
     },
     "file_io": {
-        "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource "
-        "pack unpack",
+        "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "calculate_nchunks",
         "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP",
         "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH FORMAT_VERSION "
@@ -123,12 +128,14 @@ SIBLINGS = {
         "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
     },
     "numpy_io": {
-        "abstract_io": "PlainSink PlainSource pack unpack",
+        "abstract_io": "PlainSink PlainSource",
+        "_loop.packing": "pack",
+        "_loop.unpacking": "unpack",
         "args": "BloscArgs calculate_nchunks",
         "defaults": "DEFAULT_CHUNK_SIZE",
         "exceptions": "ChunkSizeTypeSizeMismatch NotANumpyArray "
         "ObjectNumpyArrayRejection",
-        "file_io": "CompressedFPSink CompressedFPSource",
+        "fp_io": "CompressedFPSink CompressedFPSource",
         "pretty": "double_pretty_size",
     },
     "pretty": {"constants": "SUFFIXES"},

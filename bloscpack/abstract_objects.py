@@ -9,7 +9,7 @@ from .pretty import double_pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -31,6 +31,16 @@ def plain_number(value: T) -> T:
         plain: T = value.item()
         return plain
     return value
+
+
+def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Return the fields whose values are NumPy scalars, with the Python values."""
+    found = {}
+    for name, value in fields:
+        plain = plain_number(value)
+        if plain is not value:
+            found[name] = plain
+    return found
 
 
 class ImmutableObject:

@@ -1,4 +1,4 @@
-"""The records of fixed size: file header, metadata header, Blosc chunk header.
+"""The records of fixed size: the file header and the metadata header.
 
 Each record and layout has one `struct.Struct`. Decoding checks every rule of
 docs/format.rst and raises `FormatError`. A constructor checks the values of the caller
@@ -8,20 +8,15 @@ and raises `UsageError`.
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 
 from ._compat import sibling_names
 from ._format.blosc_header import (
-    BLOSC_CODEC_SHIFT,
-    BLOSC_FLAG_BITSHUFFLE,
-    BLOSC_FLAG_MEMCPY,
-    BLOSC_FLAG_SHUFFLE,
-    BLOSC_FLAG_SPLIT,
     BLOSC_HEADER,
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
-    unpack_header,
 )
+from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
+from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, plain_number
 from .checksums import (
     CHECKSUMS,
@@ -33,7 +28,6 @@ from .checksums import (
 from .constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
-    CNAME_MAPPING,
     FORMAT_VERSION,
     MAGIC,
     MAX_BUFFERSIZE,
@@ -711,73 +705,6 @@ def decode_magic_string(str_: bytes) -> bytes:
     return str_.rstrip(b"\0")
 
 
-# Names kept from 0.16: the header of a Blosc chunk as a dictionary
-
-_BLOSC_FIELDS = (
-    "version",
-    "versionlz",
-    "flags",
-    "typesize",
-    "nbytes",
-    "blocksize",
-    "ctbytes",
-)
-
-
-def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
-    """Return the fields of the header of a Blosc chunk, unchecked.
-
-    Parameters
-    ----------
-    buffer_
-        The chunk, or at least its first 16 bytes.
-
-    Raises
-    ------
-    FormatError
-        `buffer_` has fewer than 16 bytes.
-    """
-    if len(buffer_) < BLOSC_HEADER_LENGTH:
-        raise DamageError(
-            "a Blosc chunk header has '%d' bytes, but only '%d' are there"
-            % (BLOSC_HEADER_LENGTH, len(buffer_)),
-            section="chunks",
-        )
-    header = unpack_header(buffer_)
-    return OrderedDict((name, getattr(header, name)) for name in _BLOSC_FIELDS)
-
-
-def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
-    """Return the flags of the header of a Blosc chunk, and the name of its codec.
-
-    ``split_blocks`` is the value of the bit: True means that blocks are *not* split.
-
-    Parameters
-    ----------
-    byte_
-        The field ``flags`` of the header, 0 to 255.
-
-    Raises
-    ------
-    FormatError
-        The codec number has no codec.
-    """
-    codec = byte_ >> BLOSC_CODEC_SHIFT
-    if codec not in CNAME_MAPPING:
-        raise DamageError(
-            "the codec number of a Blosc chunk must be one of %s, not '%d'"
-            % (sorted(CNAME_MAPPING), codec),
-            section="chunks",
-        )
-    return OrderedDict(
-        (
-            ("byte_shuffle", bool(byte_ & BLOSC_FLAG_SHUFFLE)),
-            ("pure_memcpy", bool(byte_ & BLOSC_FLAG_MEMCPY)),
-            ("bit_shuffle", bool(byte_ & BLOSC_FLAG_BITSHUFFLE)),
-            ("split_blocks", bool(byte_ & BLOSC_FLAG_SPLIT)),
-            ("codec", CNAME_MAPPING[codec]),
-        )
-    )
-
+# Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)

@@ -28,16 +28,13 @@ from ._storage.urls import size_of_input, without_url
 from .append import append_from
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
-from .file_io import (
+from .file_io import likely_nbytes, log_packed, log_unpacked, unpack_checked
+from .fp_io import (
     CompressedFPSink,
     CompressedFPSource,
     PlainFPSink,
     PlainFPSource,
-    likely_nbytes,
-    log_packed,
-    log_unpacked,
     plain_sink,
-    unpack_checked,
 )
 from .numpy_io import pack_items
 from .serializers import is_array

@@ -20,6 +20,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
 from ._format.blosc_header import decode_header
+from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from ._format.chunks import decompress_into
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
@@ -27,8 +28,10 @@ from ._format.shard import (
     rows_for,
     with_rows,
 )
-from .abstract_io import PlainSink, PlainSource, pack_with, unpack
-from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
+from ._loop.packing import pack_with
+from ._loop.unpacking import unpack
+from .abstract_io import PlainSink, PlainSource
+from .args import BloscpackArgs, pack_settings
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
@@ -38,7 +41,7 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .file_io import CompressedFPSink, CompressedFPSource
+from .fp_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 

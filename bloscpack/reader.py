@@ -10,11 +10,11 @@ import sys
 
 from ._engine.blosc_settings import own_settings
 from ._format.chunks import check_digest, decompress
+from ._loop.nthreads import effective_nthreads
 from ._reading.chunk_reader import ChunkReader
 from ._reading.opened import storage_from
-from .abstract_io import effective_nthreads
 from .exceptions import FormatError, UsageError
-from .file_io import CompressedFPSource
+from .fp_io import CompressedFPSource
 from .serializers import user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

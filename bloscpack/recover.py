@@ -18,13 +18,13 @@ from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
 from ._format.chunks import check_digest, compress
+from ._loop.nthreads import effective_nthreads
 from ._storage.spool import positional
 from ._storage.urls import shown_name
-from .abstract_io import effective_nthreads
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError
-from .file_io import CompressedFPSink
+from .fp_io import CompressedFPSink
 from .headers import check_range
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

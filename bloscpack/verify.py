@@ -11,9 +11,9 @@ from ._damage.checks import report_on
 from ._damage.findings import Finding, Report
 from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
+from ._loop.nthreads import effective_nthreads
 from ._storage.spool import positional
 from ._storage.urls import shown_name
-from .abstract_io import effective_nthreads
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -25,9 +25,10 @@ from .._format.append_plan import check_appendable, plan_append
 from .._format.chunks import check_digest, compress, decompress, plain_size
 from .._format.sections import find_last_chunk, read_beginning, walk_chunks
 from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
+from .._loop.nthreads import effective_nthreads
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
-from ..abstract_io import effective_nthreads, log_digest
+from ..abstract_io import log_digest
 from ..args import BloscArgs, refuse_unknown, settings_from
 from ..constants import MAGIC
 from ..defaults import DEFAULT_TYPESIZE

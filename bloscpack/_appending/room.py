@@ -35,8 +35,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .._crashsafe.locking import LockedFile
     from .._format.sections import Beginning
+    from .._repacking.plan import Settings
     from .._storage.protocols import Readable
-    from ..repacking import Settings
     from .chunks import AppendSettings
 
 # Number of bytes by which the metadata of an array may get longer when its shape grows.
@@ -65,7 +65,9 @@ def append_to_copy(
     how: AppendSettings,
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended."""
-    from ..repacking import Plan, Survey, write_planned
+    from .._repacking.plan import Plan
+    from .._repacking.survey import Survey
+    from .._repacking.writing import write_planned
 
     old = Survey(locked_file.fp)
     nchunks, chunk_size, last_chunk = old.cut

@@ -11,14 +11,14 @@ from zlib import crc32
 import numpy
 
 from .._format.array_metadata import describe
+from .._format.chunk_sizes import parse_chunk_size
 from .._format.shard import count_slots, row_nbytes, rows_for
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import encode_directory, encode_local, join_crc, new_member
 from .._storage.base import write_all
-from ..args import parse_chunk_size
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from ..file_io import CompressedFPSink, is_seekable
+from ..fp_io import CompressedFPSink, is_seekable
 from ..numpy_io import pack_ndarray, storable
 from .names import BLP, document_name, shard_name
 

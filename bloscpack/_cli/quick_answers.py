@@ -172,7 +172,7 @@ def _log_beginning(beginning: Beginning) -> None:
 
 
 def _log_chunk_header(head: bytes) -> None:
-    from ..headers import decode_blosc_flags, decode_blosc_header
+    from .._format.blosc_header import decode_blosc_flags, decode_blosc_header
 
     fields = decode_blosc_header(head)
     # The repr of an OrderedDict depends on the Python version: show the form of 0.16.

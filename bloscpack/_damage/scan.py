@@ -23,7 +23,7 @@ from .._format.blosc_header import (
     decode_header,
     unpack_header,
 )
-from ..abstract_io import QUICK_CHUNK
+from .._loop.nthreads import QUICK_CHUNK
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .chunk_checker import ChunkChecker

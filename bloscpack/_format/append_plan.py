@@ -7,7 +7,6 @@ sizes of the chunks to write, and the extents of the file that will be overwritt
 
 from __future__ import annotations
 
-from ..args import calculate_nchunks, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -26,6 +25,7 @@ from ..exceptions import (
 from ..headers import MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
 from . import metadata as metadata_section
+from .chunk_sizes import calculate_nchunks, parse_chunk_size
 from .shard import inner_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

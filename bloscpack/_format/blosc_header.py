@@ -7,6 +7,7 @@ can write, so that a reader may trust the sizes (docs/format.rst, Chunks).
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 
 from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
 from ..exceptions import DamageError
@@ -202,3 +203,72 @@ def encode_block_starts(starts: Sequence[int]) -> bytes:
 def decode_block_starts(table: Buffer) -> tuple[int, ...]:
     """Return the entries in `table`, the whole block table or the first part of it."""
     return struct.unpack_from("<%dI" % (len(table) // BLOCK_START_LENGTH), table)
+
+
+# The header as a dictionary, names of 0.16 that are in `bloscpack.headers`, too
+
+_BLOSC_FIELDS = (
+    "version",
+    "versionlz",
+    "flags",
+    "typesize",
+    "nbytes",
+    "blocksize",
+    "ctbytes",
+)
+
+
+def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
+    """Return the fields of the header of a Blosc chunk, unchecked.
+
+    Parameters
+    ----------
+    buffer_
+        The chunk, or at least its first 16 bytes.
+
+    Raises
+    ------
+    FormatError
+        `buffer_` has fewer than 16 bytes.
+    """
+    if len(buffer_) < BLOSC_HEADER_LENGTH:
+        raise DamageError(
+            "a Blosc chunk header has '%d' bytes, but only '%d' are there"
+            % (BLOSC_HEADER_LENGTH, len(buffer_)),
+            section="chunks",
+        )
+    header = unpack_header(buffer_)
+    return OrderedDict((name, getattr(header, name)) for name in _BLOSC_FIELDS)
+
+
+def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:
+    """Return the flags of the header of a Blosc chunk, and the name of its codec.
+
+    ``split_blocks`` is the value of the bit: True means that blocks are *not* split.
+
+    Parameters
+    ----------
+    byte_
+        The field ``flags`` of the header, 0 to 255.
+
+    Raises
+    ------
+    FormatError
+        The codec number has no codec.
+    """
+    codec = byte_ >> BLOSC_CODEC_SHIFT
+    if codec not in CNAME_MAPPING:
+        raise DamageError(
+            "the codec number of a Blosc chunk must be one of %s, not '%d'"
+            % (sorted(CNAME_MAPPING), codec),
+            section="chunks",
+        )
+    return OrderedDict(
+        (
+            ("byte_shuffle", bool(byte_ & BLOSC_FLAG_SHUFFLE)),
+            ("pure_memcpy", bool(byte_ & BLOSC_FLAG_MEMCPY)),
+            ("bit_shuffle", bool(byte_ & BLOSC_FLAG_BITSHUFFLE)),
+            ("split_blocks", bool(byte_ & BLOSC_FLAG_SPLIT)),
+            ("codec", CNAME_MAPPING[codec]),
+        )
+    )

@@ -23,9 +23,9 @@ from .._format.chunks import (
     decompress_into,
 )
 from .._format.sections import frame_behind, read_beginning, starts_with_frame
+from .._loop.nthreads import nthreads_to_read
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
-from ..abstract_io import nthreads_to_read
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
 from .chunk_index import index_from_headers, index_from_table

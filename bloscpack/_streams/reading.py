@@ -18,7 +18,7 @@ from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._format.chunks import check_digest, decompress
 from .._format.other_formats import PREFIX_LENGTH, name_format
-from ..abstract_io import QUICK_CHUNK, effective_nthreads
+from .._loop.nthreads import QUICK_CHUNK, effective_nthreads
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import (
     DamageError,
@@ -27,7 +27,7 @@ from ..exceptions import (
     NotABloscpackFile,
     NotReadable,
 )
-from ..file_io import CompressedFPSource
+from ..fp_io import CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -21,15 +21,16 @@ from collections import deque
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._format import offsets as offset_table
+from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from .._format.chunks import compress
 from .._format.metadata import encode_section
+from .._loop.nthreads import RUN_TO_COMPRESS, effective_nthreads
 from .._storage.base import write_all
 from .._storage.disk import disk
-from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads
 from ..abstract_objects import plain_number
-from ..args import calculate_nchunks, pack_settings, parse_chunk_size
+from ..args import pack_settings
 from ..exceptions import StorageError
-from ..file_io import CompressedFPSink, is_seekable
+from ..fp_io import CompressedFPSink, is_seekable
 from ..headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -12,7 +12,7 @@ import os
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
-from ..abstract_io import effective_nthreads
+from .._loop.nthreads import effective_nthreads
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file

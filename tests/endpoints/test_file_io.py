@@ -13,9 +13,10 @@ from builders import packed
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack as bp
-from bloscpack import file_io, log
+from bloscpack import file_io, fp_io, log
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._format.chunks import compress
+from bloscpack._storage.base import read_up_to
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
@@ -29,7 +30,6 @@ from bloscpack.file_io import (
     PlainBytesSource,
     PlainFPSink,
     PlainFPSource,
-    read_up_to,
 )
 from bloscpack.headers import BloscpackHeader
 from bloscpack.memory_io import PlainMemorySink
@@ -427,7 +427,7 @@ def test_sink_that_can_not_seek_has_no_table():
 
 @pytest.mark.parametrize("room", [1, 100, 1000, 10**6])
 def test_room_that_is_asked_for_ahead(tmp_path, monkeypatch, room):
-    monkeypatch.setattr(file_io, "RESERVED_AT_A_TIME", room)
+    monkeypatch.setattr(fp_io, "RESERVED_AT_A_TIME", room)
     bp.pack_bytes_to_file(PLAIN, tmp_path / "a.blp", 1000, metadata=VALUE)
     assert packed(PLAIN, metadata=VALUE) == (tmp_path / "a.blp").read_bytes()
     bp.unpack_file_from_file(tmp_path / "a.blp", tmp_path / "out")

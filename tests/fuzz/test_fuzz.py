@@ -146,7 +146,7 @@ def test_what_it_notices(tmp_path, monkeypatch, expected, module, name, fake):
     files.run(DATA, tmp_path)
     monkeypatch.setattr(getattr(files, module), name, fake)
     if module == "chunks":
-        monkeypatch.setattr(files.abstract_io, name, fake)
+        monkeypatch.setattr("bloscpack._loop.unpacking." + name, fake)
     with pytest.raises(expected):
         files.run(DATA, tmp_path)
 

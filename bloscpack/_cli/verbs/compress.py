@@ -147,7 +147,7 @@ def _meta_size(text: str) -> int:
 
 
 def _chunk_size(text: str) -> int:
-    from ...args import parse_chunk_size
+    from ..._format.chunk_sizes import parse_chunk_size
 
     if text == "max":
         return MAX_BUFFERSIZE

@@ -163,7 +163,8 @@ def _decompress(
     from ..._crashsafe.ownership import attributes_of_input
     from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
     from ..._storage.urls import size_of_input
-    from ...file_io import log_input, log_unpacked, plain_sink, unpack_fp_to_fp
+    from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
+    from ...fp_io import plain_sink
     from ..outputs import has_journal, is_streamed, opened_output
     from ..progress import shown
 

@@ -143,8 +143,8 @@ def survey(path: str, args: Namespace) -> Chunks:
     from ..._crashsafe.snapshot import read_snapshot
     from ..._damage.inspection import inspect
     from ..._engine.blosc_settings import own_settings
+    from ..._loop.nthreads import effective_nthreads
     from ..._storage.spool import positional
-    from ...abstract_io import effective_nthreads
 
     def read(fp: Seekable, check: Check) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)

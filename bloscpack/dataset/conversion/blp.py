@@ -7,7 +7,7 @@ from functools import partial
 from ..._crashsafe.replace import replacing
 from ...abstract_io import PlainSource
 from ...defaults import DEFAULT_CHUNK_SIZE
-from ...file_io import CompressedFPSink
+from ...fp_io import CompressedFPSink
 from ...lazy_array import open_ndarray
 from ...npy_io import without_items
 from ...numpy_io import pack_items

@@ -29,11 +29,11 @@ from ..._format.chunks import (
     check_plain_size,
     decompress_into,
 )
+from ..._loop.nthreads import effective_nthreads, nthreads_to_read
 from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
-from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...exceptions import DamageError, FormatError, StorageError
 from .chunk_files import MAX_RATIO
 from .open_files import Lock, OpenFiles

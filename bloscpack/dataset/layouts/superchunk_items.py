@@ -6,9 +6,9 @@ import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
+from ..._loop.nthreads import effective_nthreads
 from ..._reading.array_index import ArrayIndex
 from ..._reading.boxes import Steps
-from ...abstract_io import effective_nthreads
 from ...exceptions import UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -23,8 +23,8 @@ from ..._format.array_metadata import describe
 from ..._format.chunks import compress
 from ..._format.metadata import encode_section
 from ..._format.shard import Trailer, with_rows
+from ..._loop.nthreads import QUICK_CHUNK, effective_nthreads
 from ..._storage.base import write_all
-from ...abstract_io import QUICK_CHUNK, effective_nthreads
 from ...args import MetadataArgs
 from ...constants import (
     BLOSCPACK_HEADER_LENGTH,

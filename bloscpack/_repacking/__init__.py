@@ -1,0 +1,1 @@
+"""Rewrite a file with other settings: survey, plan and writing."""
