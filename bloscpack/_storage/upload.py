@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageError
 from .file_systems import ErrorNames, find_file_system
@@ -125,6 +125,31 @@ def object_version(url: str, storage_options: StorageOptions | None = None) -> s
         except FileNotFoundError:
             return ""
     return str(info.get("ETag") or info.get("created") or "unknown")
+
+
+def check_version(
+    url: str, storage_options: StorageOptions | None, version: str
+) -> None:
+    """Raise `Conflict` if the object at a URL has not the expected version."""
+    if object_version(url, storage_options) != version:
+        raise conflict(ErrorNames(url, storage_options))
+
+
+def remove_objects(
+    url: str, storage_options: StorageOptions | None = None, *, below: bool = False
+) -> None:
+    """Remove the object at a URL, if there is one; with `below`, all below the URL."""
+    names = ErrorNames(url, storage_options)
+    check_writable(url)
+    fs, path = find_file_system(url, dict(storage_options or {}), names)
+    with names.translating():
+        fs.invalidate_cache()
+        with suppress(FileNotFoundError):
+            if below:
+                fs.rm(path, recursive=True)
+            else:
+                fs.rm_file(path)
+        fs.invalidate_cache()
 
 
 def put_object(

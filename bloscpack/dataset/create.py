@@ -13,10 +13,10 @@ import re
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
-from .._storage.disk import disk
+from .._storage.disk import disk, remove_tree
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
-from .change import Change, naming_dataset, remove_changes, remove_tree
+from .change import Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, table_around
 
@@ -67,8 +67,7 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
     The dataset that is to be replaced is locked, and the mode is None. If there is
     none, the mode is the one for `_put`: another program may create one meanwhile.
     """
-    if mode not in ("x", "w"):
-        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+    check_mode(mode)
     without_url(path, "a new dataset")
     target = os.path.abspath(os.fsdecode(path))
     lock = _check_target(target, mode)
@@ -81,6 +80,12 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
     finally:
         if lock is not None:
             lock.close()
+
+
+def check_mode(mode: str) -> None:
+    """Raise `UsageError` if a mode creates no dataset."""
+    if mode not in ("x", "w"):
+        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
 
 
 def _sync_tree(path: str) -> None:
