@@ -37,7 +37,7 @@ from .url_writer import creating, shared_writer_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, MutableMapping
     from typing import Any, TypeVar
 
     from .._storage.protocols import Path, StorageOptions
@@ -156,8 +156,11 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         self._closed = False
-        # The members that are open, by path: a second writer could not open them.
-        self._opened: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        # The members that are open, by path: a second writer could not open them. At a
+        # URL they stay open: closing a table removes its journal.
+        self._opened: MutableMapping[str, Any] = WeakValueDictionary()
+        if layout.folder.far:
+            self._opened = {}
 
     @property
     def closed(self) -> bool:

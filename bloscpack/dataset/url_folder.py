@@ -70,6 +70,8 @@ class UrlFolder(Folder):
         self.lists = scheme_of(url) not in WITHOUT_LISTS
         # A file that was looked for, and is probably going to be read next.
         self._found: tuple[str, Storage] | None = None
+        # The documents that a writer has read, by name; None to keep none.
+        self.kept: dict[str, bytes] | None = None
         # The group around, and the name in it, if it was opened from there.
         self._outer: tuple[UrlFolder, str] | None = None
 
@@ -95,8 +97,10 @@ class UrlFolder(Folder):
     def child(self, name: str) -> Folder:
         """Return a folder inside."""
         full = self.full(name) + "/"
-        kept = self.pending, self.documents
-        return type(self)(self._url, full, *kept, self._options)
+        shared = self.pending, self.documents
+        folder = type(self)(self._url, full, *shared, self._options)
+        folder.kept = self.kept
+        return folder
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
@@ -154,9 +158,12 @@ class UrlFolder(Folder):
             return self.documents[self.full(name)]
         storage = self.storage(name)
         try:
-            return storage.read_at(0, storage.size if limit is None else limit)
+            content = storage.read_at(0, storage.size if limit is None else limit)
         finally:
             storage.close()
+        if self.kept is not None and name == ZARR_JSON:
+            self.kept.setdefault(self.full(name), content)
+        return content
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""

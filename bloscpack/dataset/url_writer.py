@@ -9,7 +9,8 @@ import errno
 from contextlib import contextmanager
 
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.upload import check_writable
+from .._storage.file_systems import ErrorNames
+from .._storage.upload import check_writable, conflict
 from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError, UsageValueError
 from . import create
@@ -63,6 +64,9 @@ class UrlWriter(Writer):
         """Return a content of the guard that changes nothing but its version."""
         return with_claim(self._folder.read(ZARR_JSON))
 
+    def _check_unchanged(self) -> None:
+        """Do nothing: the guard shows whether another writer was here."""
+
     @contextmanager
     def change(self) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error."""
@@ -77,6 +81,7 @@ class UrlWriter(Writer):
         if not self._claimed:
             self._version = folder.put(guard, self._claim(), self._version)
             self._claimed = True
+            self._check_unchanged()
         change = self._change(folder, self._version)
         try:
             yield change
@@ -101,16 +106,29 @@ class UrlTableWriter(UrlWriter):
         if complete(self._folder):
             self._version = self._folder.put(JOURNAL, self._claim(), self._version)
             self._claimed = True
+        elif not self._version:
+            self._folder.kept = {}
 
     def _claim(self) -> bytes:
         return journal_of({}, [])
+
+    def _check_unchanged(self) -> None:
+        """Raise `Conflict` if another writer has changed the table since it was read.
+
+        There was no journal then, and there may have been one meanwhile.
+        """
+        folder = self._folder
+        for name, content in (folder.kept or {}).items():
+            if folder.read(name) != content:
+                raise conflict(ErrorNames(folder.path(name), None))
+        folder.kept = None
 
     def close(self) -> None:
         """Allow no more changes, and remove the journal if it is still the own one."""
         if self.closed:
             return
         self.closed = True
-        if self._claimed and not self._failed:
+        if self._claimed:
             folder = self._folder
             if folder.object_version(JOURNAL) == self._version:
                 folder.remove(JOURNAL)
