@@ -484,12 +484,13 @@ def test_two_writers(new):
     assert expected.tolist() == dataset.open(new)[:].tolist()
 
 
-def test_a_second_claim_ends_a_change(new):
-    """The first writer has stored a shard, and can't commit it."""
+@pytest.mark.parametrize("stored", [0, 100])
+def test_a_second_claim_ends_a_change(new, stored):
+    """The first writer has stored a shard or none, and can't store or commit more."""
     first = dataset.create_array(new, ROWS, chunks=16, shards=64)
 
     def rows():
-        yield ROWS[:100]
+        yield ROWS[:stored]
         with dataset.open(new, "r+") as second:
             second.append(ROWS[7:9])
         yield ROWS[:100]
