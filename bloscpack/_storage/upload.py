@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .protocols import StorageOptions
 
 READ_ONLY = ("http", "https")
+# Maximum number of requests for sizes that run at once.
+REQUESTS = 32
 
 
 @contextmanager
@@ -125,6 +127,41 @@ def object_version(url: str, storage_options: StorageOptions | None = None) -> s
         except FileNotFoundError:
             return ""
     return str(info.get("ETag") or info.get("created") or "unknown")
+
+
+def object_sizes(urls: list[str], options: StorageOptions | None = None) -> list[int]:
+    """Return the size of each object in bytes; 0 if there is none."""
+    import asyncio
+
+    from fsspec.asyn import AsyncFileSystem, sync
+
+    if not urls:
+        return []
+    names = ErrorNames(urls[0], options)
+    places = [find_file_system(url, dict(options or {}), names) for url in urls]
+    fs = places[0][0]
+
+    async def gather() -> list[Any]:
+        free = asyncio.Semaphore(REQUESTS)
+
+        async def info(path: str) -> Any:
+            async with free:
+                return await fs._info(path)
+
+        tasks = (info(path) for _, path in places)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with names.translating():
+        fs.invalidate_cache()
+        if isinstance(fs, AsyncFileSystem):
+            found = sync(fs.loop, gather)
+        else:
+            found = [fs.info(path) if fs.exists(path) else {} for _, path in places]
+        for answer in found:
+            missing = isinstance(answer, FileNotFoundError)
+            if isinstance(answer, BaseException) and not missing:
+                raise answer
+    return [info.get("size") or 0 if isinstance(info, dict) else 0 for info in found]
 
 
 def check_version(

@@ -169,6 +169,11 @@ def joined_url(url: str, name: str) -> str:
     return before + path + separator + name + after
 
 
+def path_of(url: str) -> str:
+    """Return the path of the first URL of a chain, for HTTP after the host."""
+    return _first_path(url)[1]
+
+
 def parent_url(url: str) -> tuple[str, str] | None:
     """Return the URL of the folder around a file or folder, and its name there.
 

@@ -283,8 +283,12 @@ def __getattr__(name: str) -> object:
     return found
 
 
-def find(path: Path) -> tuple[str, str] | None:
-    """Return layout and kind of the dataset in a folder; None if there is none.
+def find(
+    path: Path, *, storage_options: StorageOptions | None = None
+) -> tuple[str, str] | None:
+    """Return layout and kind of the dataset in a folder or at a URL.
+
+    Return None if there is none.
 
     A folder without the files of a dataset, but with datasets inside of it, has the
     layout ``'folder'`` and the kind ``'group'``.
@@ -296,10 +300,13 @@ def find(path: Path) -> tuple[str, str] | None:
     >>> dataset.find('d')
     ('zarr', 'array')
     """
-    name = os.fsdecode(path)
-    if not os.path.isdir(name):
+    path = local_path(path)
+    if is_url(path):
+        found = find_any(UrlFolder(path, storage_options=storage_options))
+    elif os.path.isdir(path):
+        found = find_any(Folder(os.path.abspath(os.fsdecode(path))))
+    else:
         return None
-    found = find_any(Folder(os.path.abspath(name)))
     return None if found is None else (found.layout, found.kind)
 
 

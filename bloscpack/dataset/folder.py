@@ -251,6 +251,14 @@ class Folder:
                 return os.lstat(os.path.join(self.root, *pending.split("/"))).st_size
         return os.lstat(self.path(name)).st_size
 
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        total = 0
+        for name in names:
+            with suppress(OSError):
+                total += self.size(name)
+        return total
+
     def storage(self, name: str) -> Storage:
         """Open a file for reading at any position.
 

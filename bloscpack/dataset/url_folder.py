@@ -18,6 +18,7 @@ from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.remote import RemoteStorage
 from .._storage.upload import (
     check_version,
+    object_sizes,
     object_version,
     put_object,
     remove_objects,
@@ -94,6 +95,11 @@ class UrlFolder(Folder):
                 raise
             return []
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a change was committed, and is to be completed."""
+        return bool(self.pending or self.documents)
+
     def child(self, name: str) -> Folder:
         """Return a folder inside."""
         full = self.full(name) + "/"
@@ -164,6 +170,11 @@ class UrlFolder(Folder):
         if self.kept is not None and name == ZARR_JSON:
             self.kept.setdefault(self.full(name), content)
         return content
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        urls = [joined_url(self._url, self.full(name)) for name in names]
+        return sum(object_sizes(urls, self._options))
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""

@@ -145,8 +145,6 @@ def test_errors(web, folder):
 def test_what_needs_a_folder(url, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for call in (
-        lambda: dataset.verify(url),
-        lambda: dataset.describe(url),
         lambda: dataset.recover(url, "saved"),
         lambda: dataset.recover(folder, url),
         lambda: bigfile.File(url, create=True),
