@@ -31,9 +31,11 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
-# The error of a URL without a host, or with a wrong port; and that of a redirection.
+# The error of a URL without a host, that of a redirection, and how the text about a
+# wrong port begins.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
 REDIRECTION = "aiohttp.client_exceptions.RedirectClientError"
+INVALID_PORT = "Invalid URL"
 # What Python says about a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
@@ -109,7 +111,8 @@ class ErrorNames:
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
             return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
         kinds = _class_names(error)
-        if INVALID in kinds and REDIRECTION not in kinds:
+        is_invalid = INVALID in kinds or str(error).startswith(INVALID_PORT)
+        if is_invalid and REDIRECTION not in kinds:
             return UsageError(
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
                 % self.name
