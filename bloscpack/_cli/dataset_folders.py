@@ -1,7 +1,7 @@
 """Which folders and URLs are datasets.
 
 A dataset is a folder: a verb asks `is_dataset` before it takes one for a folder of
-files, or a URL for that of a file.
+files, or a URL for the URL of a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from .._storage.urls import is_url, local_path, path_of
 from ..constants import EXTENSION, MAGIC
 
-# Errors of a URL that is no file, and may be that of a folder.
+# Errors of a URL that is no file, and may be the URL of a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
 
@@ -35,7 +35,7 @@ def is_dataset(path: str) -> bool:
 
 
 def _is_dataset_at(url: str) -> bool:
-    """Return whether a URL is that of a dataset, and not of a file.
+    """Return whether a URL names a dataset, and not a file.
 
     A server may send the same bytes for any name: a `.blp` file is recognized first. If
     the server does not answer, opening the URL as a file raises the error.

@@ -67,8 +67,8 @@ def open(
     ----------
     path
         The folder, or its URL. A folder without the files of a dataset, but with
-        datasets inside of it, is a group that can only be read. At a URL, only arrays
-        of the layout ``zarr`` can be changed.
+        datasets inside of it, is a group that can only be read. At a URL, only datasets
+        of the layout ``zarr`` can be changed, and not over HTTP.
     mode
         ``'r'`` for reading, ``'r+'`` for reading and changes, ``'x'`` to create one,
         ``'w'`` to create one or replace a dataset, ``'a'`` for ``'r+'`` if there is a

@@ -73,7 +73,7 @@ class UrlChange(Change):
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""
         self._find_version(name)
-        # After the version: it must not be that of an object of a later writer.
+        # After the version is known: a later writer must not have stored the object.
         self._at.check_version(self.guard, self._versions[self.guard])
         # The file is closed by `finish` or `abandon`.
         fp: Any = tempfile.TemporaryFile()  # noqa: SIM115
@@ -141,7 +141,7 @@ class TableChange(UrlChange):
     guard = JOURNAL
 
     def commit(self) -> None:
-        """Store the staged objects, in one step for those who read the table."""
+        """Store the staged objects; readers of the table see all of them or none."""
         self._put_data()
         if not self._contents and not self._removed:
             return

@@ -47,7 +47,7 @@ WITHOUT_LISTS = ("http", "https")
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.
 UNFINISHED = CHANGES + "/unfinished"
-# The document of a node of Zarr, and the key with copies of those of its members.
+# The document of a Zarr node, and its key with copies of the documents of members.
 ZARR_JSON = "zarr.json"
 CONSOLIDATED = "consolidated_metadata"
 
