@@ -131,37 +131,43 @@ def object_version(url: str, storage_options: StorageOptions | None = None) -> s
 
 def object_sizes(urls: list[str], options: StorageOptions | None = None) -> list[int]:
     """Return the size of each object in bytes; 0 if there is none."""
-    import asyncio
-
-    from fsspec.asyn import AsyncFileSystem, sync
-
     if not urls:
         return []
     names = ErrorNames(urls[0], options)
     places = [find_file_system(url, dict(options or {}), names) for url in urls]
     fs = places[0][0]
-
-    async def gather() -> list[Any]:
-        free = asyncio.Semaphore(REQUESTS)
-
-        async def info(path: str) -> Any:
-            async with free:
-                return await fs._info(path)
-
-        tasks = (info(path) for _, path in places)
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
     with names.translating():
         fs.invalidate_cache()
-        if isinstance(fs, AsyncFileSystem):
-            found = sync(fs.loop, gather)
-        else:
-            found = [fs.info(path) if fs.exists(path) else {} for _, path in places]
-        for answer in found:
-            missing = isinstance(answer, FileNotFoundError)
-            if isinstance(answer, BaseException) and not missing:
-                raise answer
-    return [info.get("size") or 0 if isinstance(info, dict) else 0 for info in found]
+        found = _call_each(fs, "info", [path for _, path in places])
+    return [0 if info is None else info.get("size") or 0 for info in found]
+
+
+def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
+    """Call a method of a file system for paths; return None for a missing file."""
+    import asyncio
+
+    from fsspec.asyn import AsyncFileSystem, sync
+
+    if not isinstance(fs, AsyncFileSystem):
+        answers: list[Any] = []
+        for path in paths:
+            answers.append(None)
+            with suppress(FileNotFoundError):
+                answers[-1] = getattr(fs, method)(path)
+        return answers
+
+    async def call_all() -> list[Any]:
+        free = asyncio.Semaphore(REQUESTS)
+
+        async def call(path: str) -> Any:
+            async with free:
+                with suppress(FileNotFoundError):
+                    return await getattr(fs, "_" + method)(path)
+
+        return await asyncio.gather(*map(call, paths))
+
+    found: list[Any] = sync(fs.loop, call_all)
+    return found
 
 
 def check_version(
@@ -181,11 +187,8 @@ def remove_objects(
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     with names.translating():
         fs.invalidate_cache()
-        with suppress(FileNotFoundError):
-            if below:
-                fs.rm(path, recursive=True)
-            else:
-                fs.rm_file(path)
+        # Not `rm`: it takes a name with a star or a bracket for a pattern.
+        _call_each(fs, "rm_file", fs.find(path) if below else [path])
         fs.invalidate_cache()
 
 

@@ -197,8 +197,8 @@ class Folder:
         outer, name = os.path.split(self.root)
         return (type(self)(outer), name) if outer != self.root else None
 
-    def place_of(self, name: str) -> tuple[str, StorageOptions | None]:
-        """Return what opens the dataset in a folder inside."""
+    def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
+        """Return what opens the dataset, or the dataset in a folder inside."""
         return self.path(name), None
 
     def full(self, name: str) -> str:

@@ -170,13 +170,14 @@ class Group(Node, Mapping[str, Node]):
     def close(self) -> None:
         """Close the group, and its members that are open for changes."""
         self._closed = True
-        self._close_members(self.path)
+        self._close_members(self._layout.folder.place_of()[0])
         super().close()
 
     def _close_members(self, path: str) -> None:
-        """Close the members that are open, at a path and inside of it."""
+        """Close the members that are open, at a path or URL and inside of it."""
+        end = "/" if self._layout.folder.far else os.sep
         for place, member in list(self._opened.items()):
-            is_inside = os.path.join(place, "").startswith(os.path.join(path, ""))
+            is_inside = (place + end).startswith(path.rstrip(end) + end)
             if is_inside and member is not self and not member.closed:
                 member.close()
 
@@ -224,13 +225,14 @@ class Group(Node, Mapping[str, Node]):
         found = find_member(self._layout.folder, name)
         if found is None:
             return None
-        opened: Array | Table | Group | None = self._opened.get(found.folder.root)
+        place = self._layout.folder.place_of(name)[0]
+        opened: Array | Table | Group | None = self._opened.get(place)
         if opened is not None and not opened.closed:
             return opened
         options = self._options
         if not found.writable:
             options = Options(options.allow_pickle)
-        return self._adopted(found.folder.root, open_node(found, options))
+        return self._adopted(place, open_node(found, options))
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Return a member that was opened, after a note of it."""
@@ -324,14 +326,13 @@ class Group(Node, Mapping[str, Node]):
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
         folder = self._layout.folder
-        path = folder.path(last)
-        if options.get("mode") == "w":
-            self._close_members(path)
-        options.setdefault("sync", self._options.sync)
         place, storage_options = folder.place_of(last)
+        if options.get("mode") == "w":
+            self._close_members(place)
+        options.setdefault("sync", self._options.sync)
         if folder.far:
             options["storage_options"] = storage_options
-        return self._adopted(path, create(place, *data, **options))
+        return self._adopted(place, create(place, *data, **options))
 
     def _checked_name(self, name: str) -> list[str]:
         """Return the parts of the name of a new member."""
@@ -360,7 +361,7 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(key)
         else:
             folder, sync = self._layout.folder, self._options.sync
-            self._close_members(folder.path(last))
+            self._close_members(folder.place_of(last)[0])
             prepare_changes(self.layout, folder, partial(shared_writer_of, sync=sync))
             inner = folder.dataset(last)
             if isinstance(inner, UrlFolder):

@@ -123,8 +123,8 @@ class UrlFolder(Folder):
             return None
         return type(self)(found[0], storage_options=self._options), found[1]
 
-    def place_of(self, name: str) -> tuple[str, StorageOptions | None]:
-        """Return what opens the dataset in a folder inside."""
+    def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
+        """Return what opens the dataset, or the dataset in a folder inside."""
         return self._url_of(name), self._options
 
     def path(self, name: str = "") -> str:
