@@ -54,8 +54,9 @@ class UrlWriter(Writer):
 
     def _complete(self) -> None:
         """Complete the change of a writer that died."""
-        if complete(self._folder):
+        if complete(self._folder):  # of a copy of a folder
             self._folder.remove(JOURNAL)
+            self._version = self._folder.object_version(self._change.guard)
 
     def lock(self, folder: Folder) -> None:
         """Do nothing: the dataset is guarded as a whole."""

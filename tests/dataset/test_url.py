@@ -483,6 +483,52 @@ def test_interrupted_creation(new):
             fsspec.filesystem("memory").rm("/new", recursive=True)
 
 
+def test_interrupted_removal(new):
+    """A member is there until its document is removed; the rest is tidied up."""
+    failing = new.replace("memory", "failing")
+    for count in range(99):
+        with dataset.open(new, "w") as group:
+            group.create_array("b", ROWS)
+            group.create_group("in").create_table("t", table_of(21), shards=8)
+        FailingFileSystem.left = count
+        try:
+            with dataset.open(failing, "r+") as group:
+                del group["in"]
+            break
+        except StorageError:
+            found = dataset.open(new)
+            assert list(found) in (["b"], ["b", "in"])
+            if "in" in found:
+                assert 21 == len(found["in/t"])
+            with dataset.open(new, "r+") as group:
+                group.create_array("in", [1], mode="w")
+                assert [1] == group["in"][:].tolist()
+            assert not fsspec.filesystem("memory").find("/new/a/in/t")
+    assert 5 < count < 99
+    assert ["b"] == list(dataset.open(new))
+
+
+def test_an_array_with_a_journal(new, tmp_path):
+    """A copy of a folder whose writer died is completed before it is changed."""
+    with dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64) as array:
+        array.append(ROWS[:10])
+    changes = tmp_path / "a/.bloscpack"
+    changes.mkdir()
+    (tmp_path / "a/zarr.json").rename(changes / "new-1")
+    shutil.copy(tmp_path / "a/c/1/0", changes / "new-2")
+    files = {"new-1": "zarr.json", "new-2": "c/0/0"}
+    (changes / "journal").write_text(json.dumps({"files": files, "removed": []}))
+    fsspec.filesystem("memory").put(str(tmp_path / "a"), "/new/", recursive=True)
+    expected = np.concatenate([ROWS, ROWS[:10]])
+    expected[:64] = expected[64:128]
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+    with dataset.open(new, "r+") as array:
+        array.append(ROWS[:1])
+    expected = np.concatenate([expected, ROWS[:1]])
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+    assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
+
+
 def test_two_writers_of_a_table(new):
     first = dataset.create_table(new, table_of(9))
     with dataset.open(new, "r+") as second:  # it closes before the first one begins
