@@ -104,7 +104,10 @@ def _open_table(
 ) -> Table:
     if writer is None:
         return Table(_read_table(folder, layout, options))
-    found = layout(folder, allow_pickle=options.allow_pickle)
+    if folder.far:  # no lock keeps other writers away
+        found = _read_table(folder, layout, options)
+    else:
+        found = layout(folder, allow_pickle=options.allow_pickle)
     found.check_layout()
     for column in found.columns.values():
         column.check_writable()
@@ -116,7 +119,7 @@ def _open_table(
 def _read_table(
     folder: Folder, layout: type[TableLayout], options: Options
 ) -> TableLayout:
-    """Return a table for reading, while a writer may be changing it.
+    """Return a table, while a writer may be changing it.
 
     Between the reads of two files, the writer may have removed a column, or changed the
     lengths: the table is read again. A damaged table fails each time.

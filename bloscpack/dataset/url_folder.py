@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from functools import partial
 
 from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.remote import RemoteStorage
@@ -36,14 +37,19 @@ from .folder import CHANGES, Folder, is_member_name, is_safe_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
 
     from .._storage.base import Storage
     from .._storage.protocols import Path, StorageOptions
 
+    Result = TypeVar("Result")
+
 # Schemes of servers that can't list the files in a folder.
 WITHOUT_LISTS = ("http", "https")
+# Maximum number of times that a file is opened or read anew if a writer replaces it
+# meanwhile.
+ATTEMPTS = 5
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.
 UNFINISHED = CHANGES + "/unfinished"
@@ -162,14 +168,17 @@ class UrlFolder(Folder):
         """Return the content of a file, of which at most `limit` bytes are read."""
         if self.documents and self.full(name) in self.documents:
             return self.documents[self.full(name)]
-        storage = self.storage(name)
-        try:
-            content = storage.read_at(0, storage.size if limit is None else limit)
-        finally:
-            storage.close()
+        content = _repeated(partial(self._read, name, limit))
         if self.kept is not None and name == ZARR_JSON:
             self.kept.setdefault(self.full(name), content)
         return content
+
+    def _read(self, name: str, limit: int | None) -> bytes:
+        storage = self.storage(name)
+        try:
+            return storage.read_at(0, storage.size if limit is None else limit)
+        finally:
+            storage.close()
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
@@ -198,7 +207,9 @@ class UrlFolder(Folder):
         return self._open_url(joined_url(self._url, full))
 
     def _open_url(self, url: str) -> Storage:
-        return UrlFile(url, storage_options=self._options, whole=None)
+        return _repeated(
+            partial(UrlFile, url, storage_options=self._options, whole=None)
+        )
 
     # Writing
 
@@ -287,6 +298,17 @@ class UrlFolder(Folder):
         full = {entry["name"].strip("/"): entry for entry in entries}
         full.pop(path.strip("/"), None)  # an empty object stands for the folder itself
         return [(name.rpartition("/")[2], entry) for name, entry in full.items()]
+
+
+def _repeated(call: Callable[[], Result]) -> Result:
+    """Return the result of a call; repeat it if a writer has replaced the file."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return call()
+        except StorageError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+    return call()
 
 
 def _reopen(url: str, prefix: str, options: StorageOptions | None) -> UrlFolder:
