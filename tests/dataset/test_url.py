@@ -423,12 +423,11 @@ def test_interrupted_changes(new, change):
     """A reader sees the old table or the new one, and the next writer goes on."""
     failing = new.replace("memory", "failing")
     settings = {"chunks": 2, "shards": 8, "attrs": {"a": 1}, "mode": "w"}
-    for count in range(99):
-        table = dataset.create_table(new, table_of(21), **settings)
+    with dataset.create_table(new, table_of(21), **settings) as table:
         old = state_of(new)
-        with table:
-            CHANGES[change](table)
-        expected = state_of(new)
+        CHANGES[change](table)
+    expected = state_of(new)
+    for count in range(99):
         dataset.create_table(new, table_of(21), **settings).close()
         FailingFileSystem.left = 10**9
         table = dataset.open(failing, "r+")
