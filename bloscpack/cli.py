@@ -97,7 +97,8 @@ def _answer_quickly(arguments: list[str]) -> bool:
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
     if asks_info:
-        if arguments[1].startswith("-") or os.path.isdir(arguments[1]):
+        name = arguments[1]
+        if name.startswith("-") or os.path.isdir(name) or "://" in name:
             return False
     elif arguments not in (["--version"], ["-V"]):
         return False

@@ -10,8 +10,10 @@ import numpy
 
 from .. import dataset
 from .._storage.base import naming_errors
+from .._storage.urls import shown_name
 from ..constants import MAGIC, NPY_MAGIC
 from ..exceptions import DamageError, UsageError
+from .dataset_folders import is_dataset
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .stdio import STREAM, quoted_input, standard_input
 
@@ -41,7 +43,7 @@ def cat(
         if isinstance(found, dataset.Group):
             raise Refusal(
                 "'%s' is a group: name an array or a table in it%s"
-                % (path, _members(found)),
+                % (shown_name(path), _members(found)),
                 EXIT_USAGE,
             )
         row = found.dtype.itemsize
@@ -81,7 +83,7 @@ def _parts(rows: range, row: int) -> Iterator[range]:
 
 
 def _members(group: dataset.Group) -> str:
-    names = list(group)[:5]
+    names = list(group)[:5] if group._layout.folder.lists else []
     return ", such as '%s'" % names[0] if names else ""
 
 
@@ -94,7 +96,7 @@ def append(args: Namespace, path: str, new_file: str) -> None:
         if isinstance(found, dataset.Group):
             raise Refusal(
                 "'%s' is a group: name an array or a table in it%s"
-                % (path, _members(found)),
+                % (shown_name(path), _members(found)),
                 EXIT_USAGE,
             )
         with _rows_of(args, new_file, found) as rows:
@@ -116,7 +118,7 @@ def _check_fields(found: Any, rows: Any, name: str) -> None:
 @contextmanager
 def _rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
     """Yield rows for an array or a table."""
-    if os.path.isdir(new_file):
+    if is_dataset(new_file) or os.path.isdir(new_file):
         with dataset.open(new_file) as other:
             yield _rows_of_dataset(other, new_file, found)
         return

@@ -9,6 +9,7 @@ import os
 import sys
 
 from .. import log
+from .._storage.urls import is_url, joined_url, public_name, shown_name
 from ..exceptions import BloscpackError
 from ..log import printable
 from .display import UNKNOWN, array_text, json_text, say, say_json, size_text, table
@@ -33,6 +34,8 @@ LOSSES_SHOWN = 1000
 
 def plain_size_of(path: str) -> int | None:
     """Return the plain bytes of a dataset; None if they are unknown."""
+    if is_url(path):  # this would take many requests
+        return None
     from .. import dataset
 
     try:
@@ -49,7 +52,7 @@ def describe(path: str) -> JsonObject:
     """Return the description of a dataset, for ``info --json``."""
     from .. import dataset
 
-    return {"path": path, **dataset.describe(path)}
+    return {"path": shown_name(path), **dataset.describe(path)}
 
 
 def info(path: str) -> int:
@@ -155,7 +158,7 @@ def arrays(path: str, found: list[JsonObject]) -> int:
     code = EXIT_OK
     for described in arrays_of(describe(path)):
         name = described["name"]
-        file = os.path.join(path, *name.split("/")) if name else path
+        file = shown_name(path) if not name else _member_name(path, name)
         if "error" in described:
             log.report("'%s': %s" % (printable(file), printable(described["error"])))
             code = max(code, state_in(described))
@@ -163,6 +166,13 @@ def arrays(path: str, found: list[JsonObject]) -> int:
         fields = {k: v for k, v in described.items() if k != "attributes"}
         found.append({"file": file, **fields})
     return code
+
+
+def _member_name(path: str, name: str) -> str:
+    """Return the path or URL of a member of a dataset."""
+    if is_url(path):
+        return joined_url(public_name(path), name)
+    return os.path.join(path, *name.split("/"))
 
 
 def list_row(described: JsonObject, exact: bool) -> tuple[str, ...]:

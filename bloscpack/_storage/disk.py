@@ -154,3 +154,17 @@ def _random_beside(target: str) -> str:
 
 
 disk = Disk()
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it; symbolic links in it are not followed."""
+    for place, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            disk.remove(os.path.join(place, name))
+        for name in folders:
+            inner = os.path.join(place, name)
+            if os.path.islink(inner):
+                disk.remove(inner)
+            else:
+                disk.remove_folder(inner)
+    disk.remove_folder(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager
 
 from ..exceptions import BloscpackError, StorageError, UsageError
@@ -30,7 +31,13 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
-
+# The error of a URL without a host, that of a redirection, and how the text about a
+# wrong port begins.
+INVALID = "aiohttp.client_exceptions.InvalidURL"
+REDIRECTION = "aiohttp.client_exceptions.RedirectClientError"
+INVALID_PORT = "Invalid URL"
+# What Python says about a parameter that a function does not have.
+UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
 # The text about a server that sends whole files only.
 NO_RANGES = (
@@ -67,6 +74,7 @@ class ErrorNames:
     def __init__(self, url: str, storage_options: StorageOptions | None) -> None:
         self.name = public_name(url)
         self._secrets = _secrets(url, storage_options)
+        self._settings = set(_names(storage_options))
 
     def error(
         self, number: int, text: str, kind: type[StorageError] = StorageError
@@ -77,7 +85,7 @@ class ErrorNames:
         """Return the text about an error that may not happen again, or None."""
         if isinstance(error, Temporary):
             return str(error)
-        kinds = {"%s.%s" % (k.__module__, k.__name__) for k in type(error).__mro__}
+        kinds = _class_names(error)
         if isinstance(error, (FileNotFoundError, PermissionError)):
             return None
         if (
@@ -102,6 +110,19 @@ class ErrorNames:
             return self.error(errno.EACCES, os.strerror(errno.EACCES))
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
             return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
+        kinds = _class_names(error)
+        is_invalid = INVALID in kinds or str(error).startswith(INVALID_PORT)
+        if is_invalid and REDIRECTION not in kinds:
+            return UsageError(
+                "'%s' is no valid URL: expected a host, perhaps a port, and a path"
+                % self.name
+            )
+        unknown = UNKNOWN_PARAMETER.search(str(error))
+        if unknown is not None and unknown[1] in self._settings:
+            return UsageError(
+                "'%s': the file system of fsspec has no setting '%s', which "
+                "storage_options has" % (self.name, unknown[1])
+            )
         number = getattr(error, "errno", None)
         number = number if isinstance(number, int) else errno.EIO
         return self.error(number, self._text_of(error))
@@ -180,6 +201,18 @@ def _secrets(url: str, options: StorageOptions | None) -> set[str]:
         user, at, _ = part.rpartition("@")
         found.update(user.split(":") if at else ())
     return {text for text in found if len(text) > 2}
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {"%s.%s" % (k.__module__, k.__name__) for k in type(error).__mro__}
+
+
+def _names(value: object) -> Iterator[object]:
+    """Yield the names in settings, and in settings inside of them."""
+    if hasattr(value, "items"):
+        for name, inner in value.items():
+            yield name
+            yield from _names(inner)
 
 
 def _texts(value: object) -> Iterator[str]:

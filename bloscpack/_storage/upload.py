@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageError
 from .file_systems import ErrorNames, find_file_system
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .protocols import StorageOptions
 
 READ_ONLY = ("http", "https")
+# Maximum number of requests for sizes that run at once.
+REQUESTS = 32
 
 
 @contextmanager
@@ -125,6 +127,69 @@ def object_version(url: str, storage_options: StorageOptions | None = None) -> s
         except FileNotFoundError:
             return ""
     return str(info.get("ETag") or info.get("created") or "unknown")
+
+
+def object_sizes(urls: list[str], options: StorageOptions | None = None) -> list[int]:
+    """Return the size of each object in bytes; 0 if there is none."""
+    if not urls:
+        return []
+    names = ErrorNames(urls[0], options)
+    places = [find_file_system(url, dict(options or {}), names) for url in urls]
+    fs = places[0][0]
+    with names.translating():
+        fs.invalidate_cache()
+        found = _call_each(fs, "info", [path for _, path in places])
+    return [0 if info is None else info.get("size") or 0 for info in found]
+
+
+def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
+    """Call a method of a file system for paths; return None for a missing file."""
+    import asyncio
+
+    from fsspec.asyn import AsyncFileSystem, sync
+
+    if not isinstance(fs, AsyncFileSystem):
+        answers: list[Any] = []
+        for path in paths:
+            answers.append(None)
+            with suppress(FileNotFoundError):
+                answers[-1] = getattr(fs, method)(path)
+        return answers
+
+    async def call_all() -> list[Any]:
+        free = asyncio.Semaphore(REQUESTS)
+
+        async def call(path: str) -> Any:
+            async with free:
+                with suppress(FileNotFoundError):
+                    return await getattr(fs, "_" + method)(path)
+
+        return await asyncio.gather(*map(call, paths))
+
+    found: list[Any] = sync(fs.loop, call_all)
+    return found
+
+
+def check_version(
+    url: str, storage_options: StorageOptions | None, version: str
+) -> None:
+    """Raise `Conflict` if the object at a URL has not the expected version."""
+    if object_version(url, storage_options) != version:
+        raise conflict(ErrorNames(url, storage_options))
+
+
+def remove_objects(
+    url: str, storage_options: StorageOptions | None = None, *, below: bool = False
+) -> None:
+    """Remove the object at a URL, if there is one; with `below`, all below the URL."""
+    names = ErrorNames(url, storage_options)
+    check_writable(url)
+    fs, path = find_file_system(url, dict(storage_options or {}), names)
+    with names.translating():
+        fs.invalidate_cache()
+        # Not `rm`: it takes a name with a star or a bracket for a pattern.
+        _call_each(fs, "rm_file", fs.find(path) if below else [path])
+        fs.invalidate_cache()
 
 
 def put_object(

@@ -169,6 +169,21 @@ def joined_url(url: str, name: str) -> str:
     return before + path + separator + name + after
 
 
+def path_of(url: str) -> str:
+    """Return the path of the first URL of a chain, for HTTP after the host."""
+    return _first_path(url)[1]
+
+
+def parent_url(url: str) -> tuple[str, str] | None:
+    """Return the URL of the folder around a file or folder, and its name there.
+
+    None if the path has only one part.
+    """
+    before, path, after = _first_path(url)
+    outer, _, name = path.rstrip("/").rpartition("/")
+    return (before + outer + after, name) if outer.strip("/") else None
+
+
 def scheme_of(url: str) -> str:
     """Return the scheme of the first URL of a chain that has a path."""
     return _first_path(url)[0].removesuffix(MARK).rpartition(LINK)[2]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 
+from .._storage.upload import check_writable
 from .._storage.urls import is_url, local_path
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
@@ -29,7 +30,7 @@ from .new import create_table as create_table
 from .new import from_pandas as from_pandas
 from .opening import Options
 from .table import Table as Table
-from .url_folder import open_folder
+from .url_folder import UrlFolder, open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def open(
     ----------
     path
         The folder, or its URL. A folder without the files of a dataset, but with
-        datasets inside of it, is a group that can only be read. At a URL, only arrays
-        of the layout ``zarr`` can be changed.
+        datasets inside of it, is a group that can only be read. At a URL, only datasets
+        of the layout ``zarr`` can be changed, and not over HTTP.
     mode
         ``'r'`` for reading, ``'r+'`` for reading and changes, ``'x'`` to create one,
         ``'w'`` to create one or replace a dataset, ``'a'`` for ``'r+'`` if there is a
@@ -181,8 +182,9 @@ def open_group(
     UsageError
         If it is an array or a table.
     """
-    if mode == "a" and os.path.isdir(path):
-        make_group(path, creation.get("attrs"), sync)
+    if mode == "a" and _has_files(path, storage_options):
+        folder = open_folder(path, storage_options)
+        make_group(folder, creation.get("attrs"), sync)
     options = Options(allow_pickle, sync, storage_options=storage_options)
     return _open(Group, create_group, path, mode, options, creation)
 
@@ -281,8 +283,12 @@ def __getattr__(name: str) -> object:
     return found
 
 
-def find(path: Path) -> tuple[str, str] | None:
-    """Return layout and kind of the dataset in a folder; None if there is none.
+def find(
+    path: Path, *, storage_options: StorageOptions | None = None
+) -> tuple[str, str] | None:
+    """Return layout and kind of the dataset in a folder or at a URL.
+
+    Return None if there is none.
 
     A folder without the files of a dataset, but with datasets inside of it, has the
     layout ``'folder'`` and the kind ``'group'``.
@@ -294,11 +300,24 @@ def find(path: Path) -> tuple[str, str] | None:
     >>> dataset.find('d')
     ('zarr', 'array')
     """
-    name = os.fsdecode(path)
-    if not os.path.isdir(name):
+    path = local_path(path)
+    if is_url(path):
+        found = find_any(UrlFolder(path, storage_options=storage_options))
+    elif os.path.isdir(path):
+        found = find_any(Folder(os.path.abspath(os.fsdecode(path))))
+    else:
         return None
-    found = find_any(Folder(os.path.abspath(name)))
     return None if found is None else (found.layout, found.kind)
+
+
+def _has_files(path: Path, storage_options: StorageOptions | None) -> bool:
+    """Return whether there is something in a place where a dataset can be created."""
+    path = local_path(path)
+    if not is_url(path):
+        return os.path.lexists(path)
+    check_writable(path)
+    folder = UrlFolder(path, storage_options=storage_options)
+    return bool(folder.names("")) and not folder.is_leftover
 
 
 def _open(
@@ -314,16 +333,14 @@ def _open(
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    path = local_path(path)
-    if is_url(path) and mode == "a":
-        raise UsageValueError("mode must be 'r', 'r+' or 'x' at a URL, not 'a'")
-    if is_url(path) and mode == "x" and create is create_array:
-        creation = {**creation, "storage_options": options.storage_options}
-    if mode in ("w", "x") or (mode == "a" and not os.path.lexists(path)):
-        new = "w" if mode == "w" else "x"
-        return create(path, mode=new, sync=options.sync, **creation)
+    path, storage_options = local_path(path), options.storage_options
+    if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
+        creation = {**creation, "sync": options.sync}
+        if is_url(path):
+            creation["storage_options"] = storage_options
+        return create(path, mode="w" if mode == "w" else "x", **creation)
     options.writable = mode != "r"
-    found: Any = open_node(detect(open_folder(path, options.storage_options)), options)
+    found: Any = open_node(detect(open_folder(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

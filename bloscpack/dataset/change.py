@@ -175,6 +175,10 @@ def complete(folder: Folder, sync: bool = True) -> None:
         with suppress(FileNotFoundError):  # it has its name already
             disk.rename(folder.path(new), folder.path(name))
         folders.add(os.path.dirname(folder.path(name)))
+    completing = Change(folder, sync)
+    for name, content in folder.documents.items():  # of a copy from an object store
+        completing.write(name, content)
+    completing.commit()
     for name in removed:
         folder.check_inside(name.rpartition("/")[0] or name)
         with suppress(FileNotFoundError):  # it was removed already
@@ -188,6 +192,7 @@ def complete(folder: Folder, sync: bool = True) -> None:
         if sync:
             disk.sync_folder(folder.path(JOURNAL))
     folder.pending.clear()
+    folder.documents.clear()
 
 
 def recover(folder: Folder, sync: bool = True) -> None:
@@ -219,20 +224,6 @@ def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
             error.filename = path
             del error.filename2  # None would be shown
         raise
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; symbolic links in it are not followed."""
-    for place, folders, files in os.walk(path, topdown=False):
-        for name in files:
-            disk.remove(os.path.join(place, name))
-        for name in folders:
-            inner = os.path.join(place, name)
-            if os.path.islink(inner):
-                disk.remove(inner)
-            else:
-                disk.remove_folder(inner)
-    disk.remove_folder(path)
 
 
 def remove_changes(folder: Folder) -> None:

@@ -13,11 +13,12 @@ from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._loop.nthreads import effective_nthreads
+from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file
 from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
-from .folder import CHANGES, JOURNAL, Folder
+from .folder import CHANGES
 from .layouts import (
     array_class,
     detect,
@@ -25,13 +26,15 @@ from .layouts import (
     group_class,
     table_class,
 )
+from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
+    from .folder import Folder
     from .layouts.base import (
         ArrayLayout,
         ChunkFiles,
@@ -53,6 +56,7 @@ def verify(
     *,
     nthreads: int | None = None,
     progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
     """Check everything in a dataset: descriptions, files and chunks.
 
@@ -63,11 +67,14 @@ def verify(
     Parameters
     ----------
     path
-        The folder of an array, a table or a group, which is checked with all members.
+        The folder of an array, a table or a group, which is checked with all members;
+        or its URL, where files that the dataset does not use are not looked for.
     nthreads
         The number of threads, None for the default.
     progress
         Called with the plain bytes of the intact chunks of each file.
+    storage_options
+        Settings for fsspec to open a URL, such as keys.
 
     Raises
     ------
@@ -85,7 +92,7 @@ def verify(
     >>> dataset.verify('v')
     <DatasetReport: 0 errors, 0 notes>
     """
-    return check_dataset(path, nthreads, progress)
+    return check_dataset(path, nthreads, progress, None, storage_options)
 
 
 def check_dataset(
@@ -93,16 +100,17 @@ def check_dataset(
     nthreads: int | None = None,
     progress: Progress | None = None,
     on_file: OnFile | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
     """Check a dataset; call `on_file` with what was found in each file."""
-    folder = Folder(Folder.open(path).root)
+    folder = open_folder(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
     report = DatasetReport(folder.root, layout, kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
         checker = _Checker(report, count, progress, on_file)
-        checker.check(folder.root, "", layout, kind)
+        checker.check(folder, "", layout, kind)
     return report
 
 
@@ -121,9 +129,8 @@ class _Checker:
         self._progress = progress
         self._on_file = on_file
 
-    def check(self, root: str, member: str, layout: str, kind: str) -> None:
-        """Check the dataset, or the member of a group, in the folder `root`."""
-        folder = Folder(root)
+    def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
+        """Check the dataset, or the member of a group, in a folder."""
         try:
             self._check_changes(folder, member)
             node = open_for_check(folder, layout, kind)
@@ -144,18 +151,21 @@ class _Checker:
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
         else:
-            for name, found in find_members(Folder(root)):
+            for name, found in find_members(folder):
                 used.add(name)
-                place, inner = found.folder.path(), joined_name(member, name)
-                self.check(place, inner, found.layout, found.kind)
+                inner = joined_name(member, name)
+                self.check(found.folder, inner, found.layout, found.kind)
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
             self._report.note(member or ".", "chunks", "no-checksum", message)
-        if layout != "folder":
+        if layout != "folder" and not folder.far:
             self._note_strays(folder, member, used)
 
     def _name(self, path: str) -> str:
         """Return the name of a file in the dataset."""
+        if is_url(path):
+            inner = path_of(path).removeprefix(path_of(self._report.path))
+            return inner.strip("/") or "."
         name = os.path.relpath(path, self._report.path)
         return name.replace(os.sep, "/")
 
@@ -175,10 +185,10 @@ class _Checker:
         """Note what an interrupted writer has left."""
         place = member or "."
         folder.read_journal()
-        if folder.pending or folder.exists(JOURNAL):
+        if folder.unfinished:
             message = "a change was committed, and the next writer completes it"
             self._report.note(place, "files", "change", message)
-        elif folder.is_folder(CHANGES) and os.listdir(folder.path(CHANGES)):
+        elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"

@@ -13,10 +13,10 @@ import re
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
-from .._storage.disk import disk
+from .._storage.disk import disk, remove_tree
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
-from .change import Change, naming_dataset, remove_changes, remove_tree
+from .change import Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, table_around
 

@@ -8,17 +8,18 @@ from .._format.dtypes import encode_dtype
 from .._reading.description import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported, UsageError
 from .checking import joined_name, open_for_check
-from .folder import Folder
 from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, TableLayout
+from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .._format.dtypes import DType
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from ..serializers import JsonObject
+    from .folder import Folder
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")
@@ -26,7 +27,9 @@ FILTERS = ("none", "shuffle", "bitshuffle")
 SUMS = ("nbytes", "cbytes", "nchunks", "nfiles")
 
 
-def describe(path: Path) -> JsonObject:
+def describe(
+    path: Path, *, storage_options: StorageOptions | None = None
+) -> JsonObject:
     """Return the description of a dataset, as values that JSON can hold.
 
     No chunk is read. A table has the key ``columns`` and a group the key ``members``:
@@ -37,7 +40,9 @@ def describe(path: Path) -> JsonObject:
     Parameters
     ----------
     path
-        The folder of an array, a table or a group.
+        The folder of an array, a table or a group, or its URL.
+    storage_options
+        Settings for fsspec to open a URL, such as keys.
 
     Raises
     ------
@@ -54,7 +59,7 @@ def describe(path: Path) -> JsonObject:
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    folder = Folder.open(path)
+    folder = open_folder(path, storage_options)
     found = detect(folder)
     return _describe(folder, "", found.layout, found.kind, strict=True)
 
@@ -88,7 +93,7 @@ def _describe(
     if isinstance(node, TableLayout):
         members = _columns(node, name)
     else:
-        members = _members(folder.root, name)
+        members = _members(folder, name)
     if kind == "table":
         result["rows"] = min(
             (c["shape"][0] for c in members if "shape" in c), default=0
@@ -108,13 +113,12 @@ def _failure(error: Exception) -> JsonObject:
     }
 
 
-def _members(root: str, name: str) -> list[JsonObject]:
+def _members(folder: Folder, name: str) -> list[JsonObject]:
     described = []
-    for member, found in find_members(Folder(root)):
+    for member, found in find_members(folder):
         inner = joined_name(name, member)
         try:
-            folder = Folder.open(found.folder.path())
-            described.append(_describe(folder, inner, found.layout, found.kind))
+            described.append(_describe(found.folder, inner, found.layout, found.kind))
         except (BloscpackError, OSError) as error:
             head = {"name": inner, "layout": found.layout, "kind": found.kind}
             described.append({**head, **_failure(error)})

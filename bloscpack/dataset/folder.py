@@ -5,7 +5,7 @@ symbolic links to files are refused, and so are links to folders elsewhere. The 
 a file is checked before memory is allocated for its content.
 
 A change that was committed but not completed (see `change`) is visible: a file that the
-change replaces is read from where its new content is.
+change replaces is read from where its new content is, or the journal has its content.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from _thread import allocate_lock
 from contextlib import suppress
 
 from .._storage.base import Storage
+from .._storage.disk import remove_tree
 from .._storage.urls import local_path, without_url
 from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeGuard
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from ..serializers import Json, JsonObject
 
 # The folder, inside of a dataset, with the files that are not committed yet.
@@ -95,12 +96,18 @@ class Folder:
     lists = True
 
     def __init__(
-        self, root: str, prefix: str = "", pending: dict[str, str] | None = None
+        self,
+        root: str,
+        prefix: str = "",
+        pending: dict[str, str] | None = None,
+        documents: dict[str, bytes] | None = None,
     ) -> None:
         self.root = root
         self.prefix = prefix
         # The files that a committed change replaces, and where their new content is.
         self.pending = {} if pending is None else pending
+        # The same for files whose new content is in the journal.
+        self.documents = {} if documents is None else documents
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.root, self.prefix)
@@ -134,19 +141,22 @@ class Folder:
         Return the names of the files that it removes.
         """
         self.pending.clear()
+        self.documents.clear()
         removed: list[str] = []
         if self.is_folder(CHANGES) and self.exists(JOURNAL):
             with suppress(FileNotFoundError):  # the writer has just completed it
-                pending, removed = self._decode_journal(self.read_json(JOURNAL))
-                self.pending.update(pending)
+                removed = self._take_journal(self.read_json(JOURNAL))
         return removed
 
-    def _decode_journal(self, journal: Json) -> tuple[dict[str, str], list[str]]:
-        """Return where the new content of each file is, and the files to remove."""
+    def _take_journal(self, journal: Json) -> list[str]:
+        """Note the new contents that a journal names; return the files to remove."""
         stored = journal if isinstance(journal, dict) else {}
         files, removed = stored.get("files"), stored.get("removed", [])
+        documents = stored.get("documents", {})
         if (
             not isinstance(files, dict)
+            or not isinstance(documents, dict)
+            or not all(map(is_safe_name, documents))
             or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
             or not isinstance(removed, list)
             or not all(map(is_safe_name, removed))
@@ -157,12 +167,21 @@ class Folder:
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
-        return {f: "%s/%s" % (CHANGES, n) for n, f in files.items()}, removed
+        self.pending.update({f: "%s/%s" % (CHANGES, n) for n, f in files.items()})
+        for name, document in documents.items():
+            self.documents[name] = json.dumps(document, indent=2).encode() + b"\n"
+        return removed
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a change was committed, and is to be completed."""
+        return bool(self.pending or self.documents) or self.exists(JOURNAL)
 
     def child(self, name: str) -> Folder:
         """Return a folder inside; raise `StorageError` if it is elsewhere."""
         self.check_inside(name)
-        return Folder(self.root, self.full(name) + "/", self.pending)
+        prefix = self.full(name) + "/"
+        return Folder(self.root, prefix, self.pending, self.documents)
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
@@ -171,11 +190,16 @@ class Folder:
         return folder
 
     def around(self) -> tuple[Folder, str] | None:
-        """Return the folder around a dataset, and the name of the dataset in it."""
+        """Return the folder around a dataset, and the name of the dataset in it.
+
+        None if there is none.
+        """
         outer, name = os.path.split(self.root)
-        if not is_member_name(name):
-            return None
-        return type(self)(outer), name
+        return (type(self)(outer), name) if outer != self.root else None
+
+    def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
+        """Return what opens the dataset, or the dataset in a folder inside."""
+        return self.path(name), None
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
@@ -222,6 +246,8 @@ class Folder:
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""
+        if self.documents and self.full(name) in self.documents:
+            return self.documents[self.full(name)]
         pending = self.pending.get(self.full(name)) if self.pending else None
         if pending is not None:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
@@ -235,6 +261,14 @@ class Folder:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
                 return os.lstat(os.path.join(self.root, *pending.split("/"))).st_size
         return os.lstat(self.path(name)).st_size
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        total = 0
+        for name in names:
+            with suppress(OSError):
+                total += self.size(name)
+        return total
 
     def storage(self, name: str) -> Storage:
         """Open a file for reading at any position.
@@ -287,6 +321,14 @@ class Folder:
                 with suppress(OSError):
                     if entry.is_file(follow_symlinks=False):
                         yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+    # Writing
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder and all in it, if there is one."""
+        self.check_inside(name)
+        if self.is_folder(name):
+            remove_tree(self.path(name))
 
 
 class OpenFile(Storage):
@@ -341,7 +383,8 @@ class OpenFile(Storage):
 
 def _reopen(root: str, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
-    return Folder(root, prefix, Folder.open(root).pending)
+    whole = Folder.open(root)
+    return Folder(root, prefix, whole.pending, whole.documents)
 
 
 def _read(path: str, limit: int | None) -> bytes:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakValueDictionary
 
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .create import creating, remove_dataset, remove_leftovers
-from .folder import Folder, is_member_name
+from .create import remove_dataset, remove_leftovers
+from .folder import is_member_name
 from .layouts import (
     Found,
     detect,
@@ -30,15 +31,19 @@ from .node import Node
 from .opening import Options, check_changeable, open_leaf
 from .preview import shown_members
 from .table import Table
-from .writer import SharedWriter, Writer
+from .url_change import remove_dataset as remove_objects
+from .url_folder import UrlFolder, open_folder
+from .url_writer import creating, shared_writer_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, MutableMapping
     from typing import Any, TypeVar
 
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
+    from .folder import Folder
     from .layouts.base import GroupLayout
+    from .writer import SharedWriter
 
     Kind = TypeVar("Kind", bound=Node)
 
@@ -53,9 +58,11 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
         return Group(layout, None, options)
     check_changeable(found)
     layout.check_layout()
-    remove_leftovers(folder.root)
-    prepare_changes(found.layout, folder, options.sync)
-    return Group(layout, SharedWriter(folder, options.sync), options)
+    if not folder.far:
+        remove_leftovers(folder.root)
+    writer_of = partial(shared_writer_of, sync=options.sync)
+    prepare_changes(found.layout, folder, writer_of)
+    return Group(layout, writer_of(folder), options)
 
 
 def create_group(
@@ -65,13 +72,14 @@ def create_group(
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
 ) -> Group:
     """Create a group without members, and return it open for changes.
 
     Parameters
     ----------
     path
-        The folder, which appears when the group is complete.
+        The folder, which appears when the group is complete; or a URL.
     layout
         ``'zarr'``: the group is one of Zarr format 3.
     attrs
@@ -79,7 +87,7 @@ def create_group(
     mode
         ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset,
         also a group with all its members.
-    sync
+    sync, storage_options
         As in `open`.
 
     Raises
@@ -97,23 +105,22 @@ def create_group(
     """
     found = group_class(layout)
     found.check_layout()
-    with creating(path, mode, sync) as change:
+    with creating(path, layout, mode, sync, storage_options) as change:
         found.create(change, {} if attrs is None else dict(attrs))
-    created = Found(Folder.open(path), layout, "group")
+    created = Found(open_folder(path, storage_options), layout, "group")
     opened = open_node(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
     return opened
 
 
-def make_group(path: Path, attrs: Mapping[str, Any] | None, sync: bool) -> None:
+def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> None:
     """Make an empty folder, or one with datasets inside of it, a group of Zarr.
 
     Raises `FormatError` if it has other contents.
     """
-    folder = Folder.open(path)
-    if os.listdir(folder.root) and detect(folder).layout != "folder":
+    if folder.names("") and detect(folder).layout != "folder":
         return
-    writer = Writer(folder, sync)
+    writer = shared_writer_of(folder, sync)
     try:
         with writer.change() as change:
             group_class("zarr").create(change, {} if attrs is None else dict(attrs))
@@ -149,8 +156,11 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         self._closed = False
-        # The members that are open, by path: a second writer could not open them.
-        self._opened: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        # The members that are open, by path: a second writer could not open them. At a
+        # URL they stay open: closing a table removes its journal.
+        self._opened: MutableMapping[str, Any] = WeakValueDictionary()
+        if layout.folder.far:
+            self._opened = {}
 
     @property
     def closed(self) -> bool:
@@ -160,13 +170,14 @@ class Group(Node, Mapping[str, Node]):
     def close(self) -> None:
         """Close the group, and its members that are open for changes."""
         self._closed = True
-        self._close_members(self.path)
+        self._close_members(self._layout.folder.place_of()[0])
         super().close()
 
     def _close_members(self, path: str) -> None:
-        """Close the members that are open, at a path and inside of it."""
+        """Close the members that are open, at a path or URL and inside of it."""
+        end = "/" if self._layout.folder.far else os.sep
         for place, member in list(self._opened.items()):
-            is_inside = os.path.join(place, "").startswith(os.path.join(path, ""))
+            is_inside = (place + end).startswith(path.rstrip(end) + end)
             if is_inside and member is not self and not member.closed:
                 member.close()
 
@@ -214,13 +225,14 @@ class Group(Node, Mapping[str, Node]):
         found = find_member(self._layout.folder, name)
         if found is None:
             return None
-        opened: Array | Table | Group | None = self._opened.get(found.folder.root)
+        place = self._layout.folder.place_of(name)[0]
+        opened: Array | Table | Group | None = self._opened.get(place)
         if opened is not None and not opened.closed:
             return opened
         options = self._options
         if not found.writable:
             options = Options(options.allow_pickle)
-        return self._adopted(found.folder.root, open_node(found, options))
+        return self._adopted(place, open_node(found, options))
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Return a member that was opened, after a note of it."""
@@ -313,11 +325,14 @@ class Group(Node, Mapping[str, Node]):
         if outer:
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
-        path = self._layout.folder.path(last)
+        folder = self._layout.folder
+        place, storage_options = folder.place_of(last)
         if options.get("mode") == "w":
-            self._close_members(path)
+            self._close_members(place)
         options.setdefault("sync", self._options.sync)
-        return self._adopted(path, create(path, *data, **options))
+        if folder.far:
+            options["storage_options"] = storage_options
+        return self._adopted(place, create(place, *data, **options))
 
     def _checked_name(self, name: str) -> list[str]:
         """Return the parts of the name of a new member."""
@@ -346,6 +361,10 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(key)
         else:
             folder, sync = self._layout.folder, self._options.sync
-            self._close_members(folder.path(last))
-            prepare_changes(self.layout, folder, sync)
-            remove_dataset(folder.path(last), sync)
+            self._close_members(folder.place_of(last)[0])
+            prepare_changes(self.layout, folder, partial(shared_writer_of, sync=sync))
+            inner = folder.dataset(last)
+            if isinstance(inner, UrlFolder):
+                remove_objects(inner)
+            else:
+                remove_dataset(folder.path(last), sync)

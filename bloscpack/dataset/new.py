@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy
 
-from .._storage.urls import is_url, local_path
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .create import creating
-from .folder import Folder
 from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
@@ -18,7 +13,7 @@ from .row_stream import counted, new_rows
 from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
 from .url_folder import open_folder
-from .url_writer import creating_at_url
+from .url_writer import creating
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -109,13 +104,8 @@ def create_array(
     blocks: Blocks = ()
     if data is not None or not found.sparse:
         blocks = counted(rows.blocks(step), step, new)
-    path = local_path(path)
-    with contextlib.ExitStack() as stack:
-        if is_url(path) and layout == "zarr":
-            new_files = creating_at_url(path, mode, storage_options)
-        else:
-            new_files = creating(path, mode, sync)
-        found.create(stack.enter_context(new_files), "", new, blocks)
+    with creating(path, layout, mode, sync, storage_options) as change:
+        found.create(change, "", new, blocks)
     options = Options(writable=True, sync=sync)
     folder = open_folder(path, storage_options)
     opened = open_leaf(Found(folder, layout, "array"), options)
@@ -135,6 +125,7 @@ def create_table(
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
+    storage_options: StorageOptions | None = None,
     **settings: Any,
 ) -> Table:
     """Create a table, and return it open for changes.
@@ -142,7 +133,7 @@ def create_table(
     Parameters
     ----------
     path
-        The folder, which appears when the table is complete.
+        The folder, which appears when the table is complete; or a URL.
     data
         The rows: a structured array, a dictionary of columns, a DataFrame, or a
         sequence of columns with `names`. None for no rows.
@@ -152,7 +143,7 @@ def create_table(
         The type of a row, with a field for each column; by default that of `data`.
     names
         Names of the columns if `data` is a sequence of columns.
-    chunks, shards, attrs, mode, sync, settings
+    chunks, shards, attrs, mode, sync, storage_options, settings
         As in `create_array`.
 
     Raises
@@ -181,10 +172,11 @@ def create_table(
             rows.dtype, rows.shape, chunks, settings=settings, shards=shards
         )
         new[name] = array, column_blocks(found, name, array, rows)
-    with creating(path, mode, sync) as change:
+    with creating(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
-    opened = open_leaf(Found(Folder.open(path), layout, "table"), options)
+    folder = open_folder(path, storage_options)
+    opened = open_leaf(Found(folder, layout, "table"), options)
     assert isinstance(opened, Table)
     return opened
 

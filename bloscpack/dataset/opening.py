@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
+from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
 from .layouts import array_class, prepare_changes, table_around, table_class
 from .table import Table
 from .url_folder import UrlFolder
-from .url_writer import UrlWriter
-from .writer import Writer
+from .url_writer import shared_writer_of, writer_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .folder import Folder
     from .layouts import Found
     from .layouts.base import ArrayLayout, TableLayout
+    from .writer import Writer
 
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
@@ -54,7 +56,9 @@ class Options:
 
 def open_leaf(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; for a column, as one of its table."""
-    around = table_around(found.folder) if found.kind == "array" else None
+    # A column that is read at its own URL is an array: this saves requests.
+    alone = found.kind != "array" or (found.folder.far and not options.writable)
+    around = None if alone else table_around(found.folder)
     if around is not None:
         table = open_leaf(around[0], options)
         return table[around[1]].alone(table, closes_table=True)  # type: ignore
@@ -62,11 +66,8 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
     writer: Writer | None = None
     if options.writable:
         check_changeable(found)
-    if options.writable and isinstance(folder, UrlFolder):
-        writer = UrlWriter(folder)
-    elif options.writable:
-        prepare_changes(layout, folder, options.sync)
-        writer = Writer(folder, options.sync)
+        prepare_changes(layout, folder, partial(shared_writer_of, sync=options.sync))
+        writer = writer_of(folder, found.kind, options.sync)
     try:
         if found.kind == "array":
             return _open_array(folder, array_class(layout), writer, options)
@@ -79,11 +80,13 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
 
 def check_changeable(found: Found) -> None:
     """Raise `UsageError` if a dataset at a URL can only be read."""
-    is_array = (found.layout, found.kind) == ("zarr", "array")
-    if isinstance(found.folder, UrlFolder) and not is_array:
+    if not isinstance(found.folder, UrlFolder):
+        return
+    check_writable(found.folder.root)
+    if found.layout not in ("zarr", "folder"):
         raise UsageError(
-            "'%s' can only be read: at a URL, arrays of the layout 'zarr' can be "
-            "changed, no other datasets" % found.folder.path()
+            "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "
+            "changed, no others" % found.folder.path()
         )
 
 
@@ -101,7 +104,10 @@ def _open_table(
 ) -> Table:
     if writer is None:
         return Table(_read_table(folder, layout, options))
-    found = layout(folder, allow_pickle=options.allow_pickle)
+    if folder.far:  # no lock keeps other writers away
+        found = _read_table(folder, layout, options)
+    else:
+        found = layout(folder, allow_pickle=options.allow_pickle)
     found.check_layout()
     for column in found.columns.values():
         column.check_writable()
@@ -113,7 +119,7 @@ def _open_table(
 def _read_table(
     folder: Folder, layout: type[TableLayout], options: Options
 ) -> TableLayout:
-    """Return a table for reading, while a writer may be changing it.
+    """Return a table, while a writer may be changing it.
 
     Between the reads of two files, the writer may have removed a column, or changed the
     lengths: the table is read again. A damaged table fails each time.

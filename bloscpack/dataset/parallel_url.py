@@ -4,10 +4,11 @@ Strategy: the documents of the dataset are with each task, and no file is at the
 that readers would take for a dataset. A task stores whole shards. The commit point is
 the document of the root, which `commit` stores last.
 
-Until then, the object `GUARD` identifies the call that writes: each call of `begin`
-stores another content. A task that finds another guard, or none, is late. A shard is
-stored only if it has the version that it had before the guard was read: so a late task
-can't replace a shard of another call, in a store that compares versions.
+Until then, the object `UNFINISHED`, the guard, identifies the call that writes: each
+call of `begin` stores another content. A task that finds another guard, or none, is
+late. A shard is stored only if it has the version that it had before the guard was
+read: so a late task can't replace a shard of another call, in a store that compares
+versions.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ import tempfile
 from contextlib import contextmanager, suppress
 
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.upload import Conflict, check_writable
 from .._storage.urls import shown_name
 from ..exceptions import StorageError, UsageError
 from .change import UnfinishedFile, naming_dataset
 from .create import check_mode
-from .folder import CHANGES, Folder
-from .layouts import find
+from .folder import Folder
 from .parallel import ShardChange, Target, set_length
-from .url_folder import UrlFolder
+from .url_change import check_place, make_empty
+from .url_folder import UNFINISHED, UrlFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .change import Change
     from .table import Table
 
-# The object that shows that all in the folder is of a dataset that is not complete.
-GUARD = CHANGES + "/unfinished"
 # Number of times that a shard is stored if other processes store it meanwhile.
 ATTEMPTS = 10
 
@@ -56,8 +54,6 @@ class UrlTarget(Target):
     ) -> None:
         super().__init__(shown_name(url), mode, sync=False)
         self._folder = UrlFolder(url, storage_options=storage_options)
-        self._url = url
-        self._options = storage_options
         self._documents: dict[str, bytes] = {}
         self._version = ""
 
@@ -73,51 +69,22 @@ class UrlTarget(Target):
 
     def claim(self) -> None:
         """Store the guard, and remove what is there."""
-        names, version = self.check_free()
-        self._version = self._folder.put(GUARD, os.urandom(8).hex().encode(), version)
-        # First the document: without it, the rest is no dataset.
-        self._remove(*sorted(names, key=ZARR_JSON.__ne__))
+        self._version = make_empty(self._folder, self.check_free())
 
-    def check_free(self) -> tuple[list[str], str]:
-        """Return the names that are there, and the version of the guard.
+    def check_free(self) -> str:
+        """Return the version of the guard.
 
         Raises an error if there is something that must stay.
         """
         check_writable(self.root)
         check_mode(self.mode)
-        folder = self._folder
-        names, version = folder.names(""), folder.object_version(GUARD)
-        if names and (ZARR_JSON in names or not version):
-            if self.mode == "x":
-                raise FileExistsError(
-                    errno.EEXIST, os.strerror(errno.EEXIST), self.root
-                )
-            if find(folder) is None:
-                raise StorageError(
-                    errno.EEXIST,
-                    "it is not a dataset, and is not replaced by one",
-                    self.root,
-                )
-        return names, version
-
-    def _remove(self, *names: str) -> None:
-        """Remove all in the folder that has these names, apart from the guard."""
-        fs, path = find_file_system(
-            self._url, dict(self._options or {}), ErrorNames(self._url, self._options)
-        )
-        with ErrorNames(self._url, self._options).translating():
-            for name in names:
-                if name != CHANGES:
-                    with suppress(FileNotFoundError):
-                        fs.rm("%s/%s" % (path.rstrip("/"), name), recursive=True)
-            fs.invalidate_cache()
-
-    def _remove_guard(self) -> None:
-        self._remove(GUARD)
+        version = self._folder.object_version(UNFINISHED)
+        check_place(self._folder, self.mode)
+        return version
 
     def _check_guard(self) -> None:
         """Raise `Late` unless the dataset still belongs to this target."""
-        if self._folder.object_version(GUARD) != self._version:
+        if self._folder.object_version(UNFINISHED) != self._version:
             raise Late(errno.ESTALE, "it is late", self.root)
 
     @contextmanager
@@ -127,7 +94,9 @@ class UrlTarget(Target):
             yield
         except Late as error:
             folder = self._folder
-            if folder.object_version(GUARD) or not folder.object_version(ZARR_JSON):
+            if folder.object_version(UNFINISHED) or not folder.object_version(
+                ZARR_JSON
+            ):
                 raise self.replaced() from error
 
     @contextmanager
@@ -180,15 +149,15 @@ class UrlTarget(Target):
                 raise FileExistsError(
                     errno.EEXIST, os.strerror(errno.EEXIST), self.root
                 ) from error
-        self._remove_guard()
+        self._folder.remove(UNFINISHED)
 
     def abandon(self) -> None:
         """Remove what was stored, unless the dataset is complete."""
         with suppress(OSError):
             self._check_guard()
             if not self._folder.object_version(ZARR_JSON):
-                self._remove(*self._folder.names(""))
-            self._remove_guard()
+                make_empty(self._folder, self._version)
+            self._folder.remove(UNFINISHED)
 
 
 class UrlShardChange(ShardChange):

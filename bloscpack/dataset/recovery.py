@@ -98,6 +98,7 @@ def recover(
     """
     if fill is not None:
         check_range("fill", fill, 0, 255)
+    without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root

@@ -1,36 +1,62 @@
-"""The files of a dataset at a URL: `Folder` for any store of fsspec, for reading.
+"""The files of a dataset at a URL: `Folder` for any store of fsspec.
 
 Contract: as that of `Folder`. Errors and `path` name the URL without credentials. Each
 file keeps the version that it had when it was opened: if another program replaces it,
 reading more of it raises `StorageError`, and the file must be opened again.
 
 A server of HTTP can't list folders. Arrays and tables need no list: their documents
-name all files. The members of a group are found by name only.
+name all files. The members of a group are found by name only, unless its document has
+copies of theirs, as ``zarr.consolidate_metadata`` makes them.
 """
 
 from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from functools import partial
 
 from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
-from .._storage.upload import object_version, put_object
-from .._storage.urls import is_url, joined_url, local_path, public_name, scheme_of
-from ..exceptions import StorageError
-from .folder import Folder, is_member_name, is_safe_name
+from .._storage.upload import (
+    check_version,
+    object_sizes,
+    object_version,
+    put_object,
+    remove_objects,
+)
+from .._storage.urls import (
+    is_url,
+    joined_url,
+    local_path,
+    parent_url,
+    public_name,
+    scheme_of,
+)
+from ..exceptions import FormatError, StorageError
+from .folder import CHANGES, Folder, is_member_name, is_safe_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
 
     from .._storage.base import Storage
     from .._storage.protocols import Path, StorageOptions
 
+    Result = TypeVar("Result")
+
 # Schemes of servers that can't list the files in a folder.
 WITHOUT_LISTS = ("http", "https")
+# Maximum number of times that a file is opened or read anew if a writer replaces it
+# meanwhile.
+ATTEMPTS = 5
+# The file in a folder that shows that all in it belongs to a dataset that is not
+# complete, or that is being removed, unless there is a document, too.
+UNFINISHED = CHANGES + "/unfinished"
+# The document of a Zarr node, and its key with copies of the documents of members.
+ZARR_JSON = "zarr.json"
+CONSOLIDATED = "consolidated_metadata"
 
 
 class UrlFolder(Folder):
@@ -43,14 +69,19 @@ class UrlFolder(Folder):
         url: str,
         prefix: str = "",
         pending: dict[str, str] | None = None,
+        documents: dict[str, bytes] | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        super().__init__(public_name(url), prefix, pending)
+        super().__init__(public_name(url), prefix, pending, documents)
         self._url = url
         self._options = storage_options
         self.lists = scheme_of(url) not in WITHOUT_LISTS
         # A file that was looked for, and is probably going to be read next.
         self._found: tuple[str, Storage] | None = None
+        # The documents that a writer has read, by name; None to keep none.
+        self.kept: dict[str, bytes] | None = None
+        # The group around, and the name in it, if it was opened from there.
+        self._outer: tuple[UrlFolder, str] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self._url, self.prefix, self._options)
@@ -88,20 +119,37 @@ class UrlFolder(Folder):
                 raise
             return []
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a change was committed, and is to be completed."""
+        return bool(self.pending or self.documents)
+
     def child(self, name: str) -> Folder:
         """Return a folder inside."""
         full = self.full(name) + "/"
-        return type(self)(self._url, full, self.pending, self._options)
+        shared = self.pending, self.documents
+        folder = type(self)(self._url, full, *shared, self._options)
+        folder.kept = self.kept
+        return folder
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         url = joined_url(self._url, self.full(name))
         folder = type(self)(url, storage_options=self._options)
+        folder._outer = self, name
         folder.read_journal()
         return folder
 
-    def around(self) -> None:
-        """Return None: a column that is opened by its own URL is an array."""
+    def around(self) -> tuple[Folder, str] | None:
+        """Return the folder around a dataset, and the name of the dataset in it."""
+        found = parent_url(self._url)
+        if found is None:
+            return None
+        return type(self)(found[0], storage_options=self._options), found[1]
+
+    def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
+        """Return what opens the dataset, or the dataset in a folder inside."""
+        return self._url_of(name), self._options
 
     def path(self, name: str = "") -> str:
         """Return the URL of a file, without credentials."""
@@ -118,6 +166,8 @@ class UrlFolder(Folder):
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
+        if self.full(name) in self.documents:
+            return True
         try:
             self._found = name, self._open(name)
         except FileNotFoundError:
@@ -134,11 +184,24 @@ class UrlFolder(Folder):
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""
+        if self.documents and self.full(name) in self.documents:
+            return self.documents[self.full(name)]
+        content = _repeated(partial(self._read, name, limit))
+        if self.kept is not None and name == ZARR_JSON:
+            self.kept.setdefault(self.full(name), content)
+        return content
+
+    def _read(self, name: str, limit: int | None) -> bytes:
         storage = self.storage(name)
         try:
             return storage.read_at(0, storage.size if limit is None else limit)
         finally:
             storage.close()
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        urls = [joined_url(self._url, self.full(name)) for name in names]
+        return sum(object_sizes(urls, self._options))
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -162,7 +225,9 @@ class UrlFolder(Folder):
         return self._open_url(joined_url(self._url, full))
 
     def _open_url(self, url: str) -> Storage:
-        return UrlFile(url, storage_options=self._options, whole=None)
+        return _repeated(
+            partial(UrlFile, url, storage_options=self._options, whole=None)
+        )
 
     # Writing
 
@@ -170,17 +235,55 @@ class UrlFolder(Folder):
         """Return the version of a file; '' if there is none."""
         return object_version(joined_url(self._url, self.full(name)), self._options)
 
-    def put(self, name: str, content: bytes, version: str) -> str:
-        """Store a file if it still has a version; return the new version."""
+    def put(self, name: str, content: bytes, version: str | None) -> str:
+        """Store a file, if it still has a version; return the new version."""
         url = joined_url(self._url, self.full(name))
         return put_object(url, content, self._options, version=version)
 
+    def check_version(self, name: str, version: str) -> None:
+        """Raise `Conflict` if a file has another version."""
+        check_version(joined_url(self._url, self.full(name)), self._options, version)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+        remove_objects(joined_url(self._url, self.full(name)), self._options)
+
+    def remove_tree(self, name: str) -> None:
+        """Remove all that is in a folder."""
+        url = joined_url(self._url, self.full(name))
+        remove_objects(url, self._options, below=True)
+
     # Lists
+
+    @property
+    def is_leftover(self) -> bool:
+        """Whether all in the folder is of a dataset that is not complete."""
+        return not self.exists(ZARR_JSON) and self.exists(UNFINISHED)
 
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted."""
-        found = [name for name, info in self._list("") if info["type"] == "directory"]
+        if not self.lists:
+            paths = self._consolidated()
+            if paths is None:
+                self._list("")  # raises the error
+            return sorted(path for path in paths or () if is_member_name(path))
+        entries = dict(self._list(""))
+        if CHANGES in entries and self.is_leftover:
+            return []
+        found = [name for name, info in entries.items() if info["type"] == "directory"]
         return sorted(filter(is_member_name, found))
+
+    def _consolidated(self) -> list[str] | None:
+        """Return the paths of all members inside, from the documents of groups."""
+        with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
+            document = self.read_json(ZARR_JSON)
+            return list(document[CONSOLIDATED]["metadata"])
+        outer, name = self._outer or (None, "")
+        paths = None if outer is None else outer._consolidated()
+        if paths is None:
+            return None
+        start = name + "/"
+        return [path[len(start) :] for path in paths if path.startswith(start)]
 
     def names(self, name: str) -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
@@ -200,7 +303,8 @@ class UrlFolder(Folder):
             raise names.error(
                 errno.ENOTSUP,
                 "a server of HTTP can't list what is in a folder: open an array, a "
-                "table or a member of a group by its name",
+                "table or a member of a group by its name, or let "
+                "zarr.consolidate_metadata store the names in the group",
             )
         fs, path = find_file_system(url, dict(self._options or {}), names)
         with names.translating():
@@ -214,11 +318,22 @@ class UrlFolder(Folder):
         return [(name.rpartition("/")[2], entry) for name, entry in full.items()]
 
 
+def _repeated(call: Callable[[], Result]) -> Result:
+    """Return the result of a call; repeat it if a writer has replaced the file."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return call()
+        except StorageError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+    return call()
+
+
 def _reopen(url: str, prefix: str, options: StorageOptions | None) -> UrlFolder:
     """Return a folder that was pickled, as it is now."""
     whole = UrlFolder(url, storage_options=options)
     whole.read_journal()
-    return UrlFolder(url, prefix, whole.pending, options)
+    return UrlFolder(url, prefix, whole.pending, whole.documents, options)
 
 
 class UrlFile(RemoteStorage):

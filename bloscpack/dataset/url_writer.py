@@ -1,138 +1,76 @@
-"""Changes of an array at a URL: whole objects, and ``zarr.json`` last.
+"""The right to change a dataset at a URL, and new datasets there.
 
-Strategy: a change begins with a claim: ``zarr.json`` is stored again, with a new token,
-if it is still the one that was read. Then each shard is stored if it is still the one
-that the change found, and at the end ``zarr.json``, if it still has the token. So two
-writers at once can't damage the array: the second claim ends the first change. This
-needs a store that compares versions, such as S3. With others, only one program may
-write.
+`url_change` describes what a change does, and what protects it from other writers.
 """
 
 from __future__ import annotations
 
 import errno
-import json
-import os
-import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from .._format.zarr_metadata import ZARR_JSON, encode_json
-from .._storage.upload import check_writable
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.file_systems import ErrorNames
+from .._storage.upload import check_writable, conflict
+from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import Change, UnfinishedFile
+from . import create
+from .folder import JOURNAL
+from .url_change import (
+    ArrayChange,
+    NewChange,
+    TableChange,
+    UrlChange,
+    check_place,
+    complete,
+    journal_of,
+    with_claim,
+)
 from .url_folder import UrlFolder
-from .writer import Writer
+from .writer import SharedWriter, Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
-    from .._storage.protocols import StorageOptions
-
-# The key of ``zarr.json`` with the token of the last writer, which readers ignore.
-CLAIM = "bloscpack_writer"
-
-
-class UrlChange(Change):
-    """New objects of an array at a URL.
-
-    Parameters
-    ----------
-    folder
-        The folder of the array.
-    version
-        The version of ``zarr.json``; '' for a new array.
-    """
-
-    def __init__(self, folder: UrlFolder, version: str) -> None:
-        super().__init__(folder)
-        self._at = folder
-        self._versions = {ZARR_JSON: version}
-        self._contents: dict[str, bytes] = {}
-
-    def make_folder(self, name: str) -> None:
-        """Do nothing: a store has no folders."""
-
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a temporary file for a new object."""
-        self._versions[name] = self._at.object_version(name)
-        # The file is closed by `finish` or `abandon`.
-        fp: Any = tempfile.TemporaryFile()  # noqa: SIM115
-        return UnfinishedFile(name, name, fp)
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Store an object, or let `commit` do it."""
-        with file.fp as fp:
-            fp.seek(0)
-            content = fp.read()
-        if at_once:
-            self._put(file.name, content)
-        else:
-            self._contents[file.name] = content
-
-    def abandon(self, *files: UnfinishedFile) -> None:
-        """Close files."""
-        for file in files:
-            with suppress(OSError):
-                file.fp.close()
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Store an object when the change is committed."""
-        if name != ZARR_JSON:
-            self._versions[name] = self._at.object_version(name)
-        self._contents[name] = content
-
-    def write(self, name: str, content: bytes) -> None:
-        """Store an object at once."""
-        self._versions[name] = self._at.object_version(name)
-        self._put(name, content)
-
-    def remove(self, name: str) -> None:
-        """Refuse: arrays only replace objects."""
-        raise NotImplementedError
-
-    def _put(self, name: str, content: bytes) -> None:
-        self._versions[name] = self._at.put(name, content, self._versions[name])
-
-    def commit(self) -> None:
-        """Store the staged objects, and ``zarr.json`` last."""
-        document = self._contents.pop(ZARR_JSON, None)
-        for name, content in self._contents.items():
-            self._put(name, content)
-        self._contents.clear()
-        if document is not None:
-            self._put(ZARR_JSON, with_claim(document))  # commit point
-
-    @property
-    def version(self) -> str:
-        """The version of ``zarr.json`` now."""
-        return self._versions[ZARR_JSON]
-
-
-def with_claim(content: bytes) -> bytes:
-    """Return a document with a new token: it has another version than before."""
-    document = json.loads(content)
-    document[CLAIM] = {"must_understand": False, "token": os.urandom(8).hex()}
-    return encode_json(document)
+    from .._storage.protocols import Path, StorageOptions
+    from .change import Change
+    from .folder import Folder
 
 
 class UrlWriter(Writer):
     """An array at a URL that is open for changes."""
 
     _folder: UrlFolder
+    _change: type[UrlChange] = ArrayChange
 
     def __init__(self, folder: UrlFolder) -> None:
         check_writable(folder.root)
         self._folder = folder
-        self._failed = self.closed = False
+        self._failed = self.closed = self._claimed = False
         self._locks = []
-        self._version = folder.object_version(ZARR_JSON)
+        self._version = folder.object_version(self._change.guard)
+        self._complete()
+
+    def _complete(self) -> None:
+        """Complete the change of a writer that died."""
+        if complete(self._folder):  # of a copy of a folder
+            self._folder.remove(JOURNAL)
+            self._version = self._folder.object_version(self._change.guard)
+
+    def lock(self, folder: Folder) -> None:
+        """Do nothing: the dataset is guarded as a whole."""
+
+    def _claim(self) -> bytes:
+        """Return a content of the guard that changes nothing but its version."""
+        return with_claim(self._folder.read(ZARR_JSON))
+
+    def _check_unchanged(self) -> None:
+        """Do nothing: the guard shows whether another writer was here."""
 
     @contextmanager
     def change(self) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error."""
-        folder = self._folder
+        folder, guard = self._folder, self._change.guard
         if self.closed:
             raise UsageValueError("the dataset is closed: '%s'" % folder.root)
         if self._failed:
@@ -140,9 +78,11 @@ class UrlWriter(Writer):
                 errno.EIO, "an earlier change failed: open it again", folder.root
             )
         self._failed = True
-        claim = with_claim(folder.read(ZARR_JSON))
-        self._version = folder.put(ZARR_JSON, claim, self._version)
-        change = UrlChange(folder, self._version)
+        if not self._claimed:
+            self._version = folder.put(guard, self._claim(), self._version)
+            self._claimed = True
+            self._check_unchanged()
+        change = self._change(folder, self._version)
         try:
             yield change
         except (UsageError, ValueError, TypeError):  # the values do not fit
@@ -157,19 +97,115 @@ class UrlWriter(Writer):
         self.closed = True
 
 
+class UrlTableWriter(UrlWriter):
+    """A table at a URL that is open for changes."""
+
+    _change = TableChange
+
+    def _complete(self) -> None:
+        if complete(self._folder):
+            self._version = self._folder.put(JOURNAL, self._claim(), self._version)
+            self._claimed = True
+        elif not self._version:
+            self._folder.kept = {}
+
+    def _claim(self) -> bytes:
+        return journal_of({}, [])
+
+    def _check_unchanged(self) -> None:
+        """Raise `Conflict` if another writer has changed the table since it was read.
+
+        There was no journal then, and there may have been one meanwhile.
+        """
+        folder = self._folder
+        for name, content in (folder.kept or {}).items():
+            if folder.read(name) != content:
+                raise conflict(ErrorNames(folder.path(name), None))
+        folder.kept = None
+
+    def close(self) -> None:
+        """Allow no more changes, and remove the journal if it is still the own one."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._claimed:
+            folder = self._folder
+            if folder.object_version(JOURNAL) == self._version:
+                folder.remove(JOURNAL)
+
+
+class UrlGroupWriter(SharedWriter):
+    """A group at a URL that is open for changes. Several writers may have it open."""
+
+    _folder: UrlFolder
+
+    def __init__(self, folder: UrlFolder) -> None:
+        check_writable(folder.root)
+        self.closed = False
+        self._folder = folder
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """Yield a change, which is committed when the block ends without an error.
+
+        Raises `Conflict` if another writer has changed the group meanwhile.
+        """
+        folder = self._folder
+        if self.closed:
+            raise UsageValueError("the group is closed: '%s'" % folder.root)
+        change = UrlChange(folder, folder.object_version(ZARR_JSON))
+        yield change
+        change.commit()
+
+
+def writer_of(folder: Folder, kind: str, sync: bool) -> Writer:
+    """Return a writer for an array or a table."""
+    if not isinstance(folder, UrlFolder):
+        return Writer(folder, sync)
+    return UrlTableWriter(folder) if kind == "table" else UrlWriter(folder)
+
+
+def shared_writer_of(folder: Folder, sync: bool) -> SharedWriter:
+    """Return a writer for a group."""
+    if isinstance(folder, UrlFolder):
+        return UrlGroupWriter(folder)
+    return SharedWriter(folder, sync)
+
+
+@contextmanager
+def creating(
+    path: Path,
+    layout: str,
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None = None,
+) -> Iterator[Change]:
+    """Yield a change of a new dataset, which is there when the block ends.
+
+    `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
+    """
+    path = local_path(path)
+    if is_url(path) and layout == "zarr":
+        new_files = creating_at_url(path, mode, storage_options)
+    else:
+        new_files = create.creating(path, mode, sync)
+    with new_files as change:
+        yield change
+
+
 @contextmanager
 def creating_at_url(
     url: str, mode: str, storage_options: StorageOptions | None
 ) -> Iterator[Change]:
-    """Yield a change that creates an array, which is there when the block ends."""
+    """Yield a change that creates a dataset at a URL, as `creating`."""
     check_writable(url)
+    create.check_mode(mode)
     folder = UrlFolder(url, storage_options=storage_options)
-    if mode != "x":
-        raise UsageValueError(
-            "an array at a URL can't be replaced: remove '%s' first" % folder.root
-        )
-    if folder.object_version(ZARR_JSON):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder.root)
-    change = UrlChange(folder, "")
-    yield change
-    change.commit()
+    check_place(folder, mode)
+    change = NewChange(folder, mode)
+    try:
+        yield change
+        change.commit()
+    except BaseException:
+        change.discard()
+        raise

@@ -8,14 +8,19 @@ import os
 import numpy as np
 import pytest
 from storage import servers
-from storage.servers import serving
+from storage.servers import serving, serving_folder
 
 import bloscpack as bp
+from bloscpack import dataset
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 
 ARRAY = np.arange(300_000, dtype="<i4").reshape(1000, 300)
+
+
+# Rows that are text, which the tests capture.
+LETTERS = (ARRAY[:, :30] % 90 + 33).astype("u1")
 
 
 @pytest.fixture
@@ -105,6 +110,116 @@ def test_map(run, secret_url, quick):
     code, out, _ = shown(run("map", *quick, secret_url))
     assert 0 == code
     assert "/some/data.blp?..." in out
+
+
+@pytest.fixture
+def places(tmp_path):
+    """The folder of a group, and the URL of a web server that has it."""
+    (tmp_path / "web").mkdir()
+    with dataset.create_group(tmp_path / "web/g", attrs={"place": "Kiel"}) as group:
+        group.create_array("in/a", LETTERS, chunks=100, shards=400)
+        group.create_table("t", {"x": LETTERS[:9, 0], "y": LETTERS[:9, 1]})
+    with serving_folder(tmp_path / "web") as web:
+        yield tmp_path / "web/g", web.url + "/g"
+
+
+LINES = (
+    ["info"],
+    ["list", "--json"],
+    ["verify"],
+    ["map"],
+    ["metadata"],
+    ["cat", "--rows", "2:5"],
+)
+
+
+@pytest.mark.parametrize("name", ["in/a", "t", ""])
+def test_datasets(run, places, name):
+    """The same output as for a folder; a web server can't list a group."""
+    folder, url = places
+    here, there = "%s/%s" % (folder, name), "%s/%s" % (url, name)
+    file = "file://" + here
+    for words in LINES:
+        code, out, _ = run(*words, here)
+        out = out.replace(str(folder), url)
+        for place in (there, file):
+            found = run(*words, place)
+            if name or words[0] in ("metadata", "cat") or place == file:
+                text = found[1].replace("file://", "").replace(str(folder), url)
+                assert (code, out) == (found[0], text), words
+            else:
+                assert 1 == found[0]
+                assert "'%s/': a server of HTTP can't list" % url in found[2]
+
+
+def test_datasets_are_converted(run, places, tmp_path):
+    folder, url = places
+    assert (0, "", "") == run("convert", url + "/in/a", tmp_path / "a.npy")
+    assert LETTERS.tolist() == np.load(tmp_path / "a.npy").tolist()
+    assert 0 == run("convert", url + "/t", tmp_path / "t.zarr")[0]
+    found = dataset.open(tmp_path / "t.zarr")
+    assert LETTERS[:9, 0].tolist() == found["x"][:].tolist()
+    code, _, err = run("convert", url, tmp_path / "g.zarr")
+    assert 1 == code
+    assert "can't list" in err
+    path = folder / "zarr.json"
+    copies = {"metadata": {name: {} for name in ("in", "in/a", "t", "t/x", "t/y")}}
+    document = {**json.loads(path.read_text()), "consolidated_metadata": copies}
+    path.write_text(json.dumps(document))
+    assert 0 == run("convert", url, tmp_path / "g.zarr")[0]
+    found = dataset.open(tmp_path / "g.zarr")
+    assert LETTERS.tolist() == found["in/a"][:].tolist()
+    code, out, _ = run("verify", url)
+    assert (0, "%s: ok" % url) == (code, out.partition(" (")[0])
+
+
+def test_damaged_datasets(run, places):
+    folder, url = places
+    shard = folder / "t/x/c/0"
+    data = bytearray(shard.read_bytes())
+    data[-100] ^= 1
+    shard.write_bytes(data)
+    (folder / "in/a/c/1/0").unlink()
+    for name in ("t", "in/a"):
+        code, out, _ = run("verify", "--json", "%s/%s" % (url, name))
+        assert 3 == code
+        _, expected, _ = run("verify", "--json", folder / name)
+        assert expected.replace(str(folder), url) == out
+
+
+def test_datasets_are_changed(run, tmp_path):
+    """Stores other than web servers can be changed, too."""
+    fs = fsspec.filesystem("memory")
+    with dataset.create_group("memory://cli/g") as group:
+        group.create_table("t", {"x": [1, 2]})
+    try:
+        (tmp_path / "new.bin").write_bytes(np.array([3, 4]).tobytes())
+        line = ("append", "memory://cli/g/t", tmp_path / "new.bin")
+        assert (0, "", "") == run(*line)
+        assert 0 == run("append", "memory://cli/g/t", "memory://cli/g/t")[0]
+        assert 0 == run("metadata", "--update", "a=1", "memory://cli/g")[0]
+        group = dataset.open("memory://cli/g")
+        assert [1, 2, 3, 4, 1, 2, 3, 4] == group["t/x"][:].tolist()
+        assert {"a": 1} == dict(group.attrs)
+        _, out, _ = run("list", "memory://cli")
+        assert "memory://cli/g/t/x" in out
+    finally:
+        fs.rm("/cli", recursive=True)
+
+
+def test_what_a_web_server_does_not_take(run, places, tmp_path):
+    _, url = places
+    (tmp_path / "new.bin").write_bytes(bytes(16))
+    text = "'%s/t' can't be written: HTTP is for reading" % url
+    for line in (
+        ("append", url + "/t", tmp_path / "new.bin"),
+        ("metadata", "--remove", "a", url + "/t"),
+    ):
+        code, _, err = run(*line)
+        assert (2, True) == (code, text in err), err
+    for line in (("recover", url + "/t", tmp_path / "r"), ("tune", url + "/t")):
+        code, _, err = run(*line)
+        assert (2, True) == (code, "'%s/t' is a URL" % url in err), err
 
 
 def _wrong_command_lines():

@@ -6,9 +6,12 @@ example with other programs.
 
 from __future__ import annotations
 
+import itertools
 import os
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,6 +24,11 @@ from hypothesis.stateful import (
 
 from bloscpack import dataset
 from bloscpack.verify import verify
+
+try:
+    import fsspec
+except ImportError:
+    fsspec = None
 
 DTYPES = ("i4", ">f8", "S8", "U8", "M8[s]", "u1")
 STRUCTURES = (
@@ -41,9 +49,12 @@ class Layout:
         The dtypes of items.
     has_shards
         Whether users choose the number of chunks in a file.
+    at_url
+        Whether the datasets are at URLs, in a store in memory.
     """
 
-    def __init__(self, files=None, dtypes=DTYPES, *, has_shards=True):
+    def __init__(self, files=None, dtypes=DTYPES, *, has_shards=True, at_url=False):
+        self.at_url = at_url
         self.files = files
         self.dtypes = dtypes
         self.has_shards = has_shards
@@ -54,7 +65,9 @@ LAYOUTS = {
     "blz": Layout(has_shards=False),
     "zarr": Layout("**/c/**/*"),
     "superchunk": Layout("**/__*__.bin", (*DTYPES, *STRUCTURES)),
+    "zarr at a URL": Layout(at_url=True),
 }
+NUMBERS = itertools.count()
 
 
 def numbers_of(dtype, shape, start):
@@ -100,7 +113,11 @@ class Machine(RuleBasedStateMachine):
     def start(self):
         self.count = 0
         self.known = LAYOUTS[self.layout]
-        self.path = self.folder / str(len(os.listdir(self.folder)))
+        if self.known.at_url:
+            self.path = "memory://states/%d" % next(NUMBERS)
+        else:
+            self.path = self.folder / str(len(os.listdir(self.folder)))
+        self.made = {"layout": self.layout.partition(" ")[0], "sync": False}
 
     def next(self):
         """Return a number from which new items count."""
@@ -147,6 +164,8 @@ class Machine(RuleBasedStateMachine):
         for path, items in self.arrays().items():
             for check in self.last_checks:
                 check(path, items)
+        if self.known.at_url:
+            fsspec.filesystem("memory").rm("/states", recursive=True)
         for place in self.path.glob(self.known.files) if self.known.files else ():
             is_shard = place.is_file() and place.suffix != ".json"
             assert not is_shard or verify(place).ok
@@ -179,11 +198,10 @@ class ArrayMachine(Machine):
         self.opened = dataset.create_array(
             self.path,
             self.expected,
-            layout=self.layout,
             chunks=chunks,
-            sync=False,
             fill_value=self.fill or None,
             **shards,
+            **self.made,
         )
 
     def items(self, rows):
@@ -249,7 +267,7 @@ class TableMachine(Machine):
             "b": numbers_of(">f4", (rows, 2), 0),
         }
         self.opened = dataset.create_table(
-            self.path, self.expected, layout=self.layout, chunks=chunks, sync=False
+            self.path, self.expected, chunks=chunks, **self.made
         )
 
     def __len__(self):
@@ -309,7 +327,9 @@ class TableMachine(Machine):
         self.expected = {**new, **self.expected} if first else {**self.expected, **new}
 
     def arrays(self):
-        return {self.path / name: items for name, items in self.expected.items()}
+        at = Path if isinstance(self.path, Path) else str
+        items = self.expected.items()
+        return {at("%s/%s" % (self.path, name)): array for name, array in items}
 
     def check(self):
         for table in (self.opened, dataset.open_table(self.path)):
@@ -324,6 +344,8 @@ MACHINES = (ArrayMachine, TableMachine)
 
 def run(machine, folder, layout, *, checks=(), last_checks=(), examples=30):
     """Run a machine for a layout with many sequences of changes."""
+    if LAYOUTS[layout].at_url and fsspec is None:
+        pytest.skip("the extra 'remote' is not installed")
     attributes = {
         "folder": folder,
         "layout": layout,

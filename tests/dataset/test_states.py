@@ -9,4 +9,5 @@ from dataset import states
 @pytest.mark.parametrize("layout", states.LAYOUTS)
 @pytest.mark.parametrize("machine", states.MACHINES)
 def test_any_sequence_of_changes(machine, layout, tmp_path):
-    states.run(machine, tmp_path, layout)
+    examples = 10 if states.LAYOUTS[layout].at_url else 30
+    states.run(machine, tmp_path, layout, examples=examples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -18,6 +19,8 @@ from bloscpack.exceptions import (
 )
 
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+
+from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
 
 ROWS = np.arange(600.0).reshape(300, 2)
 
@@ -117,10 +120,10 @@ def test_errors(web, folder):
         lambda: dataset.open(web.url + "/g/t", "r+"),
         lambda: dataset.open(web.url + "/g/in/a b", "r+"),
         lambda: dataset.open(web.url + "/g/in/a b", "a"),
-        lambda: dataset.create_group("memory://new"),
-        lambda: dataset.create_table("memory://new", {"a": [1]}),
         lambda: dataset.create_array("memory://new", [1], layout="bcolz"),
-        lambda: dataset.create_array("memory://new", [1], mode="w"),
+        lambda: dataset.create_table("memory://new", {"a": [1]}, layout="blz"),
+        lambda: dataset.create_array("memory://new", [1], mode="r"),
+        lambda: dataset.create_group(web.url + "/b"),
         lambda: dataset.open_group(web.url + "/g", "a"),
         lambda: dataset.create_array(web.url + "/b", [1]),
         lambda: dataset.create_table(web.url + "/b", {"a": [1]}),
@@ -142,8 +145,6 @@ def test_errors(web, folder):
 def test_what_needs_a_folder(url, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for call in (
-        lambda: dataset.verify(url),
-        lambda: dataset.describe(url),
         lambda: dataset.recover(url, "saved"),
         lambda: dataset.recover(folder, url),
         lambda: bigfile.File(url, create=True),
@@ -239,6 +240,314 @@ def test_changes(new):
         found.append(ROWS)
 
 
+def test_modes(new):
+    for start in (1, 2):
+        with dataset.open(new, "a", data=[start]) as array:
+            array.append([9])
+    assert [1, 9, 9] == dataset.open(new)[:].tolist()
+    with pytest.raises(FileExistsError):
+        dataset.open(new, "x", data=[1])
+    with pytest.raises(UsageError):  # the old one is kept
+        dataset.create_array(new, [1], mode="w", attrs={"a": object()})
+    assert 3 == len(dataset.open(new))
+    with dataset.open_table(new, "w", data={"x": [1, 2]}, attrs={"a": 1}) as table:
+        assert [1, 2] == table["x"][:].tolist()
+    with dataset.open_table(new, "a") as table:
+        table.append({"x": [3]})
+    with dataset.open(new + "/x", "r+") as column:
+        with pytest.raises(UsageError, match="the columns of a table"):
+            column.append([1])
+        column[0] = 7
+    with pytest.raises(UsageError, match="is a column of a table"):
+        dataset.create_array(new + "/x", [1], mode="w")
+    assert [(7,), (2,), (3,)] == dataset.open(new)[:].tolist()
+    with dataset.open_group("memory://new", "a") as group:
+        assert ["a"] == list(group)
+    assert "zarr" == dataset.open_group("memory://new").layout
+    with dataset.open(new, "w") as group:
+        assert [] == list(group)
+    fsspec.filesystem("memory").pipe_file("/new/other/file", b"1")
+    with pytest.raises(StorageError, match="is not a dataset"):
+        dataset.create_array("memory://new/other", [1], mode="w")
+    with pytest.raises(FileExistsError):
+        dataset.create_array("memory://new/other", [1])
+
+
+def test_groups(new):
+    with dataset.create_group(new, attrs={"place": "Kiel"}) as group:
+        array = group.create_array("in/a b", ROWS, chunks=16, shards=64)
+        array.attrs["unit"] = "m"
+        group.create_table("t", {"x": np.arange(8), "y": np.arange(8) / 2})
+        group["t"].append({"x": [8], "y": [4]})
+        group.create_group("old/er").create_array("b", [1])
+        with pytest.raises(FileExistsError):
+            group.create_table("t", {"x": [1]})
+        del group["old"]
+        check(group)
+    with dataset.open(new, "r+") as group:
+        check(group)
+        assert ["in", "t"] == list(group)
+        group["t/x"].attrs["unit"] = "s"
+        del group["t/y"]
+        group["t"].add_column("z", np.arange(9))
+        group.create_table("in", {"x": [1]}, mode="w")
+        group.attrs["place"] = "Bonn"
+    group = dataset.open(new)
+    assert [(8, 8)] == group["t"][8:].tolist()
+    assert "Bonn" == group.attrs["place"]
+    assert [1] == group["in/x"][:].tolist()
+    files = fsspec.filesystem("memory").find("/new")
+    assert not [name for name in files if ".bloscpack" in name or "a b" in name]
+
+
+def test_names_of_members(new):
+    """A name is no pattern and no query."""
+    with dataset.create_group(new) as group:
+        for number, name in enumerate(("a*", "ab", "a?b", "a?c", "[ab]", "a")):
+            group.create_array(name, [number])
+        table = group.create_table("t", {"x": [1], "x*": [2], "x?": [3]})
+        assert [3, 2] == [group["a?c"][0], group["a?b"][0]]
+        for name in ("a*", "[ab]"):
+            del group[name]
+        table.remove_column("x*")
+        assert ["a", "a?b", "a?c", "ab"] == [name for name in group if name != "t"]
+    with dataset.open(new) as group:
+        assert [5, 2, 3, 1] == [group[name][0] for name in group if name != "t"]
+        assert [(1, 3)] == group["t"][:].tolist()
+
+
+def test_copy_of_an_interrupted_change(new, tmp_path):
+    """The journal of a table is read and completed in a folder, and over HTTP."""
+    dataset.create_table(new, table_of(21), shards=8).close()
+    store = fsspec.filesystem("memory")
+    table = dataset.open(new.replace("memory", "failing"), "r+")
+    FailingFileSystem.left = 4  # a token, two shards and the journal
+    with pytest.raises(StorageError):
+        table.append(table_of(3))
+    store.get("/new/a", str(tmp_path / "a"), recursive=True)
+    expected = state_of(new)
+    assert 24 == len(expected[0]["x"][0])
+    with serving_folder(tmp_path) as web:
+        assert expected == state_of(web.url + "/a")
+    assert expected == state_of(tmp_path / "a")
+    assert "the next writer completes it" in str(dataset.verify(new).findings)
+    with dataset.open(tmp_path / "a", "r+") as table:
+        table.append(table_of(1))
+    assert not (tmp_path / "a/.bloscpack").exists()
+    assert 25 == len(dataset.open(tmp_path / "a/y"))
+    assert 25 == len(dataset.open(tmp_path / "a"))
+
+
+def test_copies_of_documents(new):
+    """A group around a table had copies, which other programs would read."""
+    with dataset.create_group(new) as group:
+        group.create_table("t", {"x": [1]})
+    store = fsspec.filesystem("memory")
+    name = "/new/a/zarr.json"
+    copies = {"consolidated_metadata": {"metadata": {"t": {}, "t/x": {}}}}
+    store.pipe_file(
+        name, json.dumps({**json.loads(store.cat(name)), **copies}).encode()
+    )
+    with dataset.open(new + "/t", "r+") as table:
+        table.append({"x": [2]})
+    assert "consolidated_metadata" not in json.loads(store.cat(name))
+
+
+def test_members_over_http(web, folder):
+    """Copies of documents in a group name its members."""
+    path = folder / "g/zarr.json"
+    copies = {"metadata": {name: {} for name in ("in", "in/a b", "t", "t/x")}}
+    document = {**json.loads(path.read_text()), "consolidated_metadata": copies}
+    path.write_text(json.dumps(document))
+    group = dataset.open(web.url + "/g")
+    assert ["in", "t"] == list(group)
+    assert ["a b"] == list(group["in"])
+
+
+# Interrupted changes of tables
+
+
+def table_of(count):
+    return {"x": np.arange(count), "y": np.arange(count) / 2}
+
+
+CHANGES = {
+    "append": lambda table: table.append(table_of(11)),
+    "grow": lambda table: table.resize(33),
+    "shrink": lambda table: table.trim(5),
+    "add": lambda table: table.add_column("z", np.arange(len(table))),
+    "remove": lambda table: table.remove_column("x"),
+    "attributes": lambda table: table.attrs.update(a=2),
+    "attributes of a column": lambda table: table["y"].attrs.update(a=2),
+    "assign": lambda table: table.__setitem__(slice(0, 9), table_of(9)),
+}
+
+
+class FailingFileSystem(MemoryFileSystem):
+    """A store in memory that fails after some changes."""
+
+    protocol = "failing"
+    left = 0
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("failing:", "memory:"))
+
+    def _count(self):
+        FailingFileSystem.left -= 1
+        if self.left < 0:
+            raise OSError("no more")
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        self._count()
+        super().pipe_file(path, value, mode, **options)
+
+    def rm_file(self, path):
+        self._count()
+        super().rm_file(path)
+
+
+fsspec.register_implementation("failing", FailingFileSystem, clobber=True)
+
+
+def state_of(url):
+    """Return all that is in a table; its columns have the same length."""
+    table = dataset.open_table(url)
+    assert 1 == len({len(column) for column in table.columns.values()})
+    columns = {n: (c[:].tolist(), dict(c.attrs)) for n, c in table.columns.items()}
+    return columns, dict(table.attrs)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_interrupted_changes(new, change):
+    """A reader sees the old table or the new one, and the next writer goes on."""
+    failing = new.replace("memory", "failing")
+    settings = {"chunks": 2, "shards": 8, "attrs": {"a": 1}, "mode": "w"}
+    with dataset.create_table(new, table_of(21), **settings) as table:
+        old = state_of(new)
+        CHANGES[change](table)
+    expected = state_of(new)
+    for count in range(99):
+        dataset.create_table(new, table_of(21), **settings).close()
+        FailingFileSystem.left = 10**9
+        table = dataset.open(failing, "r+")
+        FailingFileSystem.left = count
+        try:
+            CHANGES[change](table)
+        except StorageError:
+            found = state_of(new)
+            assert change == "assign" or found in (old, expected)
+            length = len(found[0]["y"][0])
+            with dataset.open(new, "r+") as writer:
+                assert found == state_of(new)
+                writer.append({name: [5] for name in writer.names})
+            assert length + 1 == len(dataset.open(new))
+            for column in dataset.open(new).columns:
+                assert 5 == dataset.open_array("%s/%s" % (new, column))[-1]
+            with pytest.raises(StorageError):
+                table.append(table_of(1))
+            continue
+        assert expected == state_of(new)
+        break
+    assert 2 < count < 99
+
+
+def test_interrupted_creation(new):
+    """A dataset is there when it is complete; the next program tidies up."""
+    failing = new.replace("memory", "failing")
+    for mode in ("x", "w"):
+        for count in range(99):
+            FailingFileSystem.left = 10**9
+            if mode == "w":
+                dataset.create_table(new, table_of(30), shards=8, mode="w").close()
+            try:
+                FailingFileSystem.left = count
+                dataset.create_table(failing, table_of(21), shards=8, mode=mode)
+                break
+            except StorageError:
+                try:
+                    columns, _ = state_of(new)
+                    assert len(columns["x"][0]) in (30, 21)
+                    assert mode == "w" or len(columns["x"][0]) == 21
+                    if len(columns["x"][0]) == 21:  # only a mark is left
+                        dataset.create_array(new, [1], mode="w").close()
+                except NotReadable:
+                    with dataset.create_array(new, shape=90, dtype="i4") as array:
+                        assert not array[:].any()
+                    assert ["a"] == list(dataset.open("memory://new"))
+                fsspec.filesystem("memory").rm("/new", recursive=True)
+        assert 5 < count < 99
+        assert (21,) == dataset.open(new).shape
+        if mode == "x":
+            fsspec.filesystem("memory").rm("/new", recursive=True)
+
+
+def test_interrupted_removal(new):
+    """A member is there until its document is removed; the rest is tidied up."""
+    failing = new.replace("memory", "failing")
+    for count in range(99):
+        with dataset.open(new, "w") as group:
+            group.create_array("b", ROWS)
+            group.create_group("in").create_table("t", table_of(21), shards=8)
+        FailingFileSystem.left = count
+        try:
+            with dataset.open(failing, "r+") as group:
+                del group["in"]
+            break
+        except StorageError:
+            found = dataset.open(new)
+            assert list(found) in (["b"], ["b", "in"])
+            if "in" in found:
+                assert 21 == len(found["in/t"])
+            with dataset.open(new, "r+") as group:
+                group.create_array("in", [1], mode="w")
+                assert [1] == group["in"][:].tolist()
+            assert not fsspec.filesystem("memory").find("/new/a/in/t")
+    assert 5 < count < 99
+    assert ["b"] == list(dataset.open(new))
+
+
+def test_an_array_with_a_journal(new, tmp_path):
+    """A copy of a folder whose writer died is completed before it is changed."""
+    with dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64) as array:
+        array.append(ROWS[:10])
+    changes = tmp_path / "a/.bloscpack"
+    changes.mkdir()
+    (tmp_path / "a/zarr.json").rename(changes / "new-1")
+    shutil.copy(tmp_path / "a/c/1/0", changes / "new-2")
+    files = {"new-1": "zarr.json", "new-2": "c/0/0"}
+    (changes / "journal").write_text(json.dumps({"files": files, "removed": []}))
+    fsspec.filesystem("memory").put(str(tmp_path / "a"), "/new/", recursive=True)
+    expected = np.concatenate([ROWS, ROWS[:10]])
+    expected[:64] = expected[64:128]
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+    with dataset.open(new, "r+") as array:
+        array.append(ROWS[:1])
+    expected = np.concatenate([expected, ROWS[:1]])
+    assert expected.tolist() == dataset.open(new)[:].tolist()
+    assert not fsspec.filesystem("memory").find("/new/a/.bloscpack")
+
+
+def test_two_writers_of_a_table(new):
+    first = dataset.create_table(new, table_of(9))
+    with dataset.open(new, "r+") as second:  # it closes before the first one begins
+        second.append(table_of(3))
+    with pytest.raises(StorageError, match="another program has changed"):
+        first.append(table_of(4))
+    first = dataset.open(new, "r+")
+    first.append(table_of(1))
+    second = dataset.open(new, "r+")
+    second.append(table_of(2))
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            first.append(table_of(4))
+    second.append(table_of(5))
+    first.close()
+    second.close()
+    expected = [n for count in (9, 3, 1, 2, 5) for n in range(count)]
+    assert expected == dataset.open(new)["x"][:].tolist()
+
+
 def test_two_writers(new):
     with dataset.create_array(new, ROWS, chunks=16, shards=64) as first:
         second = dataset.open(new, "r+")
@@ -252,12 +561,13 @@ def test_two_writers(new):
     assert expected.tolist() == dataset.open(new)[:].tolist()
 
 
-def test_a_second_claim_ends_a_change(new):
-    """The first writer has stored a shard, and can't commit it."""
+@pytest.mark.parametrize("stored", [0, 100])
+def test_a_second_claim_ends_a_change(new, stored):
+    """The first writer has stored a shard or none, and can't store or commit more."""
     first = dataset.create_array(new, ROWS, chunks=16, shards=64)
 
     def rows():
-        yield ROWS[:100]
+        yield ROWS[:stored]
         with dataset.open(new, "r+") as second:
             second.append(ROWS[7:9])
         yield ROWS[:100]

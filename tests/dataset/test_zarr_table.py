@@ -109,7 +109,7 @@ def test_columns_are_added_and_removed(path):
 
 def test_a_removed_column_is_no_array_after_a_crash(path, monkeypatch):
     """A reader that knows only Zarr must not find it: its chunks may be gone."""
-    monkeypatch.setattr("bloscpack.dataset.layouts.base.remove_tree", lambda path: None)
+    monkeypatch.setattr("bloscpack.dataset.folder.remove_tree", lambda path: None)
     with dataset.open_table(path, "r+") as table:
         table.remove_column("m")
         assert (path / "m" / "c").exists()

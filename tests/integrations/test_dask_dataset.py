@@ -477,7 +477,8 @@ def test_every_request_at_a_url(mode, monkeypatch):
         left, done = count, False
         with monkeypatch.context() as context:
             context.setattr(UrlFolder, "put", stopping(UrlFolder.put))
-            context.setattr(UrlTarget, "_remove", stopping(UrlTarget._remove))
+            for name in ("remove", "remove_tree"):
+                context.setattr(UrlFolder, name, stopping(getattr(UrlFolder, name)))
             with suppress(Stop):
                 do(ROWS[:100])
                 done = True
@@ -499,11 +500,11 @@ def test_a_commit_at_a_url_that_is_interrupted():
     place = "memory://interrupted/a"
     target = make(place)
     write(target, 0, {"": ROWS[:10]})
-    target._remove_guard = lambda: None
+    target._folder.remove = lambda name: None
     commit(target, 10)
     assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
     assert "a/.bloscpack/unfinished" in files(place)
-    del target._remove_guard
+    del target._folder.remove
     commit(target, 10)
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
 

@@ -91,6 +91,41 @@ def test_from_dask(options):
     assert ["bucket/d/" + name for name in expected] == names
 
 
+def test_groups(options):
+    url = "s3://bucket/g"
+    columns = {"x": np.arange(9), "y": np.arange(9) / 2}
+    with dataset.open_group(url, "a", storage_options=options) as group:
+        table = group.create_table("t", columns, chunks=2, shards=4)
+        table.append({"x": [9], "y": [4.5]})
+        table["x"].attrs["unit"] = "m"
+        table.add_column("z", np.arange(10), position=0)
+        table.remove_column("y")
+        group.create_array("old/a", ROWS)
+        group.create_array("b", ROWS)
+        group.create_array("b", ROWS[:3], mode="w")
+        del group["old"]
+        group.attrs["place"] = "Kiel"
+    names = s3fs.S3FileSystem(**options).find("bucket")
+    assert not [name for name in names if "old" in name or ".bloscpack" in name]
+    with dataset.open(url, "r+", storage_options=options) as group:
+        group["t"].append({"z": [7], "x": [8]})
+        assert ["b", "t"] == list(group)
+    zarr = pytest.importorskip("zarr", minversion="3", reason="needs zarr 3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = {"response_checksum_validation": "when_required"}
+        other = {**options, "asynchronous": True, "config_kwargs": config}
+        store = zarr.storage.FsspecStore.from_url(
+            url, read_only=True, storage_options=other
+        )
+        found = zarr.open_group(store, mode="r")
+        assert ["b", "t"] == sorted(found)
+        assert {"place": "Kiel"} == dict(found.attrs)
+        assert ["x", "z"] == sorted(found["t"])
+        assert [*range(10), 8] == found["t/x"][:].tolist()
+        assert ROWS[:3].tolist() == found["b"][:].tolist()
+
+
 def test_conditions(tmp_path):
     with moto(tmp_path) as options:
         make_bucket(options)
@@ -123,3 +158,24 @@ def test_two_writers(tmp_path):
         expected = np.concatenate([ROWS, ROWS[7:9]])
         found = dataset.open(url, storage_options=options)
         assert expected.tolist() == found[:].tolist()
+
+
+def test_two_writers_of_a_table(tmp_path):
+    """Also a shard that the first writer begins after the change of the second one."""
+    with moto(tmp_path) as options:
+        make_bucket(options)
+        url = "s3://bucket/t"
+        kept = {"storage_options": options}
+        first = dataset.create_table(url, {"x": range(8), "y": range(8)}, **kept)
+        second = dataset.open(url, "r+", **kept)
+        second.append({"x": [8], "y": [8]})
+        with pytest.raises(StorageError, match="another program has changed"):
+            first.append({"x": [1], "y": [1]})
+        with dataset.open(url, "r+", **kept) as third:
+            third["x"].attrs["unit"] = "m"
+        with pytest.raises(StorageError, match="another program has changed"):
+            second.trim(1)
+        with pytest.raises(FileExistsError):
+            dataset.create_table(url, {"x": [1]}, **kept)
+        found = dataset.open(url, **kept)
+        assert [(n, n) for n in range(9)] == found[:].tolist()

@@ -458,6 +458,18 @@ def test_errors_of_fsspec_hide_credentials(url):
     assert public_name(url) in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["http://", "https:///a.blp", "http://host:x/a.blp"])
+def test_invalid_url(url):
+    with pytest.raises(bp.UsageError, match="'%s' is no valid URL" % url):
+        RemoteStorage(url)
+
+
+@pytest.mark.parametrize("options", [{"nope": 1}, {"client_kwargs": {"nope": 1}}])
+def test_unknown_setting(web, options):
+    with pytest.raises(bp.UsageError, match="has no setting 'nope'"):
+        RemoteStorage(web.url, storage_options=options)
+
+
 def test_storage_options_are_passed(web):
     web.auth = "joe:t0ken"
     options = {"headers": {"Authorization": "Basic am9lOnQwa2Vu"}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..._format.automatic import choose
 from ..._format.tuning import DEFAULT_GOAL, FILTERS, GOALS, TYPESIZES, chunk_text
+from ..._storage.urls import without_url
 from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..display import parse_size, say, say_json, size_text, table
@@ -94,6 +95,7 @@ def _seconds(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Find settings and show them."""
+    without_url(args.file_, "a search on a sample")
     sample = Sample(args.file_, _sample_size(args.sample))
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise Refusal("--typesize must be from 1 to %d" % MAX_TYPESIZE, EXIT_USAGE)

@@ -15,6 +15,7 @@ from ...constants import MAGIC
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
+from ..url_folder import open_folder
 from .contents import (
     has_attributes,
     has_attributes_around,
@@ -152,8 +153,10 @@ FOLDER = Format("folder", "datasets", (), ())
 def source_format(path: str) -> Format:
     """Return the format of a file or folder: by its content, or else by its name."""
     if is_url(path):
-        is_file = path.partition("?")[0].endswith(FORMATS["blp"].suffixes)
-        return FORMATS["blp"] if is_file else STORE
+        if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
+            return FORMATS["blp"]
+        dataset = find_any(open_folder(path))
+        return STORE if dataset is None else FORMATS.get(dataset.layout, FOLDER)
     if os.path.isdir(path):
         return _folder_format(path)
     with open(path, "rb") as fp:

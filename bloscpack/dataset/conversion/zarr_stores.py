@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy
 
-from ..._storage.urls import shown_name
+from ..._storage.urls import is_url, shown_name
 from ...exceptions import BloscpackError, DamageError, UsageTypeError
 from .contents import ArrayContent, GroupContent, rows_in_block
 from .request import import_package
@@ -28,7 +28,9 @@ MARKERS = ("zarr.json", ".zarray", ".zgroup")
 
 
 def is_store(path: str) -> bool:
-    """Return whether a folder is an array or a group of Zarr."""
+    """Return whether a folder is an array or a group of Zarr; a URL may be one."""
+    if is_url(path):
+        return True
     return any(os.path.lexists(os.path.join(path, name)) for name in MARKERS)
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..folder import Folder
+    from ..writer import SharedWriter
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
+
+    WriterOf = Callable[[Folder], SharedWriter]
 
 # Name → the places of the function `detect`, of the class for each kind, and of the
 # function `prepare`, which is called before a dataset is changed. The first layout that
@@ -162,17 +165,20 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             yield name, found
 
 
-def prepare_changes(layout: str, folder: Folder, sync: bool) -> None:
-    """Call the function `prepare` of a layout, if any, before a dataset is changed."""
+def prepare_changes(layout: str, folder: Folder, writer_of: WriterOf) -> None:
+    """Call the function `prepare` of a layout, if any, before a dataset is changed.
+
+    `writer_of` returns a writer for a folder.
+    """
     if "prepare" in LAYOUTS[layout]:
-        prepare: Callable[[Folder, bool], None] = _load(LAYOUTS[layout]["prepare"])
-        prepare(folder, sync)
+        prepare: Callable[[Folder, WriterOf], None] = _load(LAYOUTS[layout]["prepare"])
+        prepare(folder, writer_of)
 
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
     """Return the table that a folder is a column of, and the name of the column."""
     around = folder.around()
-    if around is None:
+    if around is None or not is_member_name(around[1]):
         return None
     outer, name = around
     try:
@@ -181,7 +187,7 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
             return None
         outer.read_journal()
         columns = table_class(found[0])(outer).columns
-    except (FormatError, UsageError):  # a damaged table has no columns
+    except (FormatError, UsageError, OSError):  # a damaged table has no columns
         return None
     for column, layout in columns.items():
         if layout.folder.path() == outer.path(name):

@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from functools import partial
 
 from ...exceptions import DamageError, FormatError, UsageError
-from ..change import remove_tree
 from ..rows import check_fill_value
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -307,9 +306,7 @@ class TableLayout(NodeLayout):
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         place = self.folder_of(name)
-        self.folder.check_inside(place)
-        if self.folder.exists(place):  # of a column that was removed
-            remove_tree(self.folder.path(place))
+        self.folder.remove_tree(place)  # of a column that was removed
         self.array_class.create(change, self.folder.full(place) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
@@ -325,8 +322,7 @@ class TableLayout(NodeLayout):
             for name in names
         }
         for name in set(old) - set(names):
-            if self.folder.is_folder(places[name]):
-                remove_tree(self.folder.path(places[name]))
+            self.folder.remove_tree(places[name])
 
 
 class GroupLayout(NodeLayout):

@@ -195,6 +195,8 @@ class BcolzArray(ArrayLayout):
     def cbytes(self) -> int:
         """Size in bytes of the files of chunks."""
         nchunks = self._source.nchunks
+        if not self.folder.lists:
+            return self.folder.total_size([name for name, _ in self._source.files()])
         total = 0
         with suppress(FileNotFoundError):
             for name, size in self.folder.sizes(DATA):

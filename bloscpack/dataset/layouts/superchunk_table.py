@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 
 from ...exceptions import FormatError, UsageValueError
-from ..change import remove_tree
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, TableLayout
 from .superchunk import (
@@ -192,9 +190,7 @@ class SuperchunkTable(TableLayout):
         new, blocks = column
         storage = new_storage(new)
         place = column_folder(name)
-        self.folder.check_inside(place)
-        if self.folder.exists(place):  # of a column that was removed
-            remove_tree(self.folder.path(place))
+        self.folder.remove_tree(place)  # of a column that was removed
         place = _make_column(change, self.folder.prefix, name)
         write_leaves(change, place, storage, blocks)
         self._new[name] = storage, new.attrs
@@ -218,9 +214,7 @@ class SuperchunkTable(TableLayout):
         opened = self._open(added)
         self.columns = {name: opened.get(name) or old[name] for name in names}
         for name in set(old) - set(names):
-            path = self.folder.path(column_folder(name))
-            if os.path.isdir(path):
-                remove_tree(path)
+            self.folder.remove_tree(column_folder(name))
 
 
 def column_folder(name: str) -> str:

@@ -139,12 +139,10 @@ class ZarrArray(ArrayLayout):
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files of shards."""
-        total, count = 0, self._cut.count_files(self.shape[0])
-        for number in self._stored_shards():
-            if number < count:
-                with suppress(OSError):
-                    total += self.folder.size(self._shard_name(number))
-        return total
+        count = self._cut.count_files(self.shape[0])
+        numbers = self._stored_shards() if self.folder.lists else range(count)
+        names = [self._shard_name(number) for number in numbers if number < count]
+        return self.folder.total_size(names)
 
     def parts(self) -> list[Part]:
         """Return where the chunks are."""

@@ -11,13 +11,10 @@ same length.
 
 from __future__ import annotations
 
-import os
-
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..folder import Folder, is_member_name
-from ..writer import SharedWriter
+from ..folder import is_member_name
 from .base import GroupLayout, TableLayout
 from .zarr_array import ZarrArray
 
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
 
     from ...serializers import JsonObject
     from ..change import Change
+    from ..folder import Folder
+    from . import WriterOf
     from .base import NewColumn
 
 # The attribute of a group that makes it a table.
@@ -77,7 +76,7 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     change.stage(folder.full(ZARR_JSON), encode_json(document))
 
 
-def drop_consolidated(folder: Folder, sync: bool) -> None:
+def drop_consolidated(folder: Folder, writer_of: WriterOf) -> None:
     """Remove the copies of documents from a node, and from the groups around it.
 
     Other readers would take a copy for the document of the node that changes.
@@ -88,12 +87,12 @@ def drop_consolidated(folder: Folder, sync: bool) -> None:
         except (FormatError, OSError):  # not in a group of Zarr
             return
         if document.get(CONSOLIDATED) is not None:
-            with SharedWriter(folder, sync).change() as change:
+            with writer_of(folder).change() as change:
                 stage_document(change, folder, document["attributes"])
-        outer = os.path.dirname(folder.root)
-        if outer == folder.root:
+        outer = folder.around()
+        if outer is None:
             return
-        folder = Folder(outer)
+        folder = outer[0]
 
 
 def check_attributes(attributes: JsonObject) -> None:

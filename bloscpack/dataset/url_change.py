@@ -1,0 +1,291 @@
+"""A change of a dataset at a URL: whole objects, and a commit with a single object.
+
+Strategy: a store can't rename objects, and has no locks. Each object is stored in one
+request, if it still has the version that the change has found. The commit point is one
+object, the *guard*:
+
+* of an array or a group, ``zarr.json``;
+* of a table, ``.bloscpack/journal``, which gets the new documents of all columns.
+  Readers that see the journal read these. Then the documents are stored under their
+  names, and the journal becomes empty. If the program dies meanwhile, the next writer
+  does the rest.
+
+All new objects of data are stored before. Two writers at once can't damage the dataset
+if the store compares versions while it stores, as S3 does: a writer stores the guard
+with a new token before its first change, and each change of another writer then fails.
+With other stores, only one program may write.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from contextlib import suppress
+
+from .._format.zarr_metadata import ZARR_JSON, encode_json
+from .._storage.upload import Conflict
+from ..exceptions import StorageError, UsageValueError
+from .change import Change, UnfinishedFile
+from .folder import CHANGES, JOURNAL
+from .folder import encode_json as encode_line
+from .layouts import find, table_around
+from .url_folder import UNFINISHED
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .url_folder import UrlFolder
+
+# The key of the ``zarr.json`` of an array with a token of the last writer.
+CLAIM = "bloscpack_writer"
+
+
+class UrlChange(Change):
+    """New objects of a dataset at a URL, whose guard is ``zarr.json``.
+
+    Parameters
+    ----------
+    folder
+        The folder of the dataset.
+    version
+        The version of the guard.
+    """
+
+    guard = ZARR_JSON
+
+    def __init__(self, folder: UrlFolder, version: str) -> None:
+        super().__init__(folder)
+        self._at = folder
+        self._versions = {self.guard: version}
+        self._contents: dict[str, bytes] = {}
+
+    def make_folder(self, name: str) -> None:
+        """Do nothing: a store has no folders."""
+
+    def _find_version(self, name: str) -> None:
+        """Note the version that an object has before it is stored."""
+        if name not in self._versions:
+            self._versions[name] = self._at.object_version(name)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a temporary file for a new object."""
+        self._find_version(name)
+        # After the version is known: a later writer must not have stored the object.
+        self._at.check_version(self.guard, self._versions[self.guard])
+        # The file is closed by `finish` or `abandon`.
+        fp: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        return UnfinishedFile(name, name, fp)
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Store an object, or let `commit` do it."""
+        with file.fp as fp:
+            fp.seek(0)
+            content = fp.read()
+        if at_once:
+            self._put(file.name, content)
+        else:
+            self._contents[file.name] = content
+
+    def abandon(self, *files: UnfinishedFile) -> None:
+        """Close files."""
+        for file in files:
+            with suppress(OSError):
+                file.fp.close()
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Store an object when the change is committed."""
+        self._find_version(name)
+        self._contents[name] = content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Store an object at once."""
+        self._find_version(name)
+        self._put(name, content)
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._versions[name] = self._at.put(name, content, self._versions[name])
+
+    def _put_data(self) -> None:
+        """Store the staged objects that are no documents."""
+        for name in [name for name in self._contents if not is_document(name)]:
+            self._put(name, self._contents.pop(name))
+
+    def commit(self) -> None:
+        """Store the staged objects, and the guard last."""
+        assert not self._removed
+        self._put_data()
+        for name, content in self._contents.items():
+            self._put(name, content)  # commit point: there is only one document
+        self._contents.clear()
+
+    @property
+    def version(self) -> str:
+        """The version of the guard now."""
+        return self._versions[self.guard]
+
+
+class ArrayChange(UrlChange):
+    """New objects of an array, whose ``zarr.json`` has a token of the writer."""
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Store an object when the change is committed."""
+        super().stage(name, with_claim(content) if name == ZARR_JSON else content)
+
+
+class TableChange(UrlChange):
+    """New objects of a table, whose guard is a journal."""
+
+    guard = JOURNAL
+
+    def commit(self) -> None:
+        """Store the staged objects; readers of the table see all of them or none."""
+        self._put_data()
+        if not self._contents and not self._removed:
+            return
+        self._put(JOURNAL, journal_of(self._contents, self._removed))  # commit point
+        try:
+            for name, content in self._contents.items():
+                self._put(name, content)
+            for name in self._removed:
+                self._at.remove(name)
+            self._put(JOURNAL, journal_of({}, []))
+        except Conflict:
+            if self._at.object_version(JOURNAL) == self.version:
+                raise
+            # A writer that has opened the table meanwhile has completed the change.
+        self._contents.clear()
+
+
+class NewChange(UrlChange):
+    """The objects of a new dataset, in a folder that is empty, or is emptied.
+
+    It is emptied when the first object is going to be stored: a wrong call must not
+    remove a dataset. Until ``zarr.json`` is there, `UNFINISHED` shows that all in the
+    folder may be removed.
+    """
+
+    guard = UNFINISHED
+
+    def __init__(self, folder: UrlFolder, mode: str) -> None:
+        super().__init__(folder, "")
+        self._mode = mode
+
+    def _find_version(self, name: str) -> None:
+        if not self.version:
+            check_place(self._at, self._mode)
+            self._versions[self.guard] = make_empty(self._at)
+        self._versions.setdefault(name, "")
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Store an object when the change is committed."""
+        self._contents[name] = content
+
+    def commit(self) -> None:
+        """Store the staged objects, and ``zarr.json`` last."""
+        root = self._contents.pop(ZARR_JSON)
+        for name, content in {**self._contents, ZARR_JSON: root}.items():
+            self._find_version(name)
+            if name == ZARR_JSON:
+                self._at.check_version(self.guard, self.version)
+            self._put(name, content)  # commit point: the last one
+        self._contents.clear()
+        self._at.remove(UNFINISHED)
+
+    def discard(self) -> None:
+        """Remove what was stored, if possible, after an error."""
+        if self.version:
+            with suppress(StorageError):
+                self._at.check_version(self.guard, self.version)
+                if self._at.is_leftover:
+                    remove_dataset(self._at)
+
+
+def is_document(name: str) -> bool:
+    """Return whether an object is the document of a node."""
+    return name.rpartition("/")[2] == ZARR_JSON
+
+
+def with_claim(content: bytes) -> bytes:
+    """Return a document with a new token: it has another version than before."""
+    document = json.loads(content)
+    document[CLAIM] = {"must_understand": False, "token": os.urandom(8).hex()}
+    return encode_json(document)
+
+
+def journal_of(contents: dict[str, bytes], removed: list[str]) -> bytes:
+    """Return a journal with the new contents of documents, and a new token."""
+    documents = {name: json.loads(content) for name, content in contents.items()}
+    journal = {"files": {}, "removed": removed, "documents": documents}
+    return encode_line({**journal, "token": os.urandom(8).hex()})
+
+
+def complete(folder: UrlFolder) -> bool:
+    """Store the objects of a change that was committed, and is not complete.
+
+    Return whether there was one: then its journal is left to be replaced.
+    """
+    removed = folder.read_journal()
+    names = *folder.pending, *folder.documents
+    if not names and not removed:
+        return False
+    contents = {name: folder.read(name) for name in names}
+    for name, content in contents.items():
+        folder.put(name, content, folder.object_version(name))
+    for name in (*removed, *folder.pending.values()):
+        folder.remove(name)
+    folder.pending.clear()
+    folder.documents.clear()
+    return True
+
+
+# New datasets, and datasets that are removed
+
+
+def check_place(folder: UrlFolder, mode: str) -> None:
+    """Raise ``FileExistsError`` if there can't be a new dataset in a folder.
+
+    `mode` is ``'x'`` for a folder that must be empty, or ``'w'`` to replace a dataset.
+    """
+    if table_around(folder) is not None:
+        raise UsageValueError(
+            "'%s' is a column of a table: remove the column from the table, and add "
+            "another one" % folder.root
+        )
+    if not folder.names("") or folder.is_leftover:
+        return
+    if mode == "x":
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder.path())
+    if find(folder) is None:
+        raise StorageError(
+            errno.EEXIST,
+            "it is not a dataset, and is not replaced by one",
+            folder.path(),
+        )
+
+
+def make_empty(folder: UrlFolder, version: str | None = None) -> str:
+    """Remove all but `UNFINISHED` from the folder of a dataset; return its version.
+
+    Raises `Conflict` if `UNFINISHED` has not the expected `version`, if that is given.
+    """
+    version = folder.put(UNFINISHED, os.urandom(8).hex().encode(), version)
+    names = folder.names("")
+    if ZARR_JSON in names:
+        folder.remove(ZARR_JSON)  # commit point: it is no dataset from now on
+    for name in names:
+        if name not in (CHANGES, ZARR_JSON):
+            folder.remove_tree(name)
+    if CHANGES in names:
+        for name in folder.names(CHANGES):
+            if name != UNFINISHED.rpartition("/")[2]:
+                folder.remove_tree(CHANGES + "/" + name)
+    return version
+
+
+def remove_dataset(folder: UrlFolder) -> None:
+    """Remove a dataset, in one step for all who look for it."""
+    make_empty(folder)
+    folder.remove(UNFINISHED)
