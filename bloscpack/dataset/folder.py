@@ -217,6 +217,14 @@ class Folder:
                 return _read(os.path.join(self.root, *pending.split("/")), limit)
         return _read(self.path(name), limit)
 
+    def identity(self, name: str) -> object:
+        """Return a value that changes when a file is replaced; None without a file."""
+        try:
+            status = os.lstat(self.path(name))
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         pending = self.pending.get(self.full(name)) if self.pending else None

@@ -535,6 +535,8 @@ def test_closing_closes_the_files(tmp_path, layout):
             assert 36 == table["x"][:].sum()
         with dataset.open(tmp_path / "a") as read:
             assert 36 == read[:].sum()
+        for mode in "r", "r+":  # without closing: the last reference is dropped
+            assert 36 == dataset.open_table(tmp_path / "t", mode)[:]["x"].sum()
         assert before == os.listdir("/proc/self/fd")
     finally:
         gc.enable()

@@ -36,6 +36,7 @@ from .chunk_files import (
     chunk_number,
     write_chunks,
 )
+from .description_check import DescriptionCheck
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -136,6 +137,16 @@ def _decode_dtype(folder: Folder, text: Json) -> DType:
         raise
 
 
+def types_of(storage: JsonObject) -> tuple[Json, Json]:
+    """Return what chunks must be read by: programs may change the other values."""
+    return storage.get("dtype"), storage.get("chunklen")
+
+
+def read_types(folder: Folder) -> tuple[Json, Json]:
+    """Return what chunks must be read by, according to the file now."""
+    return types_of(read_object(folder, STORAGE))
+
+
 # Arrays
 
 
@@ -152,7 +163,10 @@ class BcolzArray(ArrayLayout):
         for name in ("meta", DATA):
             folder.check_inside(name)
         self._allow_pickle = allow_pickle
+        self._check = DescriptionCheck(folder, STORAGE)
         self.storage = storage = read_object(folder, STORAGE)
+        read = partial(read_types, folder)
+        self._check.expect(folder.path(), read, types_of(storage))
         self.dtype = _decode_dtype(folder, storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
         self._read_sizes()
@@ -178,7 +192,7 @@ class BcolzArray(ArrayLayout):
         most = MAX_BUFFERSIZE // row
         self.block_rows = _decode_number(folder, self.storage, "chunklen", most)
         self.chunks = (self.block_rows, *shape[1:])
-        source = FileChunks(folder, shape[0] * row, self.block_rows * row)
+        source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
         self._source = source
         self.reader = ArrayReader(source, self.dtype, shape, allocate=source.allocate)
 
@@ -186,7 +200,7 @@ class BcolzArray(ArrayLayout):
         if len(shape) != 1:
             refuse(self.folder, SIZES, "objects to have one axis", shape)
         self.block_rows, self.chunks = 1, (1,)
-        self._source = source = ObjectChunks(self.folder, shape[0])
+        self._source = source = ObjectChunks(self.folder, shape[0], self._check)
         self.reader = ObjectReader(
             shape, source.read, self._allow_pickle, self.folder.path()
         )
@@ -347,18 +361,21 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
 class ObjectChunks:
     """The chunks of an array of objects: each is a pickle of any size."""
 
-    def __init__(self, folder: Folder, nchunks: int) -> None:
+    def __init__(
+        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
+    ) -> None:
         self.nchunks = nchunks
+        self._chunks = FileChunks(folder, nchunks, 1, check_description)
         self._folder = folder
 
     def files(self) -> Iterator[tuple[str, range]]:
         """Yield the name of each file in the folder, and the number of its chunk."""
-        return FileChunks(self._folder, self.nchunks, 1).files()
+        return self._chunks.files()
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
         # The chunk says how many bytes it has; the file says so too.
-        chunk = FileChunks(self._folder, self.nchunks, 1).read_chunk(number, None)
+        chunk = self._chunks.read_chunk(number, None)
         try:
             header = decode_header(chunk)
             with own_settings:

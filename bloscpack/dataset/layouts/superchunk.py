@@ -28,6 +28,7 @@ from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
+from .description_check import DescriptionCheck
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_items import ItemParts
 from .superchunk_storage import (
@@ -178,11 +179,15 @@ class SuperchunkArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.check_inside(DATA)
+        self._check = DescriptionCheck(folder, STORAGE)
         try:
-            self.storage = decode_storage(read_storage(folder, self.kind))
+            stored = read_storage(folder, self.kind)
+            self.storage = decode_storage(stored)
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
+        read = partial(read_object, folder, STORAGE)
+        self._check.expect(folder.path(), read, stored)
         length = self.read_length()
         try:
             self._take(length)
@@ -221,6 +226,7 @@ class SuperchunkArray(ArrayLayout):
                 length,
                 None,
                 report_missing,
+                self._check,
             )
             for leaf in storage.leaves
         ]
@@ -247,27 +253,10 @@ class SuperchunkArray(ArrayLayout):
                 storage.chunk_rows * count,
             )
 
-    def _files(self, start: int, stop: int) -> Iterator[Iterator[str]]:
-        """Yield for each leaf the files of `stop` rows that `start` rows lack."""
-        for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            cut = source.cut
-            numbers = range(cut.count_files(start), cut.count_files(stop))
-            yield map(namer(self.data, leaf), numbers)
-
     @property
     def cbytes(self) -> int:
         """Size in bytes of the superchunks."""
-        return self._cbytes(self.shape[0], {})
-
-    def _cbytes(self, length: int, written: Mapping[str, int]) -> int:
-        """Return the size of the files; `written` has those that are not in place."""
-        total = 0
-        for names in self._files(0, length):
-            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-                for name in names:
-                    size = written.get(self.folder.full(name))
-                    total += self.folder.size(name) if size is None else size
-        return total
+        return count_cbytes(self.folder, self.data, self.storage, self.shape[0])
 
     def parts(self) -> list[BasePart]:
         """Return where the chunks are, by the fields of an item."""
@@ -333,7 +322,8 @@ class SuperchunkArray(ArrayLayout):
             at_once=extends,
         )
         nrows = length()
-        self.stage_sizes(change, nrows, self._cbytes(nrows, written))
+        cbytes = count_cbytes(self.folder, self.data, self.storage, nrows, written)
+        self.stage_sizes(change, nrows, cbytes)
 
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
         """Let `change` set the number of rows."""
@@ -353,7 +343,8 @@ class SuperchunkArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        for names in self._files(self.shape[0], old_length):
+        start = self.shape[0]
+        for names in files_of(self.data, self.storage, start, old_length):
             with suppress(FileNotFoundError):  # damaged sizes: do not try all names
                 for name in names:
                     self.folder.check_inside(name.rpartition("/")[0])
@@ -364,6 +355,33 @@ def cut_of(storage: Storage, leaf: Leaf) -> Cut:
     """Return how the array of a leaf is cut."""
     inner = (*storage.inner, *leaf.shape)
     return Cut(leaf.dtype, inner, storage.chunk_rows, storage.slots)
+
+
+def files_of(
+    prefix: str, storage: Storage, start: int, stop: int
+) -> Iterator[Iterator[str]]:
+    """Yield for each leaf the files of `stop` rows that `start` rows lack."""
+    for leaf in storage.leaves:
+        cut = cut_of(storage, leaf)
+        numbers = range(cut.count_files(start), cut.count_files(stop))
+        yield map(namer(prefix, leaf), numbers)
+
+
+def count_cbytes(
+    folder: Folder,
+    prefix: str,
+    storage: Storage,
+    length: int,
+    written: Mapping[str, int] | None = None,
+) -> int:
+    """Return the size of the files; `written` has those that are not in place."""
+    total = 0
+    for names in files_of(prefix, storage, 0, length):
+        with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+            for name in names:
+                size = written.get(folder.full(name)) if written else None
+                total += folder.size(name) if size is None else size
+    return total
 
 
 def write_leaves(

@@ -19,6 +19,8 @@ import re
 from contextlib import suppress
 from functools import partial
 
+import numpy
+
 from ..._format.dtypes import shown
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
@@ -41,6 +43,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
+from .description_check import DescriptionCheck
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
 from .superchunk_writer import ShardFolder
@@ -82,6 +85,17 @@ def read_array_document(folder: Folder) -> ArrayDocument:
         raise
 
 
+def storage_of(document: ArrayDocument) -> tuple[object, ...]:
+    """Return how the items are stored, as a value that can be compared."""
+    fill = numpy.array(document.fill_value, document.dtype).tobytes()
+    return document.dtype, document.row_shape, document.chunk_rows, document.slots, fill
+
+
+def read_storage(folder: Folder) -> tuple[object, ...]:
+    """Return how the items are stored, according to the file now."""
+    return storage_of(read_array_document(folder))
+
+
 def check_rows(folder: Folder, length: int) -> None:
     """Raise `StorageError` if an array has got fewer rows than `length`."""
     if read_array_document(folder).shape[0] < length:
@@ -107,13 +121,21 @@ class ZarrArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.check_inside(SHARDS)
-        self._take(self._read())
+        self._open()
+
+    def _open(self) -> None:
+        """Take over the document that is in the file now."""
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        document = self._read()
+        read = partial(read_storage, self.folder)
+        check.expect(self.folder.path(), read, storage_of(document))
+        self._take(document, check)
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
         return read_array_document(self.folder)
 
-    def _take(self, document: ArrayDocument) -> None:
+    def _take(self, document: ArrayDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
@@ -129,6 +151,7 @@ class ZarrArray(ArrayLayout):
             self.shape[0],
             self.fill_value,
             partial(check_rows, self.folder, self.shape[0]),
+            check,
         )
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
@@ -233,9 +256,8 @@ class ZarrArray(ArrayLayout):
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
-        document = self._read()
         self.close_files()
-        self._take(document)
+        self._open()
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
