@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..constants import EXTENSION
+from .exit_codes import EXIT_COULD_NOT, Refusal
 
 
 def is_dataset(path: str) -> bool:
@@ -24,6 +25,30 @@ def is_dataset(path: str) -> bool:
     if found is None or found[0] != "folder":
         return found is not None
     return not any(name.endswith(EXTENSION) for name in os.listdir(path))
+
+
+def names_dataset(path: str) -> bool:
+    """Return whether an input is a dataset, or else a file.
+
+    Raises `Refusal` for any other folder, and `OSError` if it can't be read.
+    """
+    if is_dataset(path):
+        return True
+    if not os.path.isdir(path):
+        return False
+    os.scandir(path).close()  # raises why it can't be read
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    if is_tree(path):
+        raise Refusal(
+            "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'" % path,
+            EXIT_COULD_NOT,
+        )
+    raise Refusal(
+        "expected a file or a dataset, found a folder without the files of one: '%s'"
+        % path,
+        EXIT_COULD_NOT,
+    )
 
 
 def has_description(path: str) -> bool:

@@ -105,7 +105,11 @@ def check_fill_value(value: Any, dtype: DType) -> None:
     given = numpy.asarray(value)
     try:
         item[...] = value
-        is_same = numpy.can_cast(given.dtype, dtype, "same_kind") or item == given
+        is_same = (
+            dtype.names is not None
+            or numpy.can_cast(given.dtype, dtype, "same_kind")
+            or item == given
+        )
     except (TypeError, ValueError, OverflowError) as error:
         raise _unfit_fill_value(value, dtype, str(error)) from error
     is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
