@@ -50,6 +50,8 @@ from .superchunk_writer import ShardFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -57,6 +59,10 @@ if TYPE_CHECKING:
 
 # Folder of the shards.
 SHARDS = "c"
+# An attribute of an array of which some shards were never written, and its value. A
+# shard that is missing from any other array has been lost.
+MISSING_SHARDS = "missing-shards"
+MISSING_READ_AS = "fill_value"
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
@@ -106,6 +112,20 @@ def check_rows(folder: Folder, length: int) -> None:
         )
 
 
+def mark_sparse(document: ArrayDocument) -> None:
+    """Note in the document that some shards are missing because none was written."""
+    document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
+
+
+def check_attributes(attributes: JsonObject) -> None:
+    """Raise `UsageError` if a name is that of Bloscpack's own attribute."""
+    if MISSING_SHARDS in attributes:
+        raise UsageValueError(
+            "no attribute of an array can have the name '%s': it says that some shards "
+            "were never written" % MISSING_SHARDS
+        )
+
+
 def shard_name(number: int, ndim: int) -> str:
     """Return the name of a shard, relative to its array."""
     return "/".join([SHARDS, str(number)] + ["0"] * (ndim - 1))
@@ -144,6 +164,7 @@ class ZarrArray(ArrayLayout):
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
         self._cut = cut_of(document)
+        self.may_lack_files = MISSING_SHARDS in document.attributes
         self._source = SuperchunkFiles(
             self.folder,
             partial(shard_name, ndim=len(self.shape)),
@@ -192,8 +213,9 @@ class ZarrArray(ArrayLayout):
         return [int(n) for n in names if re.fullmatch("0|[1-9][0-9]{0,18}", n)]
 
     def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return dict(self._read().attributes)
+        """Return the attributes of the user."""
+        stored = self._read().attributes.items()
+        return {name: value for name, value in stored if name != MISSING_SHARDS}
 
     def close_files(self) -> None:
         """Close the shards, when no thread reads them any more."""
@@ -209,6 +231,7 @@ class ZarrArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
+        check_attributes(new.attrs)
         document = _document_of(new)
         document.encode()  # raises the errors of the attributes before anything else
         if prefix:
@@ -223,6 +246,9 @@ class ZarrArray(ArrayLayout):
         )
         shards.write(blocks)
         document.shape = new.shape
+        count = cut_of(document).count_files(new.shape[0])
+        if len(shards.sizes) < count:
+            mark_sparse(document)
         change.stage(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
@@ -232,8 +258,11 @@ class ZarrArray(ArrayLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
+        check_attributes(values)
         document = self._read()
         document.attributes = values
+        if self.may_lack_files:
+            mark_sparse(document)
         change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def stage(
@@ -252,7 +281,37 @@ class ZarrArray(ArrayLayout):
         nrows = length()
         if nrows != self.shape[0]:
             document.shape = (nrows, *self.shape[1:])
+            if self._lacks_shards(nrows, shards):
+                mark_sparse(document)
             change.stage(self.folder.full(ZARR_JSON), document.encode())
+
+    def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
+        """Return whether a shard with new rows has no file, also not from before."""
+        full = self.shape[0] // (self._cut.chunk_rows * self._cut.slots)
+        new = range(full, self._cut.count_files(length))
+        if len(written.sizes) >= len(new):  # as after any append
+            return False
+        stored = set(self._stored_shards())
+        names = written.sizes
+        return any(
+            number not in stored
+            and self.folder.full(self._shard_name(number)) not in names
+            for number in new
+        )
+
+    def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans of new rows that must be written as fill values.
+
+        These are the rows of shards that have a file: the last shard, and those that
+        an interrupted append left. Other shards stay missing.
+        """
+        if start >= stop or not self._cut.row_nbytes:
+            return
+        count = self._cut.chunk_rows * self._cut.slots
+        for number in sorted(self._stored_shards()):
+            low, high = max(start, number * count), min(stop, (number + 1) * count)
+            if low < high:
+                yield low, high
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
