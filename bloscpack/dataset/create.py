@@ -18,7 +18,7 @@ from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, naming_dataset, remove_changes, remove_tree
 from .folder import Folder
-from .layouts import find, table_around
+from .layouts import find, prepare_change, table_around
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def _put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
 
     `mode` is None if the caller has checked and locked the folder that had the name.
     """
+    prepare_change("zarr", Folder(os.path.dirname(target)), sync)
     lock = None if mode is None else _check_target(target, mode)
     try:
         if not os.path.lexists(target):

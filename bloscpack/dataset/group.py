@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakValueDictionary
 
 from ..exceptions import UsageTypeError, UsageValueError
@@ -22,7 +23,7 @@ from .layouts import (
     find_member,
     find_members,
     group_class,
-    prepare_changes,
+    prepare_change,
     table_class,
 )
 from .new import create_array, create_table
@@ -54,8 +55,8 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
     check_changeable(found)
     layout.check_layout()
     remove_leftovers(folder.root)
-    prepare_changes(found.layout, folder, options.sync)
-    return Group(layout, SharedWriter(folder, options.sync), options)
+    prepare = partial(prepare_change, found.layout, folder, options.sync)
+    return Group(layout, SharedWriter(folder, options.sync, prepare), options)
 
 
 def create_group(
@@ -113,7 +114,8 @@ def make_group(path: Path, attrs: Mapping[str, Any] | None, sync: bool) -> None:
     folder = Folder.open(path)
     if os.listdir(folder.root) and detect(folder).layout != "folder":
         return
-    writer = Writer(folder, sync)
+    prepare = partial(prepare_change, "zarr", folder, sync)
+    writer = Writer(folder, sync, prepare=prepare)
     try:
         with writer.change() as change:
             group_class("zarr").create(change, {} if attrs is None else dict(attrs))
@@ -347,5 +349,5 @@ class Group(Node, Mapping[str, Node]):
         else:
             folder, sync = self._layout.folder, self._options.sync
             self._close_members(folder.path(last))
-            prepare_changes(self.layout, folder, sync)
+            prepare_change(self.layout, folder, sync)
             remove_dataset(folder.path(last), sync)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from ..exceptions import DamageError, UsageError
 from .array import Array
-from .layouts import array_class, prepare_changes, table_around, table_class
+from .layouts import array_class, prepare_change, table_around, table_class
 from .table import Table
 from .url_folder import UrlFolder
 from .url_writer import UrlWriter
@@ -65,8 +66,8 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
     if options.writable and isinstance(folder, UrlFolder):
         writer = UrlWriter(folder)
     elif options.writable:
-        prepare_changes(layout, folder, options.sync)
-        writer = Writer(folder, options.sync)
+        prepare = partial(prepare_change, layout, folder, options.sync)
+        writer = Writer(folder, options.sync, prepare=prepare)
     try:
         if found.kind == "array":
             return _open_array(folder, array_class(layout), writer, options)

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ..change import Change
     from ..folder import Folder
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
 # Name → the places of the function `detect`, of the class for each kind, and of the
-# function `prepare`, which is called before a dataset is changed. The first layout that
-# detects a folder wins.
+# function `prepare`, which is called with the first change of a dataset. The first
+# layout that detects a folder wins.
 LAYOUTS = {
     "zarr": {
         "detect": "zarr_group.detect",
@@ -162,11 +163,15 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             yield name, found
 
 
-def prepare_changes(layout: str, folder: Folder, sync: bool) -> None:
-    """Call the function `prepare` of a layout, if any, before a dataset is changed."""
+def prepare_change(
+    layout: str, folder: Folder, sync: bool, change: Change | None = None
+) -> None:
+    """Call the function `prepare` of a layout, if any, with a change of a dataset.
+
+    Without a change, one of the members of a group is being made or removed.
+    """
     if "prepare" in LAYOUTS[layout]:
-        prepare: Callable[[Folder, bool], None] = _load(LAYOUTS[layout]["prepare"])
-        prepare(folder, sync)
+        _load(LAYOUTS[layout]["prepare"])(folder, sync, change)
 
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:

@@ -77,10 +77,11 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     change.stage(folder.full(ZARR_JSON), encode_json(document))
 
 
-def drop_consolidated(folder: Folder, sync: bool) -> None:
+def drop_consolidated(folder: Folder, sync: bool, change: Change | None = None) -> None:
     """Remove the copies of documents from a node, and from the groups around it.
 
-    Other readers would take a copy for the document of the node that changes.
+    Other readers would take a copy for the document of the node that changes. `change`
+    is a change of the node, which has locked it. Only nodes with copies are written.
     """
     while True:
         try:
@@ -88,9 +89,13 @@ def drop_consolidated(folder: Folder, sync: bool) -> None:
         except (FormatError, OSError):  # not in a group of Zarr
             return
         if document.get(CONSOLIDATED) is not None:
-            with SharedWriter(folder, sync).change() as change:
-                stage_document(change, folder, document["attributes"])
-        outer = os.path.dirname(folder.root)
+            attributes = document["attributes"]
+            if change is not None:
+                stage_document(change, folder, attributes)
+            else:
+                with SharedWriter(folder, sync).change() as own:
+                    stage_document(own, folder, attributes)
+        change, outer = None, os.path.dirname(folder.root)
         if outer == folder.root:
             return
         folder = Folder(outer)
