@@ -15,7 +15,7 @@ from .node import Node
 from .row_stream import stream_of
 from .rows import (
     assigned_blocks,
-    blocks_with_fields,
+    blocks_of_fields,
     converted,
     filled_rows,
     is_names,
@@ -337,13 +337,13 @@ class Array(Node):
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
         layout = self._layout
-        cut = self.__getitem__, self.shape, layout.block_rows
+        cut = self.shape, layout.block_rows
         if self.dtype.names is not None and is_names(key):
-            blocks = blocks_with_fields(*cut, key, values, self.dtype)
+            blocks = blocks_of_fields(*cut, key, values, self.dtype)
         else:
             index = ArrayIndex(key, self.shape)
             items = index.spread(converted(values, self.dtype), self.dtype)
-            blocks = assigned_blocks(*cut, index, items)
+            blocks = assigned_blocks(self.__getitem__, *cut, index, items)
         layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:

@@ -233,7 +233,9 @@ class Table(Node):
         try:
             import pandas  # noqa: F401
         except ImportError as error:
-            raise UsageError("to_pandas needs pandas") from error
+            raise UsageError(
+                "to_pandas needs the package pandas: pip install 'bloscpack[tables]'"
+            ) from error
         return self.frame(slice(len(self)), self.names)
 
     def frame(self, rows: slice, names: Sequence[str]) -> Any:

@@ -204,7 +204,7 @@ def test_pandas(tmp_path, monkeypatch):
     table = extracted("bcolz/z_ctable_daily_bars", tmp_path)
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "pandas", None)
-        with pytest.raises(UsageError, match="needs pandas"):
+        with pytest.raises(UsageError, match=r"bloscpack\[tables\]"):
             table.to_pandas()
     pytest.importorskip("pandas")
     frame = table.to_pandas()

@@ -241,7 +241,8 @@ class ArrayLayout(NodeLayout):
 
         `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
-        the old state remains readable with the new blocks.
+        the old state remains readable with the new blocks. In a layout of which fields
+        have files of their own, blocks may have some of the fields, which change alone.
         """
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ import math
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_reader import ArrayReader
@@ -395,8 +395,10 @@ def write_leaves(
 ) -> dict[str, int]:
     """Write blocks of rows, each leaf to its files; return the sizes by file name.
 
-    `old` is the files of the leaves now.
+    `old` is the files of the leaves now. The first block says which fields all have:
+    the leaves of other fields are not written.
     """
+    blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
 
     def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
@@ -418,7 +420,7 @@ def write_leaves(
     leaves = [
         (leaf, source)
         for leaf, source in zip(storage.leaves, sources, strict=True)
-        if cut_of(storage, leaf).row_nbytes
+        if cut_of(storage, leaf).row_nbytes and leaf.fields[:1] in fields
     ]
     if not leaves:  # the rows count, but there is nothing to store
         for _ in blocks:
@@ -430,6 +432,14 @@ def write_leaves(
     ]
     write_folders(parts)
     return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
+
+
+def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:
+    """Return the same blocks, and the fields that they have: ``()`` without fields."""
+    remaining = iter(blocks)
+    first = list(islice(remaining, 1))
+    names = first[0][1].dtype.names if first else dtype.names
+    return chain(first, remaining), {(name,) for name in names} if names else {()}
 
 
 def copies_of(blocks: Blocks, count: int) -> list[Blocks]:
