@@ -68,21 +68,6 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def read_object(folder: Folder, name: str) -> JsonObject:
-    """Return the JSON object in a file; raise `FormatError` if it is missing."""
-    try:
-        value = folder.read_json(name)
-    except FileNotFoundError as error:
-        raise DamageError(
-            "expected the file, found none",
-            section="metadata",
-            filename=folder.path(name),
-        ) from error
-    if not isinstance(value, dict):
-        refuse(folder, name, "an object in JSON", value)
-    return value
-
-
 def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
     """Raise `FormatError` for a value in a file."""
     raise DamageError(
@@ -102,11 +87,11 @@ def read_attributes(folder: Folder) -> JsonObject:
             return {}
     except FileNotFoundError:
         return {}
-    return read_object(folder, ATTRIBUTES)
+    return folder.read_description(ATTRIBUTES)
 
 
 def _decode_shape(folder: Folder) -> tuple[int, ...]:
-    shape = read_object(folder, SIZES).get("shape")
+    shape = folder.read_description(SIZES).get("shape")
     if type(shape) is int:  # no release wrote this
         shape = [shape]
     if (
@@ -144,7 +129,7 @@ def types_of(storage: JsonObject) -> tuple[Json, Json]:
 
 def read_types(folder: Folder) -> tuple[Json, Json]:
     """Return what chunks must be read by, according to the file now."""
-    return types_of(read_object(folder, STORAGE))
+    return types_of(folder.read_description(STORAGE))
 
 
 # Arrays
@@ -164,7 +149,7 @@ class BcolzArray(ArrayLayout):
             folder.check_inside(name)
         self._allow_pickle = allow_pickle
         self._check = DescriptionCheck(folder, STORAGE)
-        self.storage = storage = read_object(folder, STORAGE)
+        self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
         self._check.expect(folder.path(), read, types_of(storage))
         self.dtype = _decode_dtype(folder, storage.get("dtype"))
@@ -332,7 +317,7 @@ class BcolzArray(ArrayLayout):
 
         bcolz divides by it.
         """
-        stored = read_object(self.folder, SIZES).get("cbytes")
+        stored = self.folder.read_description(SIZES).get("cbytes")
         if type(stored) is not int or stored <= 0:
             stored = self.block_rows * row
         if length >= self.shape[0]:
@@ -399,7 +384,7 @@ class BcolzTable(TableLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self._allow_pickle = allow_pickle
-        stored = read_object(folder, COLUMNS)
+        stored = folder.read_description(COLUMNS)
         names = stored.get("names")
         if (
             not isinstance(names, list)

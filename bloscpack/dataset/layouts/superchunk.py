@@ -80,21 +80,7 @@ def detect(folder: Folder) -> str | None:
 def read_object(folder: Folder, name: str) -> JsonObject:
     """Return the JSON object in a file; raise `FormatError` if it is missing."""
     folder.check_inside(META)
-    try:
-        value = folder.read_json(name)
-    except FileNotFoundError as error:
-        raise DamageError(
-            "expected the file, found none",
-            section="metadata",
-            filename=folder.path(name),
-        ) from error
-    if not isinstance(value, dict):
-        raise DamageError(
-            "expected an object in JSON, found something else",
-            section="metadata",
-            filename=folder.path(name),
-        )
-    return value
+    return folder.read_description(name)
 
 
 def read_storage(folder: Folder, kind: str) -> JsonObject:

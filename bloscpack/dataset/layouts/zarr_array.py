@@ -21,7 +21,6 @@ from functools import partial
 
 import numpy
 
-from ..._format.dtypes import shown
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
     ZARR_JSON,
@@ -35,7 +34,6 @@ from ..._storage.disk import disk
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
-    DamageError,
     FormatError,
     StorageError,
     UsageError,
@@ -67,22 +65,10 @@ MISSING_READ_AS = "fill_value"
 SETTINGS = ("cname", "clevel", "shuffle")
 
 
-def read_document(folder: Folder) -> JsonObject:
-    """Return the document in the file ``zarr.json``."""
-    document = folder.read_json(ZARR_JSON)
-    if not isinstance(document, dict):
-        raise DamageError(
-            "expected an object in JSON, found %s" % shown(document),
-            section="metadata",
-            filename=folder.path(ZARR_JSON),
-        )
-    return document
-
-
 def read_array_document(folder: Folder) -> ArrayDocument:
     """Return the document of an array, which is in its file now."""
     try:
-        return decode_array(read_document(folder))
+        return decode_array(folder.read_object(ZARR_JSON))
     except FormatError as error:
         error.filename = error.filename or folder.path(ZARR_JSON)
         raise
