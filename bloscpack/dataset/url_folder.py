@@ -54,9 +54,6 @@ class UrlFolder(Folder):
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self._url, self.prefix, self._options)
 
-    def identity(self, name: str) -> None:
-        """Return None: looking at a file would be a round trip for each shard."""
-
     def version(self) -> object:
         """Return a value that no other object has: files may change unnoticed."""
         from uuid import uuid4

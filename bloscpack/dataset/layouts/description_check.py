@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
 
-from ...exceptions import StorageError, UsageError
+from ...exceptions import FormatError, StorageError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._identity = folder.identity(name)
+        self._identity = None if folder.far else folder.identity(name)
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -52,16 +51,28 @@ class DescriptionCheck:
         self._path, self._read, self._expected = path, read, expected
 
     def __call__(self) -> None:
-        identity = self._folder.identity(self._name)
-        if identity == self._identity:
+        if self._folder.far:  # a look at the file would be a round trip
             return
-        with suppress(FileNotFoundError, NotADirectoryError, UsageError):
-            if identity is not None and self._read() == self._expected:
+        identity = self._folder.identity(self._name)
+        if identity is not None and identity == self._identity:
+            return
+        try:
+            if self._read() == self._expected:
                 self._identity = identity
                 return
-        raise StorageError(
-            errno.ESTALE,
-            "a writer has removed it, or replaced it by another one: open the dataset "
-            "again",
-            self._path,
-        )
+        except (FileNotFoundError, NotADirectoryError, UsageError):
+            pass
+        except FormatError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        raise changed(self._path)
+
+
+def changed(path: str) -> StorageError:
+    """Return the error for an array whose files are those of another one now."""
+    return StorageError(
+        errno.ESTALE,
+        "a writer has removed it, or replaced it by another one: open the dataset "
+        "again",
+        path,
+    )

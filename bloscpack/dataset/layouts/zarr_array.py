@@ -41,7 +41,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
-from .description_check import DescriptionCheck
+from .description_check import DescriptionCheck, changed
 from .superchunk_files import Cut, SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
 from .superchunk_writer import ShardFolder
@@ -90,7 +90,11 @@ def read_storage(folder: Folder) -> tuple[object, ...]:
 
 def check_rows(folder: Folder, length: int) -> None:
     """Raise `StorageError` if an array has got fewer rows than `length`."""
-    if read_array_document(folder).shape[0] < length:
+    try:
+        found = read_array_document(folder).shape[0]
+    except FileNotFoundError as error:
+        raise changed(folder.path()) from error
+    if found < length:
         raise StorageError(
             errno.ESTALE,
             "a writer has removed rows: open the array again",
