@@ -69,7 +69,7 @@ class DescriptionCheck:
 
 
 def changed(path: str) -> StorageError:
-    """Return the error for an array whose files are those of another one now."""
+    """Return the error for an array that was removed, or replaced by another one."""
     return StorageError(
         errno.ESTALE,
         "a writer has removed it, or replaced it by another one: open the dataset "
