@@ -67,16 +67,16 @@ An existing target stays, unless -f replaces it.
 Wrong usage, and damage: no target appears.
 
   $ blpk convert a.npy a
-  blpk: error: the name 'a' does not say which format to write; the formats are npy, npz, blp, csv, parquet, zarr, * (glob)
+  blpk: error: the name 'a' does not say which format to write; the formats are npy, npz, blp, csv, parquet, * (glob)
   [2]
   $ blpk convert g.npz d.npy
-  blpk: error: 'd.npy': the format 'npy' can't hold a group; npz, zarr can
+  blpk: error: 'd.npy': the format 'npy' can't hold a group; npz, * can (glob)
   [2]
   $ blpk convert missing.npy d.npy
   blpk: error: input file 'missing.npy' does not exist!
   [1]
   $ blpk convert meta.json d.npy
-  blpk: error: expected a file of one of the formats * (glob)
+  blpk: error: expected a file or folder of one of the formats * (glob)
   [1]
   $ head -c 20000 a.npy > short.npy
   $ blpk convert short.npy d.zarr

@@ -11,6 +11,7 @@ import os
 
 from .._storage.urls import is_url, local_path, path_of
 from ..constants import EXTENSION, MAGIC
+from .exit_codes import EXIT_COULD_NOT, Refusal
 
 # Errors of a URL that is no file, and may be the URL of a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
@@ -58,6 +59,30 @@ def _is_dataset_at(url: str) -> bool:
         return dataset.find(url) is not None
     except (FormatError, StorageError):
         return False
+
+
+def names_dataset(path: str) -> bool:
+    """Return whether an input is a dataset, or else a file.
+
+    Raises `Refusal` for any other folder, and `OSError` if it can't be read.
+    """
+    if is_dataset(path):
+        return True
+    if not os.path.isdir(path):
+        return False
+    os.scandir(path).close()  # raises why it can't be read
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    if is_tree(path):
+        raise Refusal(
+            "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'" % path,
+            EXIT_COULD_NOT,
+        )
+    raise Refusal(
+        "expected a file or a dataset, found a folder without the files of one: '%s'"
+        % path,
+        EXIT_COULD_NOT,
+    )
 
 
 def has_description(path: str) -> bool:

@@ -181,14 +181,14 @@ def show_files(
     `row` and `total` return cells, with exact sizes for ``--bytes``. See
     `options.add_table_options` and `table`.
     """
-    from .dataset_folders import is_dataset
+    from .dataset_folders import names_dataset
     from .file_jobs import packed_files
 
     found: list[JsonObject] = []
     files = packed_files(args, datasets=several is not None)
 
     def act(path: str) -> int | None:
-        if several is not None and is_dataset(path):
+        if several is not None and names_dataset(path):
             return several(path, found)
         found.append(read(path))
         return None

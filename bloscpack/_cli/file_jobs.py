@@ -152,7 +152,8 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
     Files in folders below it are included with ``--recursive``. With `datasets`, the
-    folder of a dataset stays, and stands for all that is in it.
+    folder of a dataset stays, and stands for all that is in it; so does a folder that
+    has neither datasets nor compressed files, which `names_dataset` refuses.
     """
     from .dataset_folders import has_description, is_dataset
 
@@ -163,28 +164,14 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
         if datasets and is_dataset(name):
             found.append(name)
         elif os.path.isdir(name):
-            found += _walk(name, args.recursive, True, EXTENSION, left_out, is_item)
+            inside = _walk(name, args.recursive, True, EXTENSION, left_out, is_item)
+            found += list(inside) or [name] * datasets
         else:
             found.append(name)
-    if not found:
-        _refuse_trees(args.files)
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")
     return found
-
-
-def _refuse_trees(names: list[str]) -> None:
-    """Raise `Refusal` if a name is that of a BigFile tree, which has its own verb."""
-    from ..dataset.conversion.bigfile_trees import is_tree
-
-    for name in names:
-        if os.path.isdir(name) and is_tree(name):
-            raise Refusal(
-                "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
-                % name,
-                EXIT_COULD_NOT,
-            )
 
 
 def _walk(

@@ -79,11 +79,7 @@ class Finding(Record):
     rows: Pair | None = None
 
     def __str__(self) -> str:
-        place = ["section '%s'" % self.section]
-        if self.chunk is not None:
-            place.append("chunk %d" % self.chunk)
-        if self.offset is not None:
-            place.append("byte %d" % self.offset)
+        place = place_in_file(self.section, self.chunk, self.offset)
         place += plain_place(self.span, self.rows)
         return "%s: %s (%s)" % (self.severity, self.message, ", ".join(place))
 
@@ -94,6 +90,16 @@ class Finding(Record):
 def counted(count: int, noun: str) -> str:
     """Return a number and a noun in the singular or plural."""
     return "%d %s%s" % (count, noun, "s" * (count != 1))
+
+
+def place_in_file(section: str, chunk: int | None, offset: int | None) -> list[str]:
+    """Return section, chunk and byte as texts, if they are known."""
+    place = ["section '%s'" % section]
+    if chunk is not None:
+        place.append("chunk %d" % chunk)
+    if offset is not None:
+        place.append("byte %d" % offset)
+    return place
 
 
 def plain_place(span: Pair | None, rows: Pair | None) -> list[str]:

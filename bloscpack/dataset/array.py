@@ -6,13 +6,16 @@ import errno
 import math
 import operator
 
+import numpy
+
 from .._reading.array_index import ArrayIndex, iterate_rows
 from ..exceptions import StorageError, UsageError, UsageValueError
+from .layouts.base import check_nbytes
 from .node import Node
 from .row_stream import stream_of
 from .rows import (
     assigned_blocks,
-    blocks_with_fields,
+    blocks_of_fields,
     converted,
     filled_rows,
     is_names,
@@ -20,7 +23,7 @@ from .rows import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from .._format.dtypes import Array as Items
@@ -305,12 +308,25 @@ class Array(Node):
 
     def stage_resize(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows."""
-        count = length - len(self)
-        if count > 0:
-            inner, fill = self.shape[1:], self.fill_value
-            self.stage_append(change, filled_rows(count, inner, fill, self.dtype))
-        elif count:
-            self._layout.stage(change, [], lambda: length, extends=True)
+        check_nbytes((length, *self.shape[1:]), self.dtype)
+        if length != len(self):
+            spans = self._layout.rows_to_fill(len(self), length)
+            blocks = self._filled_blocks(spans)
+            self._layout.stage(change, blocks, lambda: length, extends=True)
+
+    def _filled_blocks(
+        self, spans: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[int, Items]]:
+        """Yield the blocks in which new rows, from start to stop, are fill values."""
+        step, inner = self._layout.block_rows, self.shape[1:]
+        for start, stop in spans:
+            for low in range(start - start % step, stop, step):
+                first = max(low, start)
+                count = min(low + step, stop) - first
+                rows = filled_rows(count, inner, self.fill_value, self.dtype)
+                if low < first:
+                    rows = numpy.concatenate([self[low:first], rows], dtype=self.dtype)
+                yield low // step, rows
 
     def resized(self, length: int, old: int) -> None:
         """Take over the number of rows of a change that was committed."""
@@ -321,13 +337,13 @@ class Array(Node):
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
         layout = self._layout
-        cut = self.__getitem__, self.shape, layout.block_rows
+        cut = self.shape, layout.block_rows
         if self.dtype.names is not None and is_names(key):
-            blocks = blocks_with_fields(*cut, key, values, self.dtype)
+            blocks = blocks_of_fields(*cut, key, values, self.dtype)
         else:
             index = ArrayIndex(key, self.shape)
             items = index.spread(converted(values, self.dtype), self.dtype)
-            blocks = assigned_blocks(*cut, index, items)
+            blocks = assigned_blocks(self.__getitem__, *cut, index, items)
         layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:

@@ -227,8 +227,13 @@ class _Checker:
         return used
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
-        """Check the files of a part of an array: they, or their chunks, in parallel."""
+        """Check the files of a part of an array: they, or their chunks, in parallel.
+
+        A file that was never written counts for nothing.
+        """
         files = list(source.files())
+        if layout.may_lack_files:
+            files = [file for file in files if layout.folder.exists(file[0])]
         outer = self._nthreads if len(files) >= self._nthreads else 1
         inner = 1 if outer > 1 else self._nthreads
         checks: list[FileCheck] = []

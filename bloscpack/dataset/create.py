@@ -11,6 +11,7 @@ import errno
 import os
 import re
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk, remove_tree
@@ -18,7 +19,8 @@ from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, naming_dataset, remove_changes
 from .folder import Folder
-from .layouts import find, table_around
+from .layouts import find, prepare_change, table_around
+from .writer import SharedWriter
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -211,6 +213,8 @@ def put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
 
     `mode` is None if the caller has checked and locked the folder that had the name.
     """
+    around = Folder(os.path.dirname(target))
+    prepare_change("zarr", around, partial(SharedWriter, sync=sync))
     lock = None if mode is None else check_target(target, mode)
     try:
         if not os.path.lexists(target):

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .._damage.findings import ERROR, FINDINGS_KEPT, NOTE, Record, counted
+from .._damage.findings import (
+    ERROR,
+    FINDINGS_KEPT,
+    NOTE,
+    Record,
+    counted,
+    place_in_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,11 +61,7 @@ class DatasetFinding(Record):
     rows: Pair | None = None
 
     def __str__(self) -> str:
-        place = ["section '%s'" % self.section]
-        if self.chunk is not None:
-            place.append("chunk %d" % self.chunk)
-        if self.offset is not None:
-            place.append("byte %d" % self.offset)
+        place = place_in_file(self.section, self.chunk, self.offset)
         if self.rows is not None:
             place.append("rows %d to %d" % self.rows)
         text = self.severity, self.file, self.message, ", ".join(place)

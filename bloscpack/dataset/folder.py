@@ -17,6 +17,7 @@ import stat
 from _thread import allocate_lock
 from contextlib import suppress
 
+from .._format.dtypes import shown
 from .._storage.base import Storage
 from .._storage.disk import remove_tree
 from .._storage.urls import local_path, without_url
@@ -254,6 +255,14 @@ class Folder:
                 return _read(os.path.join(self.root, *pending.split("/")), limit)
         return _read(self.path(name), limit)
 
+    def identity(self, name: str) -> object:
+        """Return a value that changes when a file is replaced; None without a file."""
+        try:
+            status = os.lstat(self.path(name))
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         pending = self.pending.get(self.full(name)) if self.pending else None
@@ -294,6 +303,28 @@ class Folder:
         except (ValueError, RecursionError) as error:
             raise DamageError(
                 "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+                section="metadata",
+                filename=self.path(name),
+            ) from error
+
+    def read_object(self, name: str) -> JsonObject:
+        """Return the object in a file of JSON; raises the errors of `read_json`."""
+        value = self.read_json(name)
+        if not isinstance(value, dict):
+            raise DamageError(
+                "expected an object in JSON, found %s" % shown(value),
+                section="metadata",
+                filename=self.path(name),
+            )
+        return value
+
+    def read_description(self, name: str) -> JsonObject:
+        """Return the object in a file of JSON; raise `FormatError` if it is missing."""
+        try:
+            return self.read_object(name)
+        except FileNotFoundError as error:
+            raise DamageError(
+                "expected the file, found none",
                 section="metadata",
                 filename=self.path(name),
             ) from error

@@ -23,7 +23,7 @@ from .layouts import (
     find_member,
     find_members,
     group_class,
-    prepare_changes,
+    prepare_change,
     table_class,
 )
 from .new import create_array, create_table
@@ -33,7 +33,7 @@ from .preview import shown_members
 from .table import Table
 from .url_change import remove_dataset as remove_objects
 from .url_folder import UrlFolder, open_folder
-from .url_writer import creating, shared_writer_of
+from .url_writer import creating, group_writer_of, shared_writer_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
     layout.check_layout()
     if not folder.far:
         remove_leftovers(folder.root)
-    writer_of = partial(shared_writer_of, sync=options.sync)
-    prepare_changes(found.layout, folder, writer_of)
-    return Group(layout, writer_of(folder), options)
+    writer = group_writer_of(folder, found.layout, options.sync)
+    return Group(layout, writer, options)
 
 
 def create_group(
@@ -120,7 +119,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     """
     if folder.names("") and detect(folder).layout != "folder":
         return
-    writer = shared_writer_of(folder, sync)
+    writer = group_writer_of(folder, "zarr", sync)
     try:
         with writer.change() as change:
             group_class("zarr").create(change, {} if attrs is None else dict(attrs))
@@ -362,7 +361,7 @@ class Group(Node, Mapping[str, Node]):
         else:
             folder, sync = self._layout.folder, self._options.sync
             self._close_members(folder.place_of(last)[0])
-            prepare_changes(self.layout, folder, partial(shared_writer_of, sync=sync))
+            prepare_change(self.layout, folder, partial(shared_writer_of, sync=sync))
             inner = folder.dataset(last)
             if isinstance(inner, UrlFolder):
                 remove_objects(inner)

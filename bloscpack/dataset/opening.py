@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
-from .layouts import array_class, prepare_changes, table_around, table_class
+from .layouts import array_class, table_around, table_class
 from .table import Table
 from .url_folder import UrlFolder
-from .url_writer import shared_writer_of, writer_of
+from .url_writer import writer_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
     writer: Writer | None = None
     if options.writable:
         check_changeable(found)
-        prepare_changes(layout, folder, partial(shared_writer_of, sync=options.sync))
-        writer = writer_of(folder, found.kind, options.sync)
+        writer = writer_of(folder, layout, found.kind, options.sync)
     try:
         if found.kind == "array":
             return _open_array(folder, array_class(layout), writer, options)

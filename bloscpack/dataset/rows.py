@@ -105,7 +105,11 @@ def check_fill_value(value: Any, dtype: DType) -> None:
     given = numpy.asarray(value)
     try:
         item[...] = value
-        is_same = numpy.can_cast(given.dtype, dtype, "same_kind") or item == given
+        is_same = (
+            dtype.names is not None
+            or numpy.can_cast(given.dtype, dtype, "same_kind")
+            or item == given
+        )
     except (TypeError, ValueError, OverflowError) as error:
         raise _unfit_fill_value(value, dtype, str(error)) from error
     is_text = given.dtype.kind == dtype.kind and dtype.kind in "SU"
@@ -195,22 +199,19 @@ def is_names(key: object) -> bool:
     )
 
 
-def blocks_with_fields(
-    read: Callable[[slice], Array],
-    shape: tuple[int, ...],
-    block_rows: int,
-    names: Any,
-    values: Any,
-    dtype: DType,
+def blocks_of_fields(
+    shape: tuple[int, ...], block_rows: int, names: Any, values: Any, dtype: DType
 ) -> Iterator[tuple[int, Array]]:
-    """Yield all blocks, in which the fields `names` of all items become `values`."""
+    """Yield all blocks, with the fields `names` only, which become `values`."""
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
     items = converted(values, fields.dtype)
     items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
+    listed = [names] if isinstance(names, str) else names
+    part = numpy.dtype([(name, dtype[name]) for name in listed])
     for number, start in enumerate(range(0, shape[0], block_rows)):
-        rows = slice(start, start + block_rows)
-        block = read(rows)
-        block[names] = items[rows]
+        rows = items[start : start + block_rows]
+        block: Array = numpy.empty((len(rows), *shape[1:]), part)
+        block[names] = rows
         yield number, block
 
 

@@ -14,6 +14,7 @@ from .layouts.base import NewArray
 from .node import Node
 from .preview import shown_rows
 from .rows import as_columns, blocks_of, items_of, named_columns
+from .table_rows import read_frame, read_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -184,41 +185,8 @@ class Table(Node):
                 raise KeyError(key)
             return self._columns[key]
         if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-            return self._rows(slice(None), {name: self[name] for name in key})
-        return self._rows(key, self._columns)
-
-    def _rows(self, key: Any, columns: dict[str, Array]) -> Any:
-        count = len(self)
-        if isinstance(key, tuple):
-            raise IndexError("a table has one axis: expected one index, found a tuple")
-        if isinstance(key, Array):
-            key = key[:]
-        if not isinstance(key, (slice, list, numpy.ndarray)):
-            number = operator.index(key)
-            if not -count <= number < count:
-                raise IndexError(
-                    "row %d is out of bounds of a table of %d rows" % (number, count)
-                )
-            return self._rows(slice(number % count, number % count + 1), columns)[0]
-        if isinstance(key, slice):
-            rows = range(*key.indices(count))
-            nrows = len(rows)
-            stop = rows.stop if rows.stop >= 0 else None
-            key = slice(rows.start, stop, rows.step) if nrows else slice(0)
-        else:
-            selected = numpy.asarray(key)
-            if not selected.size and selected.dtype.kind == "f":
-                selected = selected.astype("i8")  # an empty list
-            if selected.ndim != 1:
-                raise IndexError("expected row numbers or booleans in one axis")
-            # Row numbers count from the end of the table, not from that of a column.
-            key = numpy.arange(count)[selected]
-            nrows = len(key)
-        fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
-        result: Items = numpy.empty(nrows, fields)
-        for name, column in columns.items():
-            result[name] = column[key]
-        return result
+            return read_rows({name: self[name] for name in key}, len(self), slice(None))
+        return read_rows(self._columns, len(self), key)
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), ITERATION_ROWS):
@@ -233,28 +201,14 @@ class Table(Node):
         try:
             import pandas  # noqa: F401
         except ImportError as error:
-            raise UsageError("to_pandas needs pandas") from error
+            raise UsageError(
+                "to_pandas needs the package pandas: pip install 'bloscpack[tables]'"
+            ) from error
         return self.frame(slice(len(self)), self.names)
 
     def frame(self, rows: slice, names: Sequence[str]) -> Any:
         """Return some rows of some columns as a DataFrame."""
-        import pandas
-
-        data = {}
-        for name in names:
-            column = self._columns[name]
-            if column.ndim > 1:
-                raise UsageValueError(
-                    "a DataFrame has no columns with several axes, such as '%s' of "
-                    "shape %s" % (name, column.shape)
-                )
-            items = column[rows]
-            if items.dtype.kind in "biufcmM":  # pandas wants the order of the machine
-                items = items.astype(items.dtype.newbyteorder("="), copy=False)
-            else:
-                items = items.astype(object)
-            data[name] = items
-        return pandas.DataFrame(data, columns=list(names))
+        return read_frame({name: self._columns[name] for name in names}, rows)
 
     # Pickle and Dask
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
+from functools import partial
 
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.file_systems import ErrorNames
@@ -15,6 +16,7 @@ from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError, UsageValueError
 from . import create
 from .folder import JOURNAL
+from .layouts import prepare_change
 from .url_change import (
     ArrayChange,
     NewChange,
@@ -30,7 +32,7 @@ from .writer import SharedWriter, Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .._storage.protocols import Path, StorageOptions
     from .change import Change
@@ -158,15 +160,36 @@ class UrlGroupWriter(SharedWriter):
         change.commit()
 
 
-def writer_of(folder: Folder, kind: str, sync: bool) -> Writer:
+def writer_of(folder: Folder, layout: str, kind: str, sync: bool) -> Writer:
     """Return a writer for an array or a table."""
+    prepare = _preparing(folder, layout, sync)
     if not isinstance(folder, UrlFolder):
-        return Writer(folder, sync)
+        return Writer(folder, sync, prepare=prepare)
+    prepare()
     return UrlTableWriter(folder) if kind == "table" else UrlWriter(folder)
 
 
-def shared_writer_of(folder: Folder, sync: bool) -> SharedWriter:
+def group_writer_of(folder: Folder, layout: str, sync: bool) -> SharedWriter:
     """Return a writer for a group."""
+    prepare = _preparing(folder, layout, sync)
+    if not isinstance(folder, UrlFolder):
+        return SharedWriter(folder, sync, prepare)
+    prepare()
+    return UrlGroupWriter(folder)
+
+
+def _preparing(folder: Folder, layout: str, sync: bool) -> Callable[..., None]:
+    """Return the function that is called with the first change of a dataset.
+
+    At a URL it is called without one, when the dataset is opened: the guard of a table
+    is not its document.
+    """
+    around = partial(shared_writer_of, sync=sync)
+    return partial(prepare_change, layout, folder, around)
+
+
+def shared_writer_of(folder: Folder, sync: bool) -> SharedWriter:
+    """Return a writer for a group, which prepares nothing."""
     if isinstance(folder, UrlFolder):
         return UrlGroupWriter(folder)
     return SharedWriter(folder, sync)

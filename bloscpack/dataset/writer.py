@@ -19,9 +19,11 @@ from .folder import CHANGES, JOURNAL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .folder import Folder
+
+    Prepare = Callable[[Change], object]
 
 # Number of seconds that a change of a group waits for the changes of other writers, and
 # between two attempts.
@@ -38,12 +40,17 @@ class Writer:
         The folder of the dataset.
     sync
         Whether each change is on the disk when it has been made.
+    prepare
+        Called with the first change.
     """
 
     # Whether other writers may change the dataset between two changes of this one.
     shared = False
 
-    def __init__(self, folder: Folder, sync: bool = True) -> None:
+    def __init__(
+        self, folder: Folder, sync: bool = True, *, prepare: Prepare | None = None
+    ) -> None:
+        self._prepare = prepare
         self._folder = folder
         self._sync = sync
         self._failed = False
@@ -80,6 +87,9 @@ class Writer:
             )
         change = Change(self._folder, self._sync)
         with naming_dataset(self._folder.root):
+            if self._prepare is not None:
+                self._prepare(change)
+                self._prepare = None
             yield change
             try:
                 change.commit()
@@ -108,7 +118,10 @@ class SharedWriter:
 
     shared = True
 
-    def __init__(self, folder: Folder, sync: bool = True) -> None:
+    def __init__(
+        self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
+    ) -> None:
+        self._prepare = prepare
         self.closed = False
         self.sync = sync
         self._folder = folder
@@ -133,7 +146,7 @@ class SharedWriter:
         end = time.monotonic() + wait
         while True:
             try:
-                return Writer(self._folder, self.sync)
+                return Writer(self._folder, self.sync, prepare=self._prepare)
             except StorageError as error:
                 if error.errno != errno.EAGAIN or time.monotonic() >= end:
                     raise

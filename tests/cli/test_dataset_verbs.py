@@ -24,6 +24,7 @@ from bloscpack._cli.exit_codes import (
     EXIT_OK,
     EXIT_USAGE,
     Refusal,
+    for_each_file,
 )
 from bloscpack.exceptions import DamageError, NotReadable, UsageError
 
@@ -209,10 +210,23 @@ def test_verify_without_the_codec(capfd, monkeypatch):
     assert "d: not readable by this Blosc" in text
 
 
-def test_what_is_no_dataset(capfd):
-    os.mkdir("empty")
-    assert EXIT_OK == run("verify", "empty")
-    assert "nothing to do" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    "verb", ["verify", "recover", "info", "list", "cat", "metadata", "map", "append"]
+)
+def test_what_is_no_dataset(capfd, verb):
+    dataset.create_array("a", [1, 2]).close()
+    os.remove("a/zarr.json")
+    more = {"recover": ["b"], "append": ["x.npy"]}
+    np.save("x.npy", [1])
+
+    def act(name):
+        return run(verb, name, *more.get(verb, []))
+
+    assert EXIT_COULD_NOT == for_each_file(["a"], act)
+    said = capfd.readouterr().err
+    assert "found a folder without the files of one: 'a'" in said
+    assert "nothing to do" not in said
+    assert ["a", "x.npy"] == sorted(os.listdir())
 
 
 # recover

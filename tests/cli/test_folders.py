@@ -68,13 +68,28 @@ def test_damage_in_a_folder(run, folder):
     assert ["in/a.blp: ok", "in/below/b.blp: damaged", "in/below/c.blp: ok"] == states
 
 
-@pytest.mark.parametrize("verb", ["verify", "list", "info", "estimate"])
-def test_an_empty_folder(run, folder, verb):
+@pytest.mark.parametrize("verb", ["verify", "list", "info"])
+def test_a_folder_without_inputs(run, folder, verb):
     (folder / "empty").mkdir()
-    code, said, errors = run(verb, "empty")
-    assert (0, "") == (code, said)
-    assert "blpk: nothing to do: there are no inputs\n" == errors
+    (folder / "other").mkdir()
+    (folder / "other" / "text").write_text("no dataset")
+    (folder / "other" / "inner").mkdir()
+    for arguments in (["empty"], ["-r", "empty"], ["other"], ["-r", "other"]):
+        code, _, errors = run(verb, *arguments)
+        assert 1 == code
+        name = arguments[-1]
+        assert "a folder without the files of one: '%s'\n" % name in errors
+    code, said, errors = run(verb, "empty", "in/a.blp")
+    assert 1 == code
+    assert "in/a.blp" in said
     assert (2, "") == run(verb)[:2]
+
+
+def test_nothing_to_estimate(run, folder):
+    (folder / "empty").mkdir()
+    expected = "blpk: nothing to do: there are no inputs\n"
+    assert (0, "", expected) == run("estimate", "empty")
+    assert (2, "") == run("estimate")[:2]
 
 
 SIZE = "expected a number of bytes, or one with a suffix from B K M G T like 1.5M, "

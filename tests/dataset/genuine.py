@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
+from dataset import states
 from support import environment
 
 from bloscpack import dataset
@@ -29,6 +31,28 @@ def items_of(dtype, shape=(50,)):
     if dtype.kind == "b":
         return (raw[:, 0] > 99).reshape(shape)
     return raw.reshape(-1).view(dtype).reshape(shape)
+
+
+class ChangeTests:
+    """Tests that each program must pass; a subclass names the `layout`."""
+
+    layout = ""
+
+    def test_chunks_of_one_row(self, genuine, tmp_path):
+        genuine.check_array(tmp_path / "a", np.arange(9), chunks=1)
+
+    def test_after_any_change(self, genuine, tmp_path):
+        genuine.check_changes(tmp_path / "a")
+
+    def test_tables(self, genuine, tmp_path):
+        genuine.check_tables(tmp_path / "t")
+
+    @pytest.mark.parametrize("machine", states.MACHINES)
+    def test_after_any_sequence_of_changes(self, genuine, machine, tmp_path):
+        def check(path, items):
+            genuine.check(path, {"values": items})
+
+        states.run(machine, tmp_path, self.layout, last_checks=[check], examples=10)
 
 
 class Genuine:

@@ -289,6 +289,10 @@ def test_a_name_that_leads_out_of_the_target():
     assert [] == os.listdir()
 
 
+# The golden directories whose arrays have a fill value that is not zero.
+WITH_FILL_VALUES = ("bcolz/z_dflt", "bcolz/z_life_resize_up")
+
+
 @pytest.mark.parametrize("name", golden.entries())
 def test_golden_directories(name, tmp_path):
     golden.extract(name, tmp_path / "source")
@@ -310,7 +314,8 @@ def test_golden_directories(name, tmp_path):
     if "columns" in attributes and "table" in attributes:
         attributes = {**attributes["table"], **attributes.pop("columns")}
         attributes = {name: value for name, value in attributes.items() if value != {}}
-    assert bool(done.lost) == bool(attributes)
+    assert ("the attributes" in done.lost) == bool(attributes)
+    assert ("the fill value" in done.lost) == (name in WITH_FILL_VALUES)
 
 
 # Refused, damaged and interrupted
@@ -477,3 +482,35 @@ def test_folder_of_datasets():
     found = dataset.open("b.zarr")
     assert [1, 2] == found["a"][:].tolist()
     assert [(1,), (2,)] == found["g/t"][:].tolist()
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "b.npz", "b.superchunk", "b.blz"])
+def test_fill_values(target):
+    """Missing shards are read as the fill value; a target without one is reported."""
+    source = dataset.create_array("a.zarr", shape=(50,), dtype="i4", fill_value=5)
+    expected = source[:]
+    assert 250 == expected.sum()
+    done = dataset.convert("a.zarr", target)
+    if os.path.isdir(target):
+        assert [] == done.lost
+        with dataset.open_array(target, "r+") as found:
+            found.resize(60)
+            assert [5] * 60 == found[:].tolist()
+    else:
+        assert ["the fill value"] == done.lost
+
+
+def test_fill_values_of_fields():
+    with dataset.create_table("t.zarr", {"x": [1, 2]}) as table:
+        table.add_column("y", [3, 4], fill_value=9)
+    assert ["the fill value"] == dataset.convert("t.zarr", "t.npy").lost
+    items = np.zeros(5, [("x", "i4"), ("y", "f8")])
+    dataset.create_array("a", items, layout="superchunk", fill_value=(3, 0.5)).close()
+    assert [] == dataset.convert("a", "b.zarr").lost
+    with dataset.open_table("b.zarr", "r+") as found:
+        found.resize(6)
+        assert (3, 0.5) == found[5].item()
+    items, fill = np.zeros(5, [("x", "i4", 2)]), np.zeros((), [("x", "i4", 2)])
+    fill["x"] = 1, 2
+    dataset.create_array("c", items, layout="superchunk", fill_value=fill).close()
+    assert ["the fill value"] == dataset.convert("c", "d.zarr").lost

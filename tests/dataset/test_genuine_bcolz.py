@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dataset import states
-from dataset.genuine import DTYPES, SHAPES, Genuine, items_of
+from dataset.genuine import DTYPES, SHAPES, ChangeTests, Genuine, items_of
 from originals import environment_with
 
 pytestmark = pytest.mark.slow
@@ -54,21 +53,5 @@ def test_settings(genuine, tmp_path, settings):
     genuine.check_array(tmp_path / "a", items, chunks=None, **settings)
 
 
-def test_chunks_of_one_row(genuine, tmp_path):
-    genuine.check_array(tmp_path / "a", np.arange(9), chunks=1)
-
-
-def test_after_any_change(genuine, tmp_path):
-    genuine.check_changes(tmp_path / "a")
-
-
-def test_tables(genuine, tmp_path):
-    genuine.check_tables(tmp_path / "t")
-
-
-@pytest.mark.parametrize("machine", states.MACHINES)
-def test_after_any_sequence_of_changes(genuine, machine, tmp_path):
-    def check(path, items):
-        genuine.check(path, {"values": items})
-
-    states.run(machine, tmp_path, "bcolz", last_checks=[check], examples=10)
+class TestChanges(ChangeTests):
+    layout = "bcolz"

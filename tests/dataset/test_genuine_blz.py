@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dataset import states
-from dataset.genuine import DTYPES, SHAPES, Genuine, items_of
+from dataset.genuine import DTYPES, SHAPES, ChangeTests, Genuine, items_of
 from originals import environment_with, run
 
 from bloscpack import dataset
@@ -109,29 +108,13 @@ def test_settings(genuine, tmp_path, settings):
         genuine.check(path, columns)
 
 
-def test_chunks_of_one_row(genuine, tmp_path):
-    genuine.check_array(tmp_path / "a", np.arange(9), chunks=1)
-
-
 def test_large_chunks(genuine, tmp_path):
     items = np.cumsum(items_of("i4", (3_000_000,)) % 100)
     genuine.check_array(tmp_path / "a", items, chunks=2**20)
 
 
-def test_after_any_change(genuine, tmp_path):
-    genuine.check_changes(tmp_path / "a")
-
-
-def test_tables(genuine, tmp_path):
-    genuine.check_tables(tmp_path / "t")
-
-
-@pytest.mark.parametrize("machine", states.MACHINES)
-def test_after_any_sequence_of_changes(genuine, machine, tmp_path):
-    def check(path, items):
-        genuine.check(path, {"values": items})
-
-    states.run(machine, tmp_path, "blz", last_checks=[check], examples=10)
+class TestChanges(ChangeTests):
+    layout = "blz"
 
 
 CHANGE_COLUMNS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -203,7 +204,7 @@ def test_pandas(tmp_path, monkeypatch):
     table = extracted("bcolz/z_ctable_daily_bars", tmp_path)
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "pandas", None)
-        with pytest.raises(UsageError, match="needs pandas"):
+        with pytest.raises(UsageError, match=r"bloscpack\[tables\]"):
             table.to_pandas()
     pytest.importorskip("pandas")
     frame = table.to_pandas()
@@ -527,3 +528,34 @@ def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, l
         found = dataset.open(tmp_path / "t")
         assert ["a"] == found.names == table.names
         assert [0, 1, 2, 3, 4] == found["a"][:].tolist()
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_read):
+    """Files of the new column are never read under the description of the old one."""
+    path, old = tmp_path / "t", np.arange(50, dtype="i8")
+    small = {"chunks": 5} if layout in ("bcolz", "blz") else {"chunks": 5, "shards": 10}
+    with dataset.create_table(path, {"a": old}, layout=layout) as table:
+        table.add_column("b", old, **small)
+        reader = dataset.open(path)
+        if was_read:
+            assert old[:3].tolist() == reader["b"][:3].tolist()
+        table.remove_column("b")
+        with pytest.raises(StorageError, match="open the dataset again") as caught:
+            reader[:]
+        assert errno.ESTALE == caught.value.errno
+        table.add_column("b", old / 2, **small)
+        with pytest.raises(StorageError, match="open the dataset again"):
+            reader["b"][20:]
+        assert old.tolist() == reader["a"][:].tolist()
+        table.remove_column("b")
+        table.add_column("b", old + 1, **small)
+        assert list(range(21, 51)) == reader["b"][20:].tolist()
+        dataset.create_array(tmp_path / "x", old, layout=layout, **small).close()
+        reader = dataset.open(tmp_path / "x")
+        dataset.create_array(
+            tmp_path / "x", old / 2, layout=layout, mode="w", **small
+        ).close()
+        with pytest.raises(StorageError, match="open the dataset again"):
+            reader[20:]

@@ -143,6 +143,22 @@ def test_fields_are_assigned(path):
         assert expected.tobytes() == array[:].tobytes()
 
 
+def test_only_the_files_of_assigned_fields_are_written(path):
+    dtype = [("x", "i4"), ("p", [("u", "f8"), ("s", "S3")]), ("l", "f4")]
+    items = items_of(dtype, (9,))
+    with dataset.create_array(path, items, layout="superchunk", chunks=2) as array:
+        inodes = {name: (path / name).stat().st_ino for name in files(path)}
+        array["p"] = items["p"][::-1].copy()
+        array[["l"]] = (1.5,)
+    changed = {n for n, inode in inodes.items() if inode != (path / n).stat().st_ino}
+    assert {"data/p/u", "data/p/s", "data/l", "meta"} == {
+        os.path.dirname(n) for n in changed
+    }
+    items["p"], items["l"] = items["p"][::-1].copy(), 1.5
+    assert items.tobytes() == dataset.open(path)[:].tobytes()
+    assert dataset.verify(path).ok
+
+
 def test_folder_of_the_rules(path):
     items = items_of(NESTED, (10,))
     options = {"layout": "superchunk", "chunks": 2, "shards": 6}

@@ -271,6 +271,50 @@ def test_missing_shards_have_the_fill_value(tmp_path):
     check_files(path, expected)
 
 
+@pytest.mark.parametrize("length", [0, 8, 9, 13, 16])
+def test_growing_leaves_shards_missing(tmp_path, length):
+    """New rows are written only to shards that have a file, which may be stale."""
+    path = tmp_path / "a"
+    arguments = {"chunks": 4, "shards": 8, "fill_value": 7}
+    expected = np.arange(length)
+    dataset.create_array(path, expected, **arguments).close()
+    dataset.create_array(tmp_path / "b", np.arange(1, 60), **arguments).close()
+    stale = path / "c" / "4"  # an append was interrupted
+    stale.parent.mkdir(exist_ok=True)
+    stale.write_bytes((tmp_path / "b" / "c" / "4").read_bytes())
+    names = {file.name for file in shards_of(path)}
+    with dataset.open_array(path, "r+") as array:
+        array.attrs["unit"] = "K"
+        for grown in (14, 37, 10**6):
+            array.resize(max(grown, length))
+            count = min(len(array), 50) - length
+            found = np.append(expected, np.full(count, 7))
+            assert found.tolist() == dataset.open(path)[:50].tolist()
+            assert found.tolist() == array[:50].tolist()
+            assert names == {file.name for file in shards_of(path)}
+        array.resize(20)
+        array.append([3])
+    found = np.concatenate([expected, np.full(20 - length, 7), [3]])
+    assert found.tolist() == dataset.open(path)[:].tolist()
+    check_files(path, found)
+    assert dataset.verify(path).ok
+    assert {"unit": "K"} == dataset.open(path).attrs.asdict()
+    with pytest.raises(UsageError, match="'missing-shards'"):
+        dataset.create_array(tmp_path / "x", [1], attrs={"missing-shards": 1})
+    with dataset.open_array(path, "r+") as array:
+        array.attrs["unit"] = "mK"
+    assert dataset.recover(path, tmp_path / "saved").complete
+    assert found.tolist() == dataset.open(tmp_path / "saved")[:].tolist()
+
+
+def test_no_array_is_larger_than_readers_accept(tmp_path):
+    with dataset.create_array(tmp_path / "a", [1, 2]) as array:
+        for length in (2**60, 2**70):
+            with pytest.raises(UsageError, match="an array has at most"):
+                array.resize(length)
+        assert 2 == len(dataset.open(tmp_path / "a"))
+
+
 def test_readers_keep_their_rows(tmp_path):
     path = tmp_path / "a"
     array = dataset.create_array(path, np.arange(30), chunks=4, shards=8)
@@ -437,7 +481,7 @@ def test_bounded_memory(tmp_path):
     tracemalloc.start()
     array.append(block for _ in range(40))
     array.append([1])
-    array.resize(60 * 2**20)
+    array.resize(600 * 2**20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     array.close()
@@ -535,6 +579,8 @@ def test_closing_closes_the_files(tmp_path, layout):
             assert 36 == table["x"][:].sum()
         with dataset.open(tmp_path / "a") as read:
             assert 36 == read[:].sum()
+        for mode in "r", "r+":  # without closing: the last reference is dropped
+            assert 36 == dataset.open_table(tmp_path / "t", mode)[:]["x"].sum()
         assert before == os.listdir("/proc/self/fd")
     finally:
         gc.enable()

@@ -191,17 +191,36 @@ def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
         return [p for p in places if "consolidated_metadata" in document(p)]
 
     consolidate()
-    dataset.open(places[2]).close()
+    for mode in ("r", "r+"):
+        for place in (*places, places[1] / "a"):
+            dataset.open(place, mode).close()
     assert places == consolidated()
-    dataset.open(places[1] / "a", "r+").close()
+    with dataset.open(places[1] / "a", "r+") as array:
+        array.append([3])
     assert places[2:] == consolidated()
-    for change in (
-        lambda: dataset.open(places[2], "r+").close(),
-        lambda: dataset.create_array(places[2] / "x", [1]).close(),
+
+    def remove(group):
+        del group["in/x"]
+
+    def create(group):
+        group.create_array("in/x", [1]).close()
+
+    group, inner, table = places
+    for place, change, kept in (
+        (table, lambda opened: opened.append(ROWS), []),
+        (table, lambda opened: opened["a"].attrs.put({"x": 1}), []),
+        (group, lambda opened: opened["in/t"].attrs.put({"x": 1}), []),
+        (group, create, [table]),
+        (group, remove, [table]),
+        (group, lambda opened: opened.attrs.put({"x": 1}), [inner, table]),
+        (inner, lambda _: dataset.create_array(table / "x", [1]).close(), []),
+        (inner, lambda opened: opened.attrs.put({"x": 1}), [table]),
     ):
         consolidate()
-        change()
-        assert [] == consolidated()
+        with dataset.open(place, "r+") as opened:
+            assert places == consolidated()
+            change(opened)
+        assert kept == consolidated()
 
 
 DAMAGED = [["a", "a"], ["a", 5], ["../t"], "a", None, {"a": 1}, ["__a"]]

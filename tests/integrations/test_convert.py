@@ -100,6 +100,9 @@ class TestCsv:
             (["NA"] * 10 + ["x"], "U2", ["NA"] * 10 + ["x"]),
             (["NA"] * 10, "f8", [np.nan] * 10),
             (["ä" * 9] * 10, "U9", ["ä" * 9] * 10),
+            (["1"] * 10 + ["007"], "U3", ["1"] * 10 + ["007"]),
+            (["1.5", ""] * 5 + ["-01"], "U3", ["1.5", ""] * 5 + ["-01"]),
+            (["0", "-0", "0.5", "00.5"], "f8", [0, 0, 0.5, 0.5]),
         ],
     )
     def test_widening(self, values, dtype, expected):
@@ -115,6 +118,9 @@ class TestCsv:
         [
             ("x\n" + "1\n" * 9 + "%d\n2.5\n" % (2**53 + 1), "column 'x'.*--dtype x=U"),
             ("x,y\n1,2\n1,2,3\n", "line 3"),
+            ("x,y\n" + "1,2\n" * 9 + "\n \n3\n", "'2' values.*'1' in line 13.*a.csv"),
+            ('x,y\n1,"\n"\n2\n', "'1' in line 4"),
+            ("x,y,z\n1,2,3\n,\n", "'2' in line 3"),
             ("x,y\n1,2,3\n1,2,3\n", "more values"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
@@ -133,9 +139,9 @@ class TestCsv:
         ("dtypes", "message"),
         [
             ({"y": "i4"}, "no column 'y'; the columns are x"),
-            ({"x": "M8[D]"}, "column 'x'"),
-            ({"x": "U1"}, "at most 1 char"),
-            ({"x": "i4"}, "abc"),
+            ({"x": "M8[D]"}, "'a.csv': column 'x': .* not of dtype"),
+            ({"x": "U1"}, "'a.csv': column 'x': .*at most 1 char"),
+            ({"x": "i4"}, "'a.csv': column 'x': .* not of dtype 'int32': .*abc"),
             ({"x": "V4"}, "can't become"),
             ({"x": "q9"}, "no type"),
         ],

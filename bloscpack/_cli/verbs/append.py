@@ -8,7 +8,7 @@ from ... import log
 from ...constants import NPY_MAGIC
 from ...exceptions import BloscpackError
 from .. import file_jobs
-from ..dataset_folders import is_dataset
+from ..dataset_folders import names_dataset
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import (
     add_blosc_options,
@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
-    if is_dataset(args.original_file):
+    if names_dataset(args.original_file):
         _append_to_dataset(args)
         return
     original_file, new_file = process_append_args(args)

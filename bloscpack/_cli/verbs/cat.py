@@ -14,7 +14,7 @@ from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
 from ...constants import MAGIC
 from ...reader import Reader, StreamReader
-from ..dataset_folders import is_dataset
+from ..dataset_folders import names_dataset
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..stdio import warn_of_second_file
@@ -89,7 +89,7 @@ def run(args: Namespace) -> None:
         if selected.stop == reader.nbytes:
             warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
 
-    if is_dataset(args.file_):
+    if names_dataset(args.file_):
         from ..dataset_rows import cat
 
         cat(args.file_, bytes_, rows, deliver)

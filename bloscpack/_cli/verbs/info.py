@@ -8,7 +8,7 @@ from ... import log
 from ..._reading.description import describe
 from ..._storage.urls import shown_name
 from .. import datasets
-from ..dataset_folders import is_dataset
+from ..dataset_folders import is_dataset, names_dataset
 from ..display import say_json
 from ..exit_codes import EXIT_OK, for_each_file
 from ..options import add_packed_files
@@ -49,9 +49,10 @@ def run(args: Namespace) -> int:
     several: list[JsonObject | None] = []
 
     def act(path: str) -> int | None:
+        of_dataset = names_dataset(path)
         if not args.json:
             log.normal("'%s':" % log.printable(shown_name(path)))
-        if is_dataset(path):
+        if of_dataset:
             if not args.json:
                 return datasets.info(path)
             described = datasets.describe(path)

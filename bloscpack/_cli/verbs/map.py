@@ -13,7 +13,7 @@ from array import array
 from ..._reading.description import ratio_of
 from ..._storage.urls import shown_name
 from ...log import printable
-from ..dataset_folders import is_dataset
+from ..dataset_folders import names_dataset
 from ..display import say, size_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 
@@ -82,7 +82,7 @@ def run(args: Namespace) -> int:
 
         check_free(args.png, args)
         figure = _new_figure()
-    if is_dataset(args.file_):
+    if names_dataset(args.file_):
         chunks = survey_dataset(args.file_, args)
     elif args.quick:
         chunks = survey_quickly(args.file_)

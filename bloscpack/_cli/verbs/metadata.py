@@ -10,7 +10,7 @@ import sys
 
 from ... import log
 from ...exceptions import MetadataSectionTooSmall, NoMetadataFound
-from ..dataset_folders import is_dataset
+from ..dataset_folders import names_dataset
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import parse_json, read_metadata
@@ -86,7 +86,7 @@ def _is_change(args: Namespace) -> bool:
 
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
-    of_dataset = is_dataset(args.file_)
+    of_dataset = names_dataset(args.file_)
     if not _is_change(args):
         if of_dataset:
             from ..dataset_rows import attributes

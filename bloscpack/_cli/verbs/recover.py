@@ -8,7 +8,7 @@ from ..._storage.urls import shown_name
 from ...log import printable
 from ...recover import recover
 from .. import datasets
-from ..dataset_folders import is_dataset
+from ..dataset_folders import names_dataset
 from ..display import say, say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
@@ -93,7 +93,7 @@ def direct_messages(args: Namespace) -> None:
 
 def run(args: Namespace) -> int:
     """Recover the file."""
-    if is_dataset(args.damaged):
+    if names_dataset(args.damaged):
         return datasets.recover(args)
     _check_target(args)
     recovery = recover(

@@ -8,7 +8,7 @@ from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
 from .. import datasets, file_jobs
-from ..dataset_folders import is_dataset
+from ..dataset_folders import is_dataset, names_dataset
 from ..display import say, say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
     def act(path: str) -> int:
         if is_journal(path):
             raise Refusal(_about_journal(path), EXIT_COULD_NOT)
-        if is_dataset(path):
+        if names_dataset(path):
             found = datasets.verify(path, args)
             if args.json:
                 reports.append({"file": plain_name(path), **found.as_dict()})

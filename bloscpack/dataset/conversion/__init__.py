@@ -20,6 +20,7 @@ from .contents import (
     has_attributes,
     has_attributes_around,
     has_dims,
+    has_fill_value,
     is_table,
     without_group,
 )
@@ -300,6 +301,8 @@ def convert(
         _check_kind(content, wanted, out_name)
         if has_attributes(content) and not _holds_attributes(content, wanted):
             request.lose("the attributes")
+        if wanted.layout is None and has_fill_value(content):
+            request.lose("the fill value")
         if has_dims(content) and wanted.layout != "zarr":
             request.lose("the names of the axes")
         if expect is not None:

@@ -266,6 +266,19 @@ def has_dims(content: Content) -> bool:
     return isinstance(content, ArrayContent) and content.dims is not None
 
 
+def has_fill_value(content: Content) -> bool:
+    """Return whether a fill value is anything but zero."""
+    if isinstance(content, GroupContent):
+        return any(map(has_fill_value, content.members.values()))
+    if isinstance(content, TableContent):
+        return any(_is_fill(c.fill_value, c.dtype) for c in content.columns.values())
+    return _is_fill(content.fill_value, content.dtype)
+
+
+def _is_fill(value: Any, dtype: DType) -> bool:
+    return value is not None and bool(numpy.array(value, dtype).tobytes().strip(b"\0"))
+
+
 # From kind to kind
 
 
@@ -296,7 +309,8 @@ def is_table(content: Content) -> bool:
 def as_table(content: ArrayContent | TableContent) -> TableContent:
     """Return an array as a table.
 
-    Each field becomes a column. An array without fields has one column, ``"0"``, and
+    Each field becomes a column, which has the fill value of the field, unless this is
+    an array. An array without fields has one column, ``"0"``, and
     with two axes as many columns as items in a row. Raises `UsageError` for others.
     """
     if isinstance(content, TableContent):
@@ -309,8 +323,13 @@ def as_table(content: ArrayContent | TableContent) -> TableContent:
         )
     columns: dict[str, Column] = {}
     if fields:
+        fill = numpy.zeros((), array.dtype)
+        if array.fill_value is not None:
+            fill[...] = array.fill_value
         for name in array.dtype.names or ():
-            columns[name] = Column(fields[name][0].base, fields[name][0].shape)
+            field = fields[name][0]
+            value = None if field.shape else fill[name]
+            columns[name] = Column(field.base, field.shape, fill_value=value)
     else:
         count = array.shape[1] if len(array.shape) == 2 else 1
         columns = {str(i): Column(array.dtype) for i in range(count)}

@@ -2,7 +2,8 @@
 
 The file is read in parts, three times at most: for the types of the columns, for the
 lengths of text, and for the rows. The type of a column is one that all parts have, or
-the next wider one: integers become floats, and anything becomes text.
+the next wider one: integers become floats, and anything becomes text. Integers with
+zeros in front, such as ``007``, are text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .contents import (
     regrouped,
     rows_in_block,
 )
+from .csv_lines import ZERO_FIRST, check_counts, may_have_zero_first
 from .request import import_package
 from .text_columns import decoded, fixed, longest, text_dtype
 
@@ -110,6 +112,8 @@ def read(path: str, request: Request) -> Content:
     with _named(path, pandas, typed):
         scans, length = _scan(path, pandas, request)
         names = list(scans)
+        if scans[names[-1]].missing:
+            check_counts(path, len(names))
         unknown = [name for name in request.dtypes if name not in names]
         if unknown:
             raise UsageValueError(
@@ -120,6 +124,8 @@ def read(path: str, request: Request) -> Content:
             name: request.dtypes[name] if name in request.dtypes else scan.dtype(name)
             for name, scan in scans.items()
         }
+        for name in _with_zero_first(path, pandas, dtypes, request):
+            dtypes[name] = None
         doubtful = [name for name, scan in scans.items() if scan.doubtful]
         _read_texts(path, pandas, dtypes, doubtful)
     columns = {name: Column(dtype) for name, dtype in dtypes.items() if dtype}
@@ -134,8 +140,8 @@ def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
     """
     try:
         yield
-    except UsageError:
-        raise
+    except UsageError as error:
+        raise type(error)("'%s': %s" % (path, error)) from error
     except pandas.errors.ParserWarning as error:
         raise DamageError(
             "it is no CSV: a line has more values than the first one has names",
@@ -147,7 +153,7 @@ def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
     except (UnicodeDecodeError, ValueError, OverflowError) as error:
         if typed and not isinstance(error, UnicodeDecodeError):
             raise UsageValueError(
-                "'%s': a column has another type than the given one: %s" % (path, error)
+                "'%s': a value has another type than the given one: %s" % (path, error)
             ) from error
         raise DamageError(str(error), filename=path) from error
 
@@ -207,6 +213,27 @@ def _check_names(path: str, pandas: Any) -> None:
             )
 
 
+def _with_zero_first(
+    path: str, pandas: Any, dtypes: dict[str, DType | None], request: Request
+) -> list[str]:
+    """Return the columns with integers that have a zero in front: they are text.
+
+    Columns whose type was given are left out. Few files have such columns: a search
+    without their lines finds out first.
+    """
+    names = [name for name, dtype in dtypes.items() if dtype and dtype.kind in "iuf"]
+    names = [name for name in names if name not in request.dtypes]
+    if not names or not may_have_zero_first(path):
+        return []
+    found: set[str] = set()
+    with _parts(path, pandas, SCAN_ROWS, usecols=names, dtype=str) as parts:
+        for part in parts:
+            for name in names:
+                if name not in found and part[name].str.fullmatch(ZERO_FIRST).any():
+                    found.add(name)
+    return sorted(found)
+
+
 def _read_texts(
     path: str, pandas: Any, dtypes: dict[str, DType | None], doubtful: list[str]
 ) -> None:
@@ -255,11 +282,30 @@ def _blocks(
         _named(path, pandas, typed),
         _parts(path, pandas, step, dtype=given, na_values=missing) as parts,
     ):
-        for part in parts:
-            yield {
-                name: _column(part[name], column.dtype, name)
-                for name, column in columns.items()
-            }
+        try:
+            for part in parts:
+                yield {
+                    name: _column(part[name], column.dtype, name)
+                    for name, column in columns.items()
+                }
+        except (ValueError, OverflowError) as error:
+            if not isinstance(error, (UsageError, UnicodeDecodeError)):
+                _raise_for_column(path, pandas, simple, missing)
+            raise
+
+
+def _raise_for_column(
+    path: str, pandas: Any, dtypes: dict[str, DType], missing: dict[str, list[str]]
+) -> None:
+    """Raise `UsageError` for the first column that pandas can't read as its type."""
+    for name, dtype in dtypes.items():
+        options: dict[str, Any] = {"dtype": _native(dtype), "usecols": [name]}
+        try:
+            with _parts(path, pandas, SCAN_ROWS, na_values=missing, **options) as parts:
+                for _ in parts:
+                    pass
+        except (ValueError, OverflowError) as error:
+            raise _other_type(name, dtype, error) from error
 
 
 def _texts(series: Any, kind: str = "U") -> list[Any]:
@@ -297,9 +343,13 @@ def _column(series: Any, dtype: DType, name: str) -> Array:
         found: Array = numpy.array(values, str).astype(dtype)
         return numpy.array(values, dtype) if dtype.kind == "m" else found
     except (ValueError, TypeError) as error:
-        raise UsageTypeError(
-            "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
-        ) from error
+        raise _other_type(name, dtype, error) from error
+
+
+def _other_type(name: str, dtype: DType, error: Exception) -> UsageTypeError:
+    return UsageTypeError(
+        "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
+    )
 
 
 # Writing

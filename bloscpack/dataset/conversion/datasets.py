@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from os.path import join, lexists
 
+import numpy
+
 from ... import dataset
 from ...exceptions import UsageError, UsageValueError
 from ..array import Array
@@ -26,6 +28,7 @@ from .contents import (
     GroupContent,
     TableContent,
     as_table,
+    has_fill_value,
     is_table,
     regrouped,
     regrouped_rows,
@@ -157,10 +160,25 @@ def _write(content: Content, request: Request, layout: str, path: str) -> None:
                 )
             _write(member, request, layout, join(path, name))
     elif _is_table(content, layout):
-        _write_table(as_table(content), request, layout, path)
+        table = as_table(content)
+        if has_fill_value(content) and not _same_fill_value(content, table):
+            request.lose("the fill value")
+        _write_table(table, request, layout, path)
     else:
         assert isinstance(content, ArrayContent)
         _write_array(content, request, layout, path, "x", False)
+
+
+def _same_fill_value(content: ArrayContent | TableContent, table: TableContent) -> bool:
+    """Return whether the columns have the fill values of all fields."""
+    if isinstance(content, TableContent):
+        return True
+    fill = numpy.zeros((), table.dtype)
+    for name, column in table.columns.items():
+        if column.fill_value is not None:
+            fill[name] = column.fill_value
+    same: bool = fill.tobytes() == numpy.array(content.fill_value, fill.dtype).tobytes()
+    return same
 
 
 def _write_array(

@@ -71,22 +71,24 @@ def _content(found: Any, path: str) -> Content:
         return GroupContent(members, attrs)
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
+    fill = getattr(found, "fill_value", None)
     if dtype.kind in "OT":
-        dtype = _measured(rows(), path)
+        dtype = _measured(rows(), path, fill)
         rows = partial(_text_rows, found, path, dtype)
     return ArrayContent(
         dtype,
         tuple(found.shape),
         rows,
         attrs=attrs,
-        fill_value=_fill_value(found),
+        fill_value=fill if _is_item(fill, dtype) else None,
         dims=getattr(getattr(found, "metadata", None), "dimension_names", None),
     )
 
 
-def _fill_value(found: Any) -> Any:
-    fill = getattr(found, "fill_value", None)
-    return None if isinstance(fill, (str, bytes)) else fill
+def _is_item(fill: Any, dtype: DType) -> bool:
+    """Return whether a fill value is an item: text may have a number, or None."""
+    kinds = {"U": str, "S": bytes}
+    return isinstance(fill, kinds.get(dtype.kind, object))
 
 
 def _rows(found: Any, path: str) -> Iterator[Array]:
@@ -103,9 +105,9 @@ def _rows(found: Any, path: str) -> Iterator[Array]:
             yield numpy.asarray(found[start : start + step])
 
 
-def _measured(blocks: Iterator[Array], path: str) -> DType:
+def _measured(blocks: Iterator[Array], path: str, fill: Any) -> DType:
     """Return the type for text of variable length: that of the longest value."""
-    most, kind = 0, "U"
+    most, kind = longest([fill] if isinstance(fill, (str, bytes)) else []), "U"
     for block in blocks:
         values = block.ravel().tolist()
         for value in values:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ..change import Change
     from ..folder import Folder
     from ..writer import SharedWriter
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     WriterOf = Callable[[Folder], SharedWriter]
 
 # Name → the places of the function `detect`, of the class for each kind, and of the
-# function `prepare`, which is called before a dataset is changed. The first layout that
-# detects a folder wins.
+# function `prepare`, which is called with the first change of a dataset. The first
+# layout that detects a folder wins.
 LAYOUTS = {
     "zarr": {
         "detect": "zarr_group.detect",
@@ -165,14 +166,16 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             yield name, found
 
 
-def prepare_changes(layout: str, folder: Folder, writer_of: WriterOf) -> None:
-    """Call the function `prepare` of a layout, if any, before a dataset is changed.
+def prepare_change(
+    layout: str, folder: Folder, writer_of: WriterOf, change: Change | None = None
+) -> None:
+    """Call the function `prepare` of a layout, if any, with a change of a dataset.
 
-    `writer_of` returns a writer for a folder.
+    `writer_of` returns a writer for a group around the dataset. Without a change, the
+    dataset is going to be changed, or a member of it is being made or removed.
     """
     if "prepare" in LAYOUTS[layout]:
-        prepare: Callable[[Folder, WriterOf], None] = _load(LAYOUTS[layout]["prepare"])
-        prepare(folder, writer_of)
+        _load(LAYOUTS[layout]["prepare"])(folder, writer_of, change)
 
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:

@@ -11,10 +11,12 @@ makes a change safe in a crash is the same for all layouts.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import partial
 
-from ...exceptions import DamageError, FormatError, UsageError
+from ..._format.array_metadata import MAX_NBYTES
+from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
 from ..rows import check_fill_value
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -91,6 +93,7 @@ class NewArray:
         dims: Sequence[str | None] | None = None,
     ) -> None:
         check_fill_value(fill_value, dtype)
+        check_nbytes(shape, dtype)
         self.shards = shards
         self.dims = dims
         self.dtype = dtype
@@ -99,6 +102,16 @@ class NewArray:
         self.fill_value = fill_value
         self.attrs: JsonObject = {} if attrs is None else dict(attrs)
         self.settings: Mapping[str, Any] = {} if settings is None else settings
+
+
+def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
+    """Raise `UsageError` if an array is so large that no reader opens it."""
+    nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
+    if nbytes > MAX_NBYTES:
+        raise UsageValueError(
+            "an array has at most %d bytes, and one of shape %s and dtype '%s' has %d"
+            % (MAX_NBYTES, shape, dtype, nbytes)
+        )
 
 
 class NodeLayout(ABC):
@@ -153,7 +166,9 @@ class ArrayLayout(NodeLayout):
     Attributes
     ----------
     sparse
-        Whether items that were never written have the fill value.
+        Whether the layout lets items that were never written have the fill value.
+    may_lack_files
+        Whether this array has such items: then a missing file is no damage.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -168,6 +183,7 @@ class ArrayLayout(NodeLayout):
 
     kind = "array"
     sparse = False
+    may_lack_files = False
     by_field = False
     dtype: DType
     shape: tuple[int, ...]
@@ -224,9 +240,18 @@ class ArrayLayout(NodeLayout):
 
         `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
-        the old state remains readable with the new blocks.
+        the old state remains readable with the new blocks. In a layout of which fields
+        have files of their own, blocks may have some of the fields, which change alone.
         """
         raise NotImplementedError
+
+    def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans of new rows that must be written as fill values.
+
+        The array grows from `start` to `stop` rows, or shrinks.
+        """
+        if start < stop:
+            yield start, stop
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""

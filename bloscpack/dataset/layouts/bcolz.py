@@ -36,6 +36,7 @@ from .chunk_files import (
     chunk_number,
     write_chunks,
 )
+from .description_check import DescriptionCheck
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -67,21 +68,6 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def read_object(folder: Folder, name: str) -> JsonObject:
-    """Return the JSON object in a file; raise `FormatError` if it is missing."""
-    try:
-        value = folder.read_json(name)
-    except FileNotFoundError as error:
-        raise DamageError(
-            "expected the file, found none",
-            section="metadata",
-            filename=folder.path(name),
-        ) from error
-    if not isinstance(value, dict):
-        refuse(folder, name, "an object in JSON", value)
-    return value
-
-
 def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
     """Raise `FormatError` for a value in a file."""
     raise DamageError(
@@ -101,11 +87,11 @@ def read_attributes(folder: Folder) -> JsonObject:
             return {}
     except FileNotFoundError:
         return {}
-    return read_object(folder, ATTRIBUTES)
+    return folder.read_description(ATTRIBUTES)
 
 
 def _decode_shape(folder: Folder) -> tuple[int, ...]:
-    shape = read_object(folder, SIZES).get("shape")
+    shape = folder.read_description(SIZES).get("shape")
     if type(shape) is int:  # no release wrote this
         shape = [shape]
     if (
@@ -136,6 +122,16 @@ def _decode_dtype(folder: Folder, text: Json) -> DType:
         raise
 
 
+def types_of(storage: JsonObject) -> tuple[Json, Json]:
+    """Return what chunks must be read by: programs may change the other values."""
+    return storage.get("dtype"), storage.get("chunklen")
+
+
+def read_types(folder: Folder) -> tuple[Json, Json]:
+    """Return what chunks must be read by, according to the file now."""
+    return types_of(folder.read_description(STORAGE))
+
+
 # Arrays
 
 
@@ -152,7 +148,10 @@ class BcolzArray(ArrayLayout):
         for name in ("meta", DATA):
             folder.check_inside(name)
         self._allow_pickle = allow_pickle
-        self.storage = storage = read_object(folder, STORAGE)
+        self._check = DescriptionCheck(folder, STORAGE)
+        self.storage = storage = folder.read_description(STORAGE)
+        read = partial(read_types, folder)
+        self._check.expect(folder.path(), read, types_of(storage))
         self.dtype = _decode_dtype(folder, storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
         self._read_sizes()
@@ -178,7 +177,7 @@ class BcolzArray(ArrayLayout):
         most = MAX_BUFFERSIZE // row
         self.block_rows = _decode_number(folder, self.storage, "chunklen", most)
         self.chunks = (self.block_rows, *shape[1:])
-        source = FileChunks(folder, shape[0] * row, self.block_rows * row)
+        source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
         self._source = source
         self.reader = ArrayReader(source, self.dtype, shape, allocate=source.allocate)
 
@@ -186,7 +185,7 @@ class BcolzArray(ArrayLayout):
         if len(shape) != 1:
             refuse(self.folder, SIZES, "objects to have one axis", shape)
         self.block_rows, self.chunks = 1, (1,)
-        self._source = source = ObjectChunks(self.folder, shape[0])
+        self._source = source = ObjectChunks(self.folder, shape[0], self._check)
         self.reader = ObjectReader(
             shape, source.read, self._allow_pickle, self.folder.path()
         )
@@ -320,7 +319,7 @@ class BcolzArray(ArrayLayout):
 
         bcolz divides by it.
         """
-        stored = read_object(self.folder, SIZES).get("cbytes")
+        stored = self.folder.read_description(SIZES).get("cbytes")
         if type(stored) is not int or stored <= 0:
             stored = self.block_rows * row
         if length >= self.shape[0]:
@@ -349,18 +348,21 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
 class ObjectChunks:
     """The chunks of an array of objects: each is a pickle of any size."""
 
-    def __init__(self, folder: Folder, nchunks: int) -> None:
+    def __init__(
+        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
+    ) -> None:
         self.nchunks = nchunks
+        self._chunks = FileChunks(folder, nchunks, 1, check_description)
         self._folder = folder
 
     def files(self) -> Iterator[tuple[str, range]]:
         """Yield the name of each file in the folder, and the number of its chunk."""
-        return FileChunks(self._folder, self.nchunks, 1).files()
+        return self._chunks.files()
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
         # The chunk says how many bytes it has; the file says so too.
-        chunk = FileChunks(self._folder, self.nchunks, 1).read_chunk(number, None)
+        chunk = self._chunks.read_chunk(number, None)
         try:
             header = decode_header(chunk)
             with own_settings:
@@ -384,7 +386,7 @@ class BcolzTable(TableLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self._allow_pickle = allow_pickle
-        stored = read_object(folder, COLUMNS)
+        stored = folder.read_description(COLUMNS)
         names = stored.get("names")
         if (
             not isinstance(names, list)

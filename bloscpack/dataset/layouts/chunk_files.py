@@ -74,13 +74,23 @@ class FileChunks(ChunkSource):
         Number of plain bytes of the array.
     chunk_size
         Number of plain bytes of all chunks but the last one.
+    check_description
+        Called when a file was read or is missing: raises `StorageError` if the files
+        are those of another array now.
     """
 
-    def __init__(self, folder: Folder, nbytes: int, chunk_size: int) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        nbytes: int,
+        chunk_size: int,
+        check_description: Callable[[], object] = bool,
+    ) -> None:
         self.nbytes = nbytes
         self.chunk_size = chunk_size
         self.nchunks = -(-nbytes // chunk_size)
         self._folder = folder
+        self._check_description = check_description
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
 
@@ -222,11 +232,13 @@ class FileChunks(ChunkSource):
         try:
             content = self._folder.read(chunk_name(number), limit)
         except FileNotFoundError as error:
+            self._check_description()
             raise self._damage(
                 "expected the file of a chunk, found none; if a writer has removed "
                 "rows meanwhile, open the dataset again",
                 number,
             ) from error
+        self._check_description()
         if len(content) < HEADER.size:
             raise self._damage(
                 "expected a header of '%d' bytes, found '%d'"

@@ -19,7 +19,7 @@ import math
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_reader import ArrayReader
@@ -28,6 +28,7 @@ from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
+from .description_check import DescriptionCheck
 from .shard_index import Cut
 from .superchunk_files import SuperchunkFiles
 from .superchunk_items import ItemParts
@@ -80,21 +81,7 @@ def detect(folder: Folder) -> str | None:
 def read_object(folder: Folder, name: str) -> JsonObject:
     """Return the JSON object in a file; raise `FormatError` if it is missing."""
     folder.check_inside(META)
-    try:
-        value = folder.read_json(name)
-    except FileNotFoundError as error:
-        raise DamageError(
-            "expected the file, found none",
-            section="metadata",
-            filename=folder.path(name),
-        ) from error
-    if not isinstance(value, dict):
-        raise DamageError(
-            "expected an object in JSON, found something else",
-            section="metadata",
-            filename=folder.path(name),
-        )
-    return value
+    return folder.read_description(name)
 
 
 def read_storage(folder: Folder, kind: str) -> JsonObject:
@@ -179,11 +166,15 @@ class SuperchunkArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.check_inside(DATA)
+        self._check = DescriptionCheck(folder, STORAGE)
         try:
-            self.storage = decode_storage(read_storage(folder, self.kind))
+            stored = read_storage(folder, self.kind)
+            self.storage = decode_storage(stored)
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
+        read = partial(read_object, folder, STORAGE)
+        self._check.expect(folder.path(), read, stored)
         length = self.read_length()
         try:
             self._take(length)
@@ -222,6 +213,7 @@ class SuperchunkArray(ArrayLayout):
                 length,
                 None,
                 report_missing,
+                self._check,
             )
             for leaf in storage.leaves
         ]
@@ -248,27 +240,10 @@ class SuperchunkArray(ArrayLayout):
                 storage.chunk_rows * count,
             )
 
-    def _files(self, start: int, stop: int) -> Iterator[Iterator[str]]:
-        """Yield for each leaf the files of `stop` rows that `start` rows lack."""
-        for leaf, source in zip(self.storage.leaves, self._sources, strict=True):
-            cut = source.cut
-            numbers = range(cut.count_files(start), cut.count_files(stop))
-            yield map(namer(self.data, leaf), numbers)
-
     @property
     def cbytes(self) -> int:
         """Size in bytes of the superchunks."""
-        return self._cbytes(self.shape[0], {})
-
-    def _cbytes(self, length: int, written: Mapping[str, int]) -> int:
-        """Return the size of the files; `written` has those that are not in place."""
-        total = 0
-        for names in self._files(0, length):
-            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-                for name in names:
-                    size = written.get(self.folder.full(name))
-                    total += self.folder.size(name) if size is None else size
-        return total
+        return count_cbytes(self.folder, self.data, self.storage, self.shape[0])
 
     def parts(self) -> list[BasePart]:
         """Return where the chunks are, by the fields of an item."""
@@ -334,7 +309,8 @@ class SuperchunkArray(ArrayLayout):
             at_once=extends,
         )
         nrows = length()
-        self.stage_sizes(change, nrows, self._cbytes(nrows, written))
+        cbytes = count_cbytes(self.folder, self.data, self.storage, nrows, written)
+        self.stage_sizes(change, nrows, cbytes)
 
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
         """Let `change` set the number of rows."""
@@ -354,7 +330,8 @@ class SuperchunkArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        for names in self._files(self.shape[0], old_length):
+        start = self.shape[0]
+        for names in files_of(self.data, self.storage, start, old_length):
             with suppress(FileNotFoundError):  # damaged sizes: do not try all names
                 for name in names:
                     self.folder.check_inside(name.rpartition("/")[0])
@@ -365,6 +342,33 @@ def cut_of(storage: Storage, leaf: Leaf) -> Cut:
     """Return how the array of a leaf is cut."""
     inner = (*storage.inner, *leaf.shape)
     return Cut(leaf.dtype, inner, storage.chunk_rows, storage.slots)
+
+
+def files_of(
+    prefix: str, storage: Storage, start: int, stop: int
+) -> Iterator[Iterator[str]]:
+    """Yield for each leaf the files of `stop` rows that `start` rows lack."""
+    for leaf in storage.leaves:
+        cut = cut_of(storage, leaf)
+        numbers = range(cut.count_files(start), cut.count_files(stop))
+        yield map(namer(prefix, leaf), numbers)
+
+
+def count_cbytes(
+    folder: Folder,
+    prefix: str,
+    storage: Storage,
+    length: int,
+    written: Mapping[str, int] | None = None,
+) -> int:
+    """Return the size of the files; `written` has those that are not in place."""
+    total = 0
+    for names in files_of(prefix, storage, 0, length):
+        with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+            for name in names:
+                size = written.get(folder.full(name)) if written else None
+                total += folder.size(name) if size is None else size
+    return total
 
 
 def write_leaves(
@@ -378,8 +382,10 @@ def write_leaves(
 ) -> dict[str, int]:
     """Write blocks of rows, each leaf to its files; return the sizes by file name.
 
-    `old` is the files of the leaves now.
+    `old` is the files of the leaves now. The first block says which fields all have:
+    the leaves of other fields are not written.
     """
+    blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
 
     def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
@@ -401,7 +407,7 @@ def write_leaves(
     leaves = [
         (leaf, source)
         for leaf, source in zip(storage.leaves, sources, strict=True)
-        if cut_of(storage, leaf).row_nbytes
+        if cut_of(storage, leaf).row_nbytes and leaf.fields[:1] in fields
     ]
     if not leaves:  # the rows count, but there is nothing to store
         for _ in blocks:
@@ -413,6 +419,14 @@ def write_leaves(
     ]
     write_folders(parts)
     return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
+
+
+def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:
+    """Return the same blocks, and the fields that they have: ``()`` without fields."""
+    remaining = iter(blocks)
+    first = list(islice(remaining, 1))
+    names = first[0][1].dtype.names if first else dtype.names
+    return chain(first, remaining), {(name,) for name in names} if names else {()}
 
 
 def copies_of(blocks: Blocks, count: int) -> list[Blocks]:

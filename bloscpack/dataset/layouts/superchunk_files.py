@@ -81,6 +81,9 @@ class SuperchunkFiles(ChunkSource):
         The value of items that are not stored; None if all are stored.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
+    check_description
+        Called when a file was opened or is missing: raises `StorageError` if the files
+        are those of another array now.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class SuperchunkFiles(ChunkSource):
         nrows: int,
         fill_value: Any,
         check_missing: Callable[[], object] = bool,
+        check_description: Callable[[], object] = bool,
     ) -> None:
         self.nbytes = nrows * cut.row_nbytes
         self.chunk_size = cut.chunk_nbytes
@@ -101,6 +105,7 @@ class SuperchunkFiles(ChunkSource):
         self._name_of = name_of
         self._fill_value = fill_value
         self._check_missing = check_missing
+        self._check_description = check_description
         self._open = OpenFiles()
         self._opening = Lock()  # threads that need the same file open it once
         self._cache = ChunkCache(CACHE_NBYTES)
@@ -164,7 +169,9 @@ class SuperchunkFiles(ChunkSource):
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:
+            self._check_description()
             return None
+        self._check_description()
         with naming_errors(self._folder.path(name)):
             least = self._stored_nbytes(number) if self._fill_value is None else 0
             return ShardIndex(storage, self.cut, least)

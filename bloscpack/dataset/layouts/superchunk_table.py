@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from copy import copy
+from functools import partial
 
 from ...exceptions import FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, TableLayout
+from .description_check import DescriptionCheck
 from .superchunk import (
     ATTRIBUTES,
     COLUMNS,
@@ -14,6 +17,7 @@ from .superchunk import (
     SIZES,
     STORAGE,
     SuperchunkArray,
+    count_cbytes,
     encode_sizes,
     read_attributes,
     read_length,
@@ -32,12 +36,67 @@ from .superchunk_storage import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
     from .base import NewColumn
+
+
+class Parts:
+    """What the columns of a table share: its description, attributes and sizes.
+
+    The table and its columns refer to it, and it to none of them: a cycle would keep
+    the files open.
+
+    Attributes
+    ----------
+    folder
+        The folder of the table.
+    storages
+        How the columns are stored, by name.
+    """
+
+    def __init__(self, folder: Folder, storages: dict[str, Storage]) -> None:
+        self.folder = folder
+        self.storages = storages
+        self._cbytes: dict[str, int] = {}
+
+    def read_attributes(self) -> dict[str, JsonObject]:
+        """Return the attributes of the columns by name."""
+        found = read_attributes(self.folder, COLUMNS)
+        return {name: value for name, value in found.items() if isinstance(value, dict)}
+
+    def stage_attributes(
+        self, change: Change, values: Mapping[str, JsonObject]
+    ) -> None:
+        """Let `change` replace all attributes of some columns."""
+        found = {**self.read_attributes(), **values}
+        change.stage(self.folder.full(COLUMNS), encode_attributes(found))
+
+    def stage_sizes(
+        self, change: Change, length: int, column: str, cbytes: int
+    ) -> None:
+        """Let `change` set the number of rows; `cbytes` is the size of a column."""
+        self._cbytes[column] = cbytes
+        nbytes = total = 0
+        for name, storage in self.storages.items():
+            nbytes += length * math.prod(storage.inner) * storage.dtype.itemsize
+            if name not in self._cbytes:
+                self._cbytes[name] = count_cbytes(
+                    self.folder.child(column_folder(name)),
+                    SuperchunkColumn.data,
+                    storage,
+                    read_length(self.folder, ()),
+                )
+            total += self._cbytes[name]
+        sizes = encode_sizes((length,), nbytes, total)
+        change.stage(self.folder.full(SIZES), sizes)
+
+    def forget(self, name: str) -> None:
+        """Forget a column that was removed."""
+        self._cbytes.pop(name, None)
 
 
 class SuperchunkColumn(SuperchunkArray):
@@ -47,33 +106,36 @@ class SuperchunkColumn(SuperchunkArray):
     description_files = ()
 
     def __init__(
-        self, table: SuperchunkTable, name: str, storage: Storage, length: int
+        self, parts: Parts, name: str, length: int, check: DescriptionCheck
     ) -> None:
-        self.folder = table.folder.child(column_folder(name))
-        self.storage = storage
-        self._table = table
+        self.folder = parts.folder.child(column_folder(name))
+        self.storage = parts.storages[name]
+        self._table = parts
         self._column = name
+        self._check = check
+        read = partial(_read_column, parts.folder, name)
+        check.expect(self.folder.path(), read, self.storage.encode())
         self._take(length)
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return self._table.column_attributes().get(self._column, {})
+        return self._table.read_attributes().get(self._column, {})
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        self._table.stage_column_attributes(change, {self._column: values})
+        self._table.stage_attributes(change, {self._column: values})
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""
-        return _column_of, (self._table, self._column)
+        return _column_of, (self._table.folder, self._column)
 
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
         """Let `change` set the number of rows of the table."""
         self._table.stage_sizes(change, length, self._column, cbytes)
 
 
-def _column_of(table: SuperchunkTable, name: str) -> ArrayLayout:
-    return table.columns[name]
+def _column_of(folder: Folder, name: str) -> ArrayLayout:
+    return SuperchunkTable(folder).columns[name]
 
 
 class SuperchunkTable(TableLayout):
@@ -86,46 +148,33 @@ class SuperchunkTable(TableLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.check_inside(DATA)
-        self._cbytes: dict[str, int] = {}
         self._new: dict[str, tuple[Storage, JsonObject]] = {}
+        before = DescriptionCheck(folder, STORAGE)
         try:
-            stored = read_storage(folder, self.kind).get("columns")
-            if not isinstance(stored, list) or not stored:
-                refuse("'columns' to be a list of columns", stored)
-            storages = dict(map(_decode_column, stored))
-            if len(storages) < len(stored):
-                refuse("'columns' to have different names", list(storages))
+            storages = _read_columns(folder)
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
-        self.columns = self._open(storages)
+        self._parts = Parts(folder, storages)
+        self.columns = self._open(storages, before)
 
-    def _open(self, storages: Mapping[str, Storage]) -> dict[str, ArrayLayout]:
+    def _open(
+        self, names: Iterable[str], check: DescriptionCheck
+    ) -> dict[str, ArrayLayout]:
+        """Return columns; `check` was made before their description was read."""
         try:
             length = read_length(self.folder, ())
             return {
-                name: SuperchunkColumn(self, name, storage, length)
-                for name, storage in storages.items()
+                name: SuperchunkColumn(self._parts, name, length, copy(check))
+                for name in names
             }
         except FormatError as error:
             error.filename = error.filename or self.folder.path(SIZES)
             raise
 
-    def _storages(self) -> dict[str, Storage]:
-        return {
-            name: column.storage
-            for name, column in self.columns.items()
-            if isinstance(column, SuperchunkColumn)
-        }
-
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
         return read_attributes(self.folder, ATTRIBUTES)
-
-    def column_attributes(self) -> dict[str, JsonObject]:
-        """Return the attributes of the columns by name."""
-        found = read_attributes(self.folder, COLUMNS)
-        return {name: value for name, value in found.items() if isinstance(value, dict)}
 
     # Writing
 
@@ -164,27 +213,6 @@ class SuperchunkTable(TableLayout):
         """Let `change` replace all attributes."""
         change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
 
-    def stage_column_attributes(
-        self, change: Change, values: Mapping[str, JsonObject]
-    ) -> None:
-        """Let `change` replace all attributes of some columns."""
-        found = {**self.column_attributes(), **values}
-        change.stage(self.folder.full(COLUMNS), encode_attributes(found))
-
-    def stage_sizes(
-        self, change: Change, length: int, column: str, cbytes: int
-    ) -> None:
-        """Let `change` set the number of rows; `cbytes` is the size of a column."""
-        self._cbytes[column] = cbytes
-        nbytes = 0
-        for name, layout in self.columns.items():
-            nbytes += length * math.prod(layout.shape[1:]) * layout.dtype.itemsize
-            if name not in self._cbytes:
-                self._cbytes[name] = layout.cbytes
-        total = sum(self._cbytes[name] for name in self.columns)
-        sizes = encode_sizes((length,), nbytes, total)
-        change.stage(self.folder.full(SIZES), sizes)
-
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         new, blocks = column
@@ -197,23 +225,30 @@ class SuperchunkTable(TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        storages = self._storages()
-        storages |= {name: storage for name, (storage, _) in self._new.items()}
+        storages = self._with_new()
         content = encode_columns({name: storages[name] for name in names})
         change.stage(self.folder.full(STORAGE), content)
-        attributes = self.column_attributes()
+        attributes = self._parts.read_attributes()
         attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
         kept = {name: attributes.get(name, {}) for name in names}
         change.stage(self.folder.full(COLUMNS), encode_attributes(kept))
 
+    def _with_new(self) -> dict[str, Storage]:
+        """Return how all columns are stored, also those that are being added."""
+        new = {name: storage for name, (storage, _) in self._new.items()}
+        return self._parts.storages | new
+
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
-        old, opened = self.columns, {}
-        added = {name: self._new[name][0] for name in names if name in self._new}
+        check = DescriptionCheck(self.folder, STORAGE)
+        storages = self._with_new()
         self._new.clear()
-        opened = self._open(added)
+        self._parts.storages = {name: storages[name] for name in names}
+        old = self.columns
+        opened = self._open([name for name in names if name not in old], check)
         self.columns = {name: opened.get(name) or old[name] for name in names}
         for name in set(old) - set(names):
+            self._parts.forget(name)
             self.folder.remove_tree(column_folder(name))
 
 
@@ -235,6 +270,23 @@ def encode_columns(storages: Mapping[str, Storage]) -> bytes:
         {"name": name, **storage.encode()} for name, storage in storages.items()
     ]
     return encode_json({"superchunk": VERSION, "kind": "table", "columns": columns})
+
+
+def _read_columns(folder: Folder) -> dict[str, Storage]:
+    """Return how the columns of a table are stored, according to the file now."""
+    stored = read_storage(folder, SuperchunkTable.kind).get("columns")
+    if not isinstance(stored, list) or not stored:
+        refuse("'columns' to be a list of columns", stored)
+    storages = dict(map(_decode_column, stored))
+    if len(storages) < len(stored):
+        refuse("'columns' to have different names", list(storages))
+    return storages
+
+
+def _read_column(folder: Folder, name: str) -> JsonObject | None:
+    """Return how a column is stored, according to the file now; None without one."""
+    storage = _read_columns(folder).get(name)
+    return None if storage is None else storage.encode()
 
 
 def _decode_column(stored: Json) -> tuple[str, Storage]:

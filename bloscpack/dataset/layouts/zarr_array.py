@@ -19,7 +19,8 @@ import re
 from contextlib import suppress
 from functools import partial
 
-from ..._format.dtypes import shown
+import numpy
+
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
     ZARR_JSON,
@@ -33,7 +34,6 @@ from ..._storage.disk import disk
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
-    DamageError,
     FormatError,
     StorageError,
     UsageError,
@@ -41,6 +41,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
+from .description_check import DescriptionCheck, changed
 from .shard_index import Cut
 from .superchunk_files import SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
@@ -48,6 +49,8 @@ from .superchunk_writer import ShardFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -55,26 +58,18 @@ if TYPE_CHECKING:
 
 # Folder of the shards.
 SHARDS = "c"
+# An attribute of an array of which some shards were never written, and its value. A
+# shard that is missing from any other array has been lost.
+MISSING_SHARDS = "missing-shards"
+MISSING_READ_AS = "fill_value"
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
-
-
-def read_document(folder: Folder) -> JsonObject:
-    """Return the document in the file ``zarr.json``."""
-    document = folder.read_json(ZARR_JSON)
-    if not isinstance(document, dict):
-        raise DamageError(
-            "expected an object in JSON, found %s" % shown(document),
-            section="metadata",
-            filename=folder.path(ZARR_JSON),
-        )
-    return document
 
 
 def read_array_document(folder: Folder) -> ArrayDocument:
     """Return the document of an array, which is in its file now."""
     try:
-        return decode_array(read_document(folder))
+        return decode_array(folder.read_object(ZARR_JSON))
     except FormatError as error:
         error.filename = error.filename or folder.path(ZARR_JSON)
         raise
@@ -83,13 +78,42 @@ def read_array_document(folder: Folder) -> ArrayDocument:
         raise
 
 
+def storage_of(document: ArrayDocument) -> tuple[object, ...]:
+    """Return how the items are stored, as a value that can be compared."""
+    fill = numpy.array(document.fill_value, document.dtype).tobytes()
+    return document.dtype, document.row_shape, document.chunk_rows, document.slots, fill
+
+
+def read_storage(folder: Folder) -> tuple[object, ...]:
+    """Return how the items are stored, according to the file now."""
+    return storage_of(read_array_document(folder))
+
+
 def check_rows(folder: Folder, length: int) -> None:
     """Raise `StorageError` if an array has got fewer rows than `length`."""
-    if read_array_document(folder).shape[0] < length:
+    try:
+        found = read_array_document(folder).shape[0]
+    except FileNotFoundError as error:
+        raise changed(folder.path()) from error
+    if found < length:
         raise StorageError(
             errno.ESTALE,
             "a writer has removed rows: open the array again",
             folder.path(),
+        )
+
+
+def mark_sparse(document: ArrayDocument) -> None:
+    """Note in the document that some shards are missing because none was written."""
+    document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
+
+
+def check_attributes(attributes: JsonObject) -> None:
+    """Raise `UsageError` if a name is that of Bloscpack's own attribute."""
+    if MISSING_SHARDS in attributes:
+        raise UsageValueError(
+            "no attribute of an array can have the name '%s': it says that some shards "
+            "were never written" % MISSING_SHARDS
         )
 
 
@@ -108,13 +132,21 @@ class ZarrArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.check_inside(SHARDS)
-        self._take(self._read())
+        self._open()
+
+    def _open(self) -> None:
+        """Take over the document that is in the file now."""
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        document = self._read()
+        read = partial(read_storage, self.folder)
+        check.expect(self.folder.path(), read, storage_of(document))
+        self._take(document, check)
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
         return read_array_document(self.folder)
 
-    def _take(self, document: ArrayDocument) -> None:
+    def _take(self, document: ArrayDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
@@ -123,6 +155,7 @@ class ZarrArray(ArrayLayout):
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
         self._cut = cut_of(document)
+        self.may_lack_files = MISSING_SHARDS in document.attributes
         self._source = SuperchunkFiles(
             self.folder,
             partial(shard_name, ndim=len(self.shape)),
@@ -130,6 +163,7 @@ class ZarrArray(ArrayLayout):
             self.shape[0],
             self.fill_value,
             partial(check_rows, self.folder, self.shape[0]),
+            check,
         )
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
@@ -168,8 +202,9 @@ class ZarrArray(ArrayLayout):
         return [int(n) for n in names if re.fullmatch("0|[1-9][0-9]{0,18}", n)]
 
     def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return dict(self._read().attributes)
+        """Return the attributes of the user."""
+        stored = self._read().attributes.items()
+        return {name: value for name, value in stored if name != MISSING_SHARDS}
 
     def close_files(self) -> None:
         """Close the shards, when no thread reads them any more."""
@@ -185,6 +220,7 @@ class ZarrArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
+        check_attributes(new.attrs)
         document = _document_of(new)
         document.encode()  # raises the errors of the attributes before anything else
         if prefix:
@@ -199,6 +235,9 @@ class ZarrArray(ArrayLayout):
         )
         shards.write(blocks)
         document.shape = new.shape
+        count = cut_of(document).count_files(new.shape[0])
+        if len(shards.sizes) < count:
+            mark_sparse(document)
         change.stage(prefix + ZARR_JSON, document.encode())
 
     def check_writable(self) -> None:
@@ -208,8 +247,11 @@ class ZarrArray(ArrayLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
+        check_attributes(values)
         document = self._read()
         document.attributes = values
+        if self.may_lack_files:
+            mark_sparse(document)
         change.stage(self.folder.full(ZARR_JSON), document.encode())
 
     def stage(
@@ -228,13 +270,42 @@ class ZarrArray(ArrayLayout):
         nrows = length()
         if nrows != self.shape[0]:
             document.shape = (nrows, *self.shape[1:])
+            if self._lacks_shards(nrows, shards):
+                mark_sparse(document)
             change.stage(self.folder.full(ZARR_JSON), document.encode())
+
+    def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
+        """Return whether a shard with new rows has no file, also not from before."""
+        full = self.shape[0] // (self._cut.chunk_rows * self._cut.slots)
+        new = range(full, self._cut.count_files(length))
+        if len(written.sizes) >= len(new):  # as after any append
+            return False
+        stored = set(self._stored_shards())
+        names = written.sizes
+        return any(
+            number not in stored
+            and self.folder.full(self._shard_name(number)) not in names
+            for number in new
+        )
+
+    def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans of new rows that must be written as fill values.
+
+        These are the rows of shards that have a file: the last shard, and those that
+        an interrupted append left. Other shards stay missing.
+        """
+        if start >= stop or not self._cut.row_nbytes:
+            return
+        count = self._cut.chunk_rows * self._cut.slots
+        for number in sorted(self._stored_shards()):
+            low, high = max(start, number * count), min(stop, (number + 1) * count)
+            if low < high:
+                yield low, high
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
-        document = self._read()
         self.close_files()
-        self._take(document)
+        self._open()
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""

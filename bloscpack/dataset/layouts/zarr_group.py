@@ -76,10 +76,13 @@ def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> No
     change.stage(folder.full(ZARR_JSON), encode_json(document))
 
 
-def drop_consolidated(folder: Folder, writer_of: WriterOf) -> None:
+def drop_consolidated(
+    folder: Folder, writer_of: WriterOf, change: Change | None = None
+) -> None:
     """Remove the copies of documents from a node, and from the groups around it.
 
-    Other readers would take a copy for the document of the node that changes.
+    Other readers would take a copy for the document of the node that changes. `change`
+    is a change of the node, which has locked it. Only nodes with copies are written.
     """
     while True:
         try:
@@ -87,9 +90,13 @@ def drop_consolidated(folder: Folder, writer_of: WriterOf) -> None:
         except (FormatError, OSError):  # not in a group of Zarr
             return
         if document.get(CONSOLIDATED) is not None:
-            with writer_of(folder).change() as change:
-                stage_document(change, folder, document["attributes"])
-        outer = folder.around()
+            attributes = document["attributes"]
+            if change is not None:
+                stage_document(change, folder, attributes)
+            else:
+                with writer_of(folder).change() as own:
+                    stage_document(own, folder, attributes)
+        change, outer = None, folder.around()
         if outer is None:
             return
         folder = outer[0]

@@ -1,0 +1,78 @@
+"""Whether an array is still the one that was opened: `DescriptionCheck`."""
+
+from __future__ import annotations
+
+import errno
+
+from ...exceptions import FormatError, StorageError, UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..folder import Folder
+
+
+class DescriptionCheck:
+    """Call it after a file of items is opened, and before the items are decoded.
+
+    A writer may have removed the array since it was opened, and put one with other
+    items under its name. The call raises `StorageError` then. As long as the file of
+    the description is the same, a call costs one look at its inode.
+
+    Make it before the description is read, and then call `expect`.
+
+    Parameters
+    ----------
+    folder, name
+        The file of the description.
+    """
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._identity = None if folder.far else folder.identity(name)
+        self._path = folder.path()
+        self._expected: object = None
+        self._read: Callable[[], object] = object
+
+    def expect(self, path: str, read: Callable[[], object], expected: object) -> None:
+        """Set how the items are stored.
+
+        Parameters
+        ----------
+        path
+            The folder of the array.
+        read
+            Returns how the items are stored now, according to the file.
+        expected
+            The value that `read` must return.
+        """
+        self._path, self._read, self._expected = path, read, expected
+
+    def __call__(self) -> None:
+        if self._folder.far:  # a look at the file would be a round trip
+            return
+        identity = self._folder.identity(self._name)
+        if identity is not None and identity == self._identity:
+            return
+        try:
+            if self._read() == self._expected:
+                self._identity = identity
+                return
+        except (FileNotFoundError, NotADirectoryError, UsageError):
+            pass
+        except FormatError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        raise changed(self._path)
+
+
+def changed(path: str) -> StorageError:
+    """Return the error for an array that was removed, or replaced by another one."""
+    return StorageError(
+        errno.ESTALE,
+        "a writer has removed it, or replaced it by another one: open the dataset "
+        "again",
+        path,
+    )
