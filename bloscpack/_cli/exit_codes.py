@@ -1,8 +1,8 @@
 """Exit codes and error messages of ``blpk``.
 
-0 done; 1 failed (file missing or existing, not a Bloscpack file, no space); 2 wrong
-usage; 3 damaged data found; 130 interrupted, 143 terminated. With several files the
-command ends with the highest exit code among them.
+0 done; 1 failed (file missing or existing, not a Bloscpack file, no space, package not
+installed); 2 wrong usage; 3 damaged data found; 130 interrupted, 143 terminated. With
+several files the command ends with the highest exit code among them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ ADVICE = {
     "'blpk decompress', or whole=True in open and open_ndarray, reads": (
         "'blpk decompress' reads"
     ),
+    "open and unpack_bytes_from_file read them": (
+        "'blpk decompress' and 'blpk cat' read them"
+    ),
     "give a mapping of names to files": (
         "rename a file, or write the references of each file with --name and -o"
     ),
@@ -74,6 +77,8 @@ def exit_code(error: BaseException) -> int:
         error, (NotReadable, Unsupported)
     ):
         return EXIT_DAMAGED
+    if isinstance(error.__cause__, ImportError):  # a package is not installed
+        return EXIT_COULD_NOT
     # Errors that 0.16 raised as RuntimeError concern the file, not the usage.
     if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
         return EXIT_USAGE
