@@ -7,6 +7,8 @@ several files the command ends with the highest exit code among them.
 
 from __future__ import annotations
 
+import os
+
 from .. import log
 from .._storage.urls import shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
@@ -53,6 +55,7 @@ ADVICE = {
     "pack what numpy.ascontiguousarray returns": "store a copy in C order",
 }
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
+BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -111,11 +114,22 @@ def _text_of(error: BaseException) -> str:
         name = error.filename
         if name in STREAM_NAMES:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
+        if isinstance(error, IsADirectoryError) and _is_bigfile_tree(name):
+            return BIGFILE_TREE % str(name)
         shown = shown_name(name) if isinstance(name, str) else name
         return "'%s': %s" % (shown, error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory"
     return str(error) or type(error).__name__
+
+
+def _is_bigfile_tree(name: str) -> bool:
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    try:
+        return os.path.isdir(name) and is_tree(name)
+    except (BloscpackError, OSError):
+        return False
 
 
 def _hint_for(error: BaseException) -> str:

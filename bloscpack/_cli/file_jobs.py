@@ -17,7 +17,14 @@ from .._crashsafe import journal
 from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
 from ..exceptions import BloscpackError
-from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal, for_each_file
+from .exit_codes import (
+    BIGFILE_TREE,
+    EXIT_COULD_NOT,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+    for_each_file,
+)
 from .stdio import STREAM, descriptor_of, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -180,11 +187,7 @@ def _refuse_trees(names: list[str]) -> None:
 
     for name in names:
         if os.path.isdir(name) and is_tree(name):
-            raise Refusal(
-                "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
-                % name,
-                EXIT_COULD_NOT,
-            )
+            raise Refusal(BIGFILE_TREE % name, EXIT_COULD_NOT)
 
 
 def _walk(
