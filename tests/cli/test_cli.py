@@ -1017,3 +1017,22 @@ def test_a_package_that_is_not_installed(
     assert (1, "") == (code, output)
     assert errors.startswith("blpk: error: ")
     assert "pip install 'bloscpack[%s]'" % extra in errors
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="Linux only")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs several processors")
+def test_no_threads_for_linear_algebra(folder: Path) -> None:
+    program = (
+        "import os, sys, bloscpack.cli\n"
+        "bloscpack.cli.main()\n"
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
+    )
+    command = [sys.executable, "-c", program, "-q", "-f", "compress", "plain"]
+    env = environment()
+    del env["OPENBLAS_NUM_THREADS"]
+    found = [
+        subprocess.run(command, cwd=folder, env=env | variables, capture_output=True)
+        for variables in ({}, {"OPENBLAS_NUM_THREADS": "1"})
+    ]
+    assert found[0].stdout.startswith(b"True ")
+    assert found[0].stdout == found[1].stdout
