@@ -214,6 +214,9 @@ def main(argv: list[str] | None = None) -> None:
     code = EXIT_OK
     alone = argv is None
     log.begin_command(owns_streams=alone)
+    if alone:
+        # The threads that OpenBLAS starts when NumPy is imported would never be used.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if alone and os.name == "posix":
         sys.unraisablehook = _resend_signal
     try:

@@ -1,5 +1,10 @@
 """Fixtures of all tests."""
 
+import os
+
+# NumPy would start a thread per core in each of the thousand processes of the tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from support import reset_log, reset_signals
 

@@ -11,7 +11,7 @@ import os
 
 from .._storage.urls import is_url, local_path, path_of
 from ..constants import EXTENSION, MAGIC
-from .exit_codes import EXIT_COULD_NOT, Refusal
+from .exit_codes import BIGFILE_TREE, EXIT_COULD_NOT, Refusal
 
 # Errors of a URL that is no file, and may be the URL of a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
@@ -74,10 +74,7 @@ def names_dataset(path: str) -> bool:
     from ..dataset.conversion.bigfile_trees import is_tree
 
     if is_tree(path):
-        raise Refusal(
-            "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'" % path,
-            EXIT_COULD_NOT,
-        )
+        raise Refusal(BIGFILE_TREE % path, EXIT_COULD_NOT)
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
         % path,

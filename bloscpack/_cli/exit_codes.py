@@ -1,11 +1,13 @@
 """Exit codes and error messages of ``blpk``.
 
-0 done; 1 failed (file missing or existing, not a Bloscpack file, no space); 2 wrong
-usage; 3 damaged data found; 130 interrupted, 143 terminated. With several files the
-command ends with the highest exit code among them.
+0 done; 1 failed (file missing or existing, not a Bloscpack file, no space, package not
+installed); 2 wrong usage; 3 damaged data found; 130 interrupted, 143 terminated. With
+several files the command ends with the highest exit code among them.
 """
 
 from __future__ import annotations
+
+import os
 
 from .. import log
 from .._storage.urls import shown_name
@@ -42,6 +44,9 @@ ADVICE = {
     "'blpk decompress', or whole=True in open and open_ndarray, reads": (
         "'blpk decompress' reads"
     ),
+    "open and unpack_bytes_from_file read them": (
+        "'blpk decompress' and 'blpk cat' read them"
+    ),
     "give a mapping of names to files": (
         "rename a file, or write the references of each file with --name and -o"
     ),
@@ -50,6 +55,7 @@ ADVICE = {
     "pack what numpy.ascontiguousarray returns": "store a copy in C order",
 }
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
+BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -74,6 +80,8 @@ def exit_code(error: BaseException) -> int:
         error, (NotReadable, Unsupported)
     ):
         return EXIT_DAMAGED
+    if isinstance(error.__cause__, ImportError):  # a package is not installed
+        return EXIT_COULD_NOT
     # Errors that 0.16 raised as RuntimeError concern the file, not the usage.
     if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
         return EXIT_USAGE
@@ -106,11 +114,22 @@ def _text_of(error: BaseException) -> str:
         name = error.filename
         if name in STREAM_NAMES:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
+        if isinstance(error, IsADirectoryError) and _is_bigfile_tree(name):
+            return BIGFILE_TREE % str(name)
         shown = shown_name(name) if isinstance(name, str) else name
         return "'%s': %s" % (shown, error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory"
     return str(error) or type(error).__name__
+
+
+def _is_bigfile_tree(name: str) -> bool:
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    try:
+        return os.path.isdir(name) and is_tree(name)
+    except (BloscpackError, OSError):
+        return False
 
 
 def _hint_for(error: BaseException) -> str:

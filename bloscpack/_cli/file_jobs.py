@@ -17,7 +17,13 @@ from .._crashsafe import journal
 from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
 from ..exceptions import BloscpackError
-from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal, for_each_file
+from .exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+    for_each_file,
+)
 from .stdio import STREAM, descriptor_of, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

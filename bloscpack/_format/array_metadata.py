@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
 # Maximum size in bytes of an array in memory.
 MAX_NBYTES = sys.maxsize
+# Advice in the message for a file without an array.
+BYTES_ARE_READ = (
+    "the file contains bytes and no array; open and unpack_bytes_from_file read them"
+)
 
 
 def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:
@@ -52,7 +56,8 @@ class Description:
     def __init__(self, metadata: object) -> None:
         if not is_array(metadata):
             raise NotANumpyArray(
-                "expected the metadata of an array, found %s" % shown(metadata),
+                "expected the metadata of an array, found %s: %s"
+                % (shown(metadata), BYTES_ARE_READ),
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:

@@ -138,7 +138,9 @@ class ErrorNames:
         # fsspec names the packages of its other file systems itself.
         if extra == "s3" or schemes <= {"http", "https"} or "fsspec" in text:
             message += ": pip install 'bloscpack[%s]'" % extra
-        return UsageError(message)
+        problem = UsageError(message)
+        problem.__cause__ = ImportError(text)
+        return problem
 
     def _text_of(self, error: BaseException) -> str:
         """Return the text of an error, or the name of its class if it may be secret."""
@@ -158,7 +160,7 @@ class ErrorNames:
         except Exception as error:  # file systems raise any exception
             problem = self._translated(error)
         # The error of the file system could show the URL.
-        raise problem from None
+        raise problem from problem.__cause__
 
 
 def find_file_system(

@@ -126,7 +126,8 @@ def verify(
     Raises
     ------
     NoSuchBlock
-        If the tree, or a block that was named, does not exist.
+        If the tree, or a block that was named, does not exist, or if the folder has
+        neither blocks nor attributes.
     """
     file = tree if isinstance(tree, File) else File(tree, follow_links=follow_links)
     checker = _Checker(file._tree, nthreads or available_cpus(), progress)
@@ -138,6 +139,9 @@ def verify(
     if blocks is None:
         for group in file._tree.groups(file._group):
             checker.check_group(file._full(group), group or ROOT)
+        if not (checker.nblocks or checker.findings or checker.nattributes):
+            text = "'%s' has no block and no attributes, so it is no BigFile tree"
+            raise NoSuchBlock(text % file.basename)
     return TreeReport(
         file.basename,
         checker.nblocks,
@@ -155,7 +159,7 @@ class _Checker:
         self._nthreads = nthreads
         self._progress = progress
         self.findings: list[TreeFinding] = []
-        self.nblocks = self.nfiles = self.nbytes = 0
+        self.nblocks = self.nfiles = self.nbytes = self.nattributes = 0
 
     def check_attributes(self, name: str, shown: str) -> None:
         """Check that the attributes of a block or group can be read."""
@@ -163,6 +167,7 @@ class _Checker:
             attributes = AttributeSet(self._tree, self._tree.folder(name))
             for key in attributes:
                 attributes[key]
+                self.nattributes += 1
         except (FormatError, OSError) as error:
             self.findings.append(TreeFinding(shown, "attributes", _text(error)))
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .dtypes import Array, DType
     from .reading import Index
+    from .rows import Rows
 
     Kind = TypeVar("Kind", bound="Column")
 
@@ -141,8 +142,13 @@ class Column:
     @property
     def has_unwritten(self) -> bool:
         """Whether there are rows that no writer has finished."""
+        return bool(self._unwritten())
+
+    def _unwritten(self) -> Rows:
+        """Return the rows that no writer has finished."""
         _, content = read_header(self._tree, self._folder)
-        return bool(read_unwritten(self._tree, self._folder, content, self.size))
+        known = read_unwritten(self._tree, self._folder, content, self.size)
+        return known or []
 
     def __len__(self) -> int:
         return self.size

@@ -1,7 +1,8 @@
 """Copies of blocks and trees: the same rows, perhaps in another number of files.
 
 A copy is read and written in pieces. Its checksums are those of its own bytes, and its
-attributes keep their types.
+attributes keep their types. Rows that no writer has finished are not copied; the copy
+knows them as such rows, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .column import Column
     from .dtypes import Array, DType
     from .file import File
+    from .rows import Rows
 
     Progress = Callable[[int], object]
 
@@ -102,7 +104,25 @@ def copy(
     else:
         nfile = old.nfile if Nfile is None else Nfile
         watched = Watched(old, dtype, progress)
-        new = target.create_from_array(new_block, watched, nfile)
+        unwritten = old._unwritten()
+        if unwritten:
+            new = _copy_in_part(watched, target, new_block, nfile, unwritten)
+        else:
+            new = target.create_from_array(new_block, watched, nfile)
     if len(old.attrs):
         new.attrs.copy_from(old.attrs)
     return new
+
+
+def _copy_in_part(
+    rows: Watched, target: File, new_block: str, nfile: int, unwritten: Rows
+) -> Column:
+    """Create a block with the rows that are not `unwritten`, and note the others."""
+    from .file import new_header, row_dtype, store
+
+    return target.create_filled(
+        target._full(new_block),
+        new_header(row_dtype(rows), rows.shape[0], nfile),
+        lambda column: store(rows, column, 0, unwritten),
+        unwritten,
+    )

@@ -19,6 +19,7 @@ from .attrs import AttributeSet
 from .column import Column
 from .dtypes import block_dtype, check_storable, name_of
 from .records import Dataset
+from .rows import without
 from .tree import Tree, check_new_name, clean_name
 from .writing import Writer, commit_new, make_block
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .._storage.protocols import Path
     from .dtypes import DType
     from .header import Header
+    from .rows import Rows
 
 # Number of rows per data file if the caller does not say, as in the original.
 ROWS_PER_FILE = 32 * 2**20
@@ -230,12 +232,16 @@ class File:
         return self.create_filled(full, new, lambda column: store(array, column, 0))
 
     def create_filled(
-        self, full: str, new: Header, fill: Callable[[Column], object]
+        self,
+        full: str,
+        new: Header,
+        fill: Callable[[Column], object],
+        unwritten: Rows | None = None,
     ) -> Column:
         """Create a block with a layout, and let `fill` write its rows.
 
         `full` is its name from the root of the tree. The header is written when `fill`
-        returns.
+        returns. `unwritten` are the rows that `fill` leaves out.
         """
         writer = self._make(full, new)
         writer.begin_new()
@@ -243,7 +249,8 @@ class File:
         try:
             fill(column)
             sums, _ = writer.take()
-            commit_new(self._tree, self._tree.folder(full), new, sums=sums)
+            folder = self._tree.folder(full)
+            commit_new(self._tree, folder, new, sums=sums, unwritten=unwritten)
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
         return column
@@ -326,12 +333,13 @@ def row_dtype(array: Any) -> DType:
     return numpy.dtype((array.dtype, (nmemb,)))
 
 
-def store(array: Any, column: Column, row: int) -> None:
-    """Write the rows of a table from row `row` on, in pieces."""
-    for start, stop in pieces_of(array):
-        part = numpy.asarray(array[start:stop])
-        column.write(row + start, part.reshape(-1, column.nmemb))
-        del part  # before the next one is read
+def store(array: Any, column: Column, row: int, left_out: Rows | None = None) -> None:
+    """Write the rows of a table from row `row` on, in pieces, but not `left_out`."""
+    for piece in pieces_of(array):
+        for start, stop in without([piece], left_out or []):
+            part = numpy.asarray(array[start:stop])
+            column.write(row + start, part.reshape(-1, column.nmemb))
+            del part  # before the next one is read
 
 
 def pieces_of(array: Any) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import resource
@@ -643,6 +644,48 @@ def test_a_block_without_a_header_is_unfinished(tree, tmp_path):
     assert not report.ok
     assert ("g/x", "header") == (finding.block, finding.kind)
     assert finding.message.endswith("finished: 000000, 000001, 000002, 000003, ...")
+
+
+@pytest.mark.parametrize(
+    ("nfile", "dtype"), [(None, None), (1, None), (7, None), (3, "f4")]
+)
+def test_a_copy_remembers_the_rows_that_were_never_written(
+    tree, tmp_path, nfile, dtype
+):
+    with tree.create("x", ("f8", 2), 100, 4) as column:
+        column.write(10, np.ones((30, 2)))
+        column.write(90, np.ones((10, 2)))
+    unwritten = [(0, 10), (40, 90)]
+    other = bigfile.File(tmp_path / "other", create=True)
+    copy = bigfile.copy(tree, "x", other, "y", Nfile=nfile, dtype=dtype)
+    assert tree["x"][10:40].tolist() == copy[10:40].tolist()
+    numbers = [range(*pair) for f in bigfile.verify(other).findings for pair in f.rows]
+    found = sorted({number for part in numbers for number in part})
+    assert [*range(10), *range(40, 90)] == found
+    with copy:
+        for start, stop in unwritten:
+            copy[start:stop] = 2
+    assert () == bigfile.verify(other).findings
+    found = other["y"][:, 0].tolist()
+    assert [2] * 10 + [1] * 30 + [2] * 50 + [1] * 10 == found
+
+
+def test_a_full_disk_leaves_a_block_that_verify_names(tree):
+    class Rows:
+        shape, dtype = (100,), np.dtype("f8")
+
+        def __getitem__(self, index):
+            if index.stop > 50:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return np.arange(100.0)[index]
+
+        chunks = ((50, 50),)
+
+    with pytest.raises(OSError, match="No space"):
+        tree.create_from_array("new", Rows())
+    (finding,) = bigfile.verify(tree).findings
+    assert ("new", "header") == (finding.block, finding.kind)
+    assert "new" not in tree
 
 
 def test_raw_items_may_not_become_fewer(tree, tmp_path):

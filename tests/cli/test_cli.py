@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
 import support
 
@@ -984,3 +985,54 @@ def test_no_hint_to_grow_where_another_file_follows(tmp_path):
     assert 1 == done.returncode
     assert "another bloscpack file" in done.stderr
     assert "--grow" not in done.stderr
+
+
+MISSING_PACKAGES = [
+    # (package, its extra, arguments)
+    ("matplotlib.figure", "plot", ["map", "packed.blp", "--png", "x.png"]),
+    ("shtab", "completion", ["completion", "bash"]),
+    ("pyarrow", "tables", ["convert", "table.parquet", "x.zarr"]),
+    ("fastparquet", "parquet", ["refs", "array.blp", "-o", "x.parquet"]),
+    ("fsspec", "remote", ["info", "http://127.0.0.1:9/x.blp"]),
+    ("fsspec", "remote", ["list", "http://127.0.0.1:9/x.blp"]),
+    ("fsspec", "remote", ["cat", "http://127.0.0.1:9/x.blp"]),
+    ("s3fs", "s3", ["verify", "s3://bucket/x.blp"]),
+]
+
+
+@pytest.mark.parametrize(("package", "extra", "arguments"), MISSING_PACKAGES)
+def test_a_package_that_is_not_installed(
+    package: str,
+    extra: str,
+    arguments: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    monkeypatch.chdir(folder)
+    bloscpack.pack_ndarray_to_file(numpy.arange(9), "array.blp")
+    Path("table.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, package, None)
+    code, output, errors = run(*arguments)
+    assert (1, "") == (code, output)
+    assert errors.startswith("blpk: error: ")
+    assert "pip install 'bloscpack[%s]'" % extra in errors
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="Linux only")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs several processors")
+def test_no_threads_for_linear_algebra(folder: Path) -> None:
+    program = (
+        "import os, sys, bloscpack.cli\n"
+        "bloscpack.cli.main()\n"
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
+    )
+    command = [sys.executable, "-c", program, "-q", "-f", "compress", "plain"]
+    env = environment()
+    del env["OPENBLAS_NUM_THREADS"]
+    found = [
+        subprocess.run(command, cwd=folder, env=env | variables, capture_output=True)
+        for variables in ({}, {"OPENBLAS_NUM_THREADS": "1"})
+    ]
+    assert found[0].stdout.startswith(b"True ")
+    assert found[0].stdout == found[1].stdout

@@ -61,6 +61,19 @@ def test_ls(tree, good):
     assert bigfile.File(SNAPSHOT).blocks == good("ls", SNAPSHOT).split()
 
 
+@pytest.mark.parametrize("option", ["-l", "--json"])
+def test_ls_of_a_damaged_header_shows_the_other_blocks(tree, run, tmp_path, option):
+    for name in ("a", "g/z"):
+        tree.create_from_array(name, np.arange(3)).close()
+    (tmp_path / "tree/g/x/header").write_bytes(b"DTYPE: <i4\n")
+    code, out, err = run("bigfile", "ls", option, "tree")
+    assert 3 == code
+    assert "blpk: error: " in err
+    assert "tree/g/x/header" in err
+    shown = [fields["name"] for fields in json.loads(out)] if "j" in option else out
+    assert ["a", "g/z"] == [name for name in ("a", "g/x", "g/z") if name in shown]
+
+
 def test_cat(tree, good):
     assert "6 7 8 \n9 10 11 \n" == good("cat", "-o", "2", "-c", "2", "tree", "g/x")
     assert 10 == good("cat", "tree", "g/x").count("\n")
@@ -141,6 +154,16 @@ def test_messages_about_wrong_names(tree, run, tmp_path):
         (["create", "tree", "y", "f9"], "'f9' is no type"),
     ):
         assert message in run("bigfile", *arguments)[2]
+
+
+@pytest.mark.parametrize("verb", ["cat", "recover", "metadata", "map"])
+def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
+    more = ["x.blp"] if verb == "recover" else []
+    code, out, err = run(verb, "tree", *more)
+    assert (1, "") == (code, out)
+    assert "blpk: error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
+    os.mkdir("other")
+    assert "'other': Is a directory" in run(verb, "other", *more)[2]
 
 
 @pytest.mark.parametrize(
@@ -280,6 +303,15 @@ def test_verify(tree, good, run):
     assert 0 == run("bigfile", "verify", UNWRITTEN, "full")[0]
 
 
+def test_verify_of_a_folder_without_a_tree(tmp_path, run):
+    (tmp_path / "empty" / "inside").mkdir(parents=True)
+    code, out, err = run("bigfile", "verify", tmp_path / "empty")
+    assert (1, "") == (code, out)
+    assert "has no block and no attributes, so it is no BigFile tree" in err
+    bigfile.File(tmp_path / "empty").attrs["a"] = 1
+    assert 0 == run("bigfile", "verify", tmp_path / "empty")[0]
+
+
 @pytest.mark.parametrize(
     ("code", "arguments"),
     [
@@ -291,6 +323,8 @@ def test_verify(tree, good, run):
         (1, ["create", "tree", "g/x", "f4"]),
         (2, ["cat", "tree"]),
         (2, ["cat", "tree", "../x"]),
+        (2, ["cat", "-o", "-1", "tree", "g/x"]),
+        (2, ["cat", "-c", "-1", "tree", "g/x"]),
         (2, ["copy", "tree"]),
         (2, ["create", "--size", "3", "tree", "y", "U5"]),
         (2, ["create", "--size", "3", "tree", "y", "nonsense"]),

@@ -6,8 +6,10 @@ import pytest
 from dataset import states
 
 
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", states.LAYOUTS)
 @pytest.mark.parametrize("machine", states.MACHINES)
-def test_any_sequence_of_changes(machine, layout, tmp_path):
-    examples = 10 if states.LAYOUTS[layout].at_url else 30
+def test_any_sequence_of_changes(machine, layout, examples, tmp_path):
+    if states.LAYOUTS[layout].at_url:
+        examples //= 2
     states.run(machine, tmp_path, layout, examples=examples)

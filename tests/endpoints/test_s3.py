@@ -24,7 +24,7 @@ SERVERS = {"moto": object_stores.moto, "rclone": object_stores.rclone}
 @pytest.fixture(scope="module", params=SERVERS)
 def options(request, tmp_path_factory):
     with SERVERS[request.param](tmp_path_factory.mktemp("store")) as options:
-        s3fs.S3FileSystem(**options).mkdir("bucket")
+        object_stores.make_bucket(options)
         yield options
 
 

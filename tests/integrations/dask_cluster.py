@@ -73,7 +73,7 @@ def cluster(**options):
             threads_per_worker=1,
             memory_limit=LIMIT,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             **options,
         ) as local,
         Client(local) as client,

@@ -67,7 +67,7 @@ def test_a_table_is_an_array_of_dask(tree, array):
 @pytest.mark.slow
 def test_workers_of_a_cluster_write_a_block(tree, array):
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
         lazy = da.from_array(tree["x"], chunks=(100, 3)) + 1
         with tree.create("y", ("f8", 3), 1000, 4) as column:

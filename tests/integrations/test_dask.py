@@ -93,7 +93,7 @@ import bloscpack as bp
 
 if __name__ == "__main__":
     with LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
+        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=":0"
     ) as cluster, Client(cluster) as client:
         print(client.submit(os.getpid).result() != os.getpid())
         lazy = bp.open_ndarray("a.blp")

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from storage.object_stores import SECRETS, moto, rclone
+from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 from bloscpack import dataset
 from bloscpack._storage.upload import Conflict, object_version, put_object
@@ -17,14 +17,6 @@ from bloscpack.exceptions import StorageError
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 pytestmark = pytest.mark.slow
 ROWS = np.arange(600.0).reshape(300, 2)
-
-
-def make_bucket(options):
-    """Make an empty bucket; moto keeps the one of an earlier test."""
-    fs = s3fs.S3FileSystem(**options)
-    if fs.exists("bucket"):
-        fs.rm("bucket", recursive=True)
-    fs.mkdir("bucket")
 
 
 @pytest.fixture(params=[moto, rclone])

@@ -271,8 +271,11 @@ def test_arrays_that_do_not_become_shards(tmp_path, array, reason):
 def test_bytes_do_not_become_a_shard(tmp_path, settings):
     path = tmp_path / "a.blp"
     bp.pack_bytes_to_file(b"abc", path)
-    with pytest.raises(NotANumpyArray, match="expected the metadata of an array"):
+    reason = "expected the metadata of an array, found .*: the file contains bytes"
+    with pytest.raises(NotANumpyArray, match=reason):
         repack(path, shard=True, **settings)
+    with pytest.raises(NotANumpyArray, match="unpack_bytes_from_file read them"):
+        bp.open_ndarray(path)
 
 
 def test_an_array_that_is_dropped_does_not_become_a_shard(tmp_path):

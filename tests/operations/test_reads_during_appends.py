@@ -17,7 +17,7 @@ from support import environment
 
 import bloscpack
 
-ROWS, ADDED, COUNT = 100, 7, 60
+ROWS, ADDED, COUNT = 100, 7, 40
 ALL = numpy.arange(10 * (ROWS + ADDED * COUNT)).reshape(-1, 10)
 ROW = ALL[:1].nbytes
 OLD = ALL[:ROWS].tobytes()

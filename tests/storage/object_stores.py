@@ -74,3 +74,13 @@ def rclone(folder: Path):
     finally:
         process.terminate()
         process.wait()
+
+
+def make_bucket(options):
+    """Make an empty bucket; moto keeps the one of an earlier test."""
+    import s3fs
+
+    fs = s3fs.S3FileSystem(**options)
+    if fs.exists("bucket"):
+        fs.rm("bucket", recursive=True)
+    fs.mkdir("bucket")

@@ -12,7 +12,14 @@ from contextlib import nullcontext
 from ... import log
 from ...log import printable
 from ..display import put_line, say, say_json, say_json_list
-from ..exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_DAMAGED,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+    for_each_file,
+)
 from ..progress import shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -100,22 +107,25 @@ def _open(args: Namespace, *, create: bool = False) -> File:
 # What the actions do
 
 
-def _list(args: Namespace) -> None:
+def _list(args: Namespace) -> int:
     tree = _open(args)
     found = []
-    for name in args.names or tree.blocks:
+
+    def show(name: str) -> None:
         fields = _describe(tree.open(name), name)
         found.append(fields)
-        if args.json:
-            continue
-        if not args.long:
+        if args.long and not args.json:
+            texts = "%-28s %s %d %12d %05d %d %s"
+            keys = ("name", "dtype", "nmemb", "size", "checksum", "nfile", "path")
+            say(texts % tuple(fields[key] for key in keys))
+        elif not args.json:
             say(name)
-            continue
-        texts = "%-28s %s %d %12d %05d %d %s"
-        keys = ("name", "dtype", "nmemb", "size", "checksum", "nfile", "path")
-        say(texts % tuple(fields[key] for key in keys))
+
+    # A block whose header is damaged does not hide the others.
+    code = for_each_file(args.names or tree.blocks, show)
     if args.json:
         say_json(found)
+    return code
 
 
 def _describe(column: Column, name: str) -> JsonObject:
@@ -135,10 +145,12 @@ def _describe(column: Column, name: str) -> JsonObject:
 
 
 def _cat(args: Namespace) -> None:
+    if args.offset < 0 or (args.count or 0) < 0:
+        raise Refusal("bigfile cat: -o and -c must be >= 0", EXIT_USAGE)
     column = _open(args).open(args.names[0])
-    start = min(max(args.offset, 0), column.size)
+    start = min(args.offset, column.size)
     left = column.size - start
-    stop = start + (left if args.count is None else min(max(args.count, 0), left))
+    stop = start + (left if args.count is None else min(args.count, left))
     row_nbytes = max(1, column.nbytes // max(1, column.size))
     step = max(1, (RAW_NBYTES if args.binary else TEXT_NBYTES) // row_nbytes)
     if args.binary and sys.stdout.isatty() and not args.force:
