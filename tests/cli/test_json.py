@@ -55,7 +55,7 @@ def test_errors_in_the_middle(verb, option):
     # A file without an entry has its message on standard error.
     without = [name for name in IN_THE_MIDDLE if name not in names]
     assert len(without) - 1 <= errors.count("blpk: error: ")
-    assert verb != "verify" or without == ["folder"]
+    assert verb != "verify" or not without
 
 
 @pytest.mark.usefixtures("folder")
@@ -70,7 +70,7 @@ def test_errors_in_the_middle(verb, option):
         (0, ["metadata", "array.blp"]),
         (0, ["metadata", "--compact", "array.blp"]),
         (1, ["list", "missing"]),
-        (0, ["list", "folder"]),
+        (1, ["list", "folder"]),
     ],
     ids=str,
 )

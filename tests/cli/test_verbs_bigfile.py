@@ -163,7 +163,8 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     assert (1, "") == (code, out)
     assert "blpk: error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
     os.mkdir("other")
-    assert "'other': Is a directory" in run(verb, "other", *more)[2]
+    err = run(verb, "other", *more)[2]
+    assert "found a folder without the files of one: 'other'" in err
 
 
 @pytest.mark.parametrize(
