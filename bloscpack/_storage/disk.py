@@ -157,7 +157,9 @@ disk = Disk()
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; symbolic links in it are not followed."""
+    """Remove a folder and all in it; symbolic links are not followed."""
+    if os.path.islink(path):
+        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link", path)
     for place, folders, files in os.walk(path, topdown=False):
         for name in files:
             disk.remove(os.path.join(place, name))

@@ -139,13 +139,15 @@ class FolderTarget(Target):
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change that writes shards."""
+        if not self._is_staged():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.staged)
         yield ShardChange(Folder.open(self.staged), self.place, self.sync)
 
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
         lock = _locked(self.place)
         try:
-            if os.path.isdir(self.staged):
+            if self._is_staged():
                 set_length(self, self.staged, length)
                 put(self.staged, self.root, self.sync, self.mode)
             self._check_committed()
@@ -156,6 +158,12 @@ class FolderTarget(Target):
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
         _remove(self.place, self.root)
+
+    def _is_staged(self) -> bool:
+        """Return whether the dataset has not got its name: `put` may have exchanged it."""
+        with suppress(OSError):
+            return os.stat(self.staged).st_ino == self._inode
+        return False
 
     def _check_committed(self) -> None:
         """Raise `StorageError` unless the dataset has got its name."""
@@ -171,7 +179,7 @@ class FolderTarget(Target):
             try:
                 yield
             except FileNotFoundError:
-                if os.path.isdir(self.staged):
+                if self._is_staged():
                     raise
                 self._check_committed()
 

@@ -200,7 +200,8 @@ class NewChange(UrlChange):
             with suppress(StorageError):
                 self._at.check_version(self.guard, self.version)
                 if self._at.is_leftover:
-                    remove_dataset(self._at)
+                    make_empty(self._at, self.version)
+                    self._at.remove(UNFINISHED)
 
 
 def is_document(name: str) -> bool:
@@ -227,13 +228,16 @@ def complete(folder: UrlFolder) -> bool:
 
     Return whether there was one: then its journal is left to be replaced.
     """
+    version = folder.object_version(JOURNAL)
     removed = folder.read_journal()
     names = *folder.pending, *folder.documents
     if not names and not removed:
         return False
     contents = {name: folder.read(name) for name in names}
     for name, content in contents.items():
-        folder.put(name, content, folder.object_version(name))
+        found = folder.object_version(name)
+        folder.check_version(JOURNAL, version)  # after it: see `UrlChange.begin`
+        folder.put(name, content, found)
     for name in (*removed, *folder.pending.values()):
         folder.remove(name)
     folder.pending.clear()

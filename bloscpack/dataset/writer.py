@@ -89,10 +89,10 @@ class Writer:
         with naming_dataset(self._folder.root):
             if self._prepare is not None:
                 self._prepare(change)
-                self._prepare = None
             yield change
             try:
                 change.commit()
+                self._prepare = None
             except BaseException:
                 self._failed = True
                 raise

@@ -95,7 +95,8 @@ def drop_consolidated(
                 stage_document(change, folder, attributes)
             else:
                 with writer_of(folder).change() as own:
-                    stage_document(own, folder, attributes)
+                    # Another writer may have changed the attributes until now.
+                    stage_document(own, folder, read_document(folder)["attributes"])
         change, outer = None, folder.around()
         if outer is None:
             return
