@@ -32,7 +32,7 @@ from .urls import shown_name
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from .protocols import Buffer, Path, Readable, Seekable, Writable
 
@@ -42,6 +42,8 @@ NO_SEEK = (errno.ESPIPE, errno.EINVAL, None)
 # Number of bytes read at a time where the size of the input is unknown, and where an
 # extent may be larger than memory.
 READ_SIZE = 2**20
+# Number of blocks that one call of the system writes; Linux takes at most 1024.
+BLOCKS_AT_A_TIME = 512
 
 
 class Storage:
@@ -314,6 +316,23 @@ def write_all(fp: Writable, data: Buffer) -> None:
         written = fp.write(rest)
         if not written:
             raise StorageError("the output takes no more data")
+
+
+def write_blocks(fp: BinaryIO, blocks: Sequence[bytes], position: int) -> None:
+    """Write blocks one after the other to a file, from a position in it.
+
+    The file object must have nothing in its buffer. Its own position is undefined then.
+    """
+    for first in range(0, len(blocks), BLOCKS_AT_A_TIME):
+        part = blocks[first : first + BLOCKS_AT_A_TIME]
+        size, done = sum(map(len, part)), 0
+        if hasattr(os, "pwritev"):
+            done = os.pwritev(fp.fileno(), part, position)
+        if done < size:  # the disk may be full: the rest raises the error
+            fp.seek(position + done)
+            write_all(fp, memoryview(b"".join(part))[done:])
+            fp.flush()
+        position += size
 
 
 def as_bytes_view(buffer: Any) -> memoryview:

@@ -11,6 +11,7 @@ import pytest
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.shard import crc_of
+from bloscpack.dataset.layouts import superchunk_writer
 from bloscpack.dataset.layouts.superchunk import copies_of
 from bloscpack.dataset.layouts.superchunk_storage import encode_name, leaves_of
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -412,3 +413,19 @@ def test_sizes_of_too_many_rows_do_not_hang(tmp_path):
         array.resize(2)
         assert [0, 1] == array[:].tolist()
     assert ["__1__.bin", "__2__.bin"] == sorted(os.listdir(path / "data"))
+
+
+@pytest.mark.parametrize("waiting", [1, 3000, 2**20])
+def test_frames_that_wait(tmp_path, monkeypatch, waiting):
+    """How many frames are written together does not change a byte."""
+    data = np.random.default_rng(0).random(5000)
+    settings = {"chunks": 100, "shards": 1000, "layout": "superchunk", "sync": False}
+    dataset.create_array(tmp_path / "expected", data, **settings).close()
+    monkeypatch.setattr(superchunk_writer, "WAITING_NBYTES", waiting)
+    monkeypatch.setattr(superchunk_writer, "FILES_WAITING", waiting % 2)
+    with dataset.create_array(tmp_path / "d", data[:1950], **settings) as array:
+        array.append(data[1950:])
+    for name in files(tmp_path / "d"):
+        assert (tmp_path / "d" / name).read_bytes() == (
+            tmp_path / "expected" / name
+        ).read_bytes()

@@ -20,11 +20,13 @@ from bloscpack._crashsafe import journal
 from bloscpack._crashsafe.snapshot import RolledBackFile
 from bloscpack._storage import base
 from bloscpack._storage.base import (
+    BLOCKS_AT_A_TIME,
     FileObjectStorage,
     MemoryStorage,
     PartStorage,
     Storage,
     StorageFile,
+    write_blocks,
 )
 from bloscpack._storage.local import (
     LocalStorage,
@@ -361,14 +363,31 @@ def test_the_contract_alone():
     assert b"" == Storage().read_at(0, 100)
 
 
-def test_methods_that_every_storage_defines():
-    with pytest.raises(NotImplementedError):
-        Storage().read_into(memoryview(bytearray(1)), 0)
-
-
 @pytest.mark.parametrize("mode", ["ab", "r+b"])
 def test_file_that_is_written_at_its_end(tmp_path, monkeypatch, mode):
     with open(tmp_path / "file", "wb"), open(tmp_path / "file", mode) as fp:
         assert (mode == "ab") == writes_at_end(fp)
         monkeypatch.setitem(sys.modules, "fcntl", None)  # not on Windows
         assert (mode == "ab") == writes_at_end(fp)
+
+
+@pytest.mark.parametrize("how", ["whole", "part", "no bytes", "no such call"])
+def test_write_blocks(tmp_path, monkeypatch, how):
+    """Blocks are written also where the system takes a part of them at a time."""
+    blocks = [bytes([n % 256]) * (n % 5) for n in range(2 * BLOCKS_AT_A_TIME + 3)]
+    if how == "no such call" or not hasattr(os, "pwritev"):
+        monkeypatch.delattr(os, "pwritev", raising=False)
+    elif how != "whole":
+        write = os.pwrite
+        monkeypatch.setattr(
+            os,
+            "pwritev",
+            lambda fd, part, at: (
+                write(fd, b"".join(part)[:99], at) if how == "part" else 0
+            ),
+        )
+    with open(tmp_path / "f", "w+b") as fp:
+        write_blocks(fp, [b"front"], 0)
+        write_blocks(fp, blocks, 7)
+        fp.seek(0)
+        assert b"front\0\0" + b"".join(blocks) == fp.read()

@@ -24,7 +24,7 @@ from ..._format.chunks import compress
 from ..._format.metadata import encode_section
 from ..._format.shard import Trailer, with_rows
 from ..._loop.nthreads import QUICK_CHUNK, effective_nthreads
-from ..._storage.base import write_all
+from ..._storage.base import write_all, write_blocks
 from ...args import MetadataArgs
 from ...constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -59,6 +59,10 @@ if TYPE_CHECKING:
 
 # Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
 MAX_SLOTS = 2**24
+# Number of bytes of frames that wait in memory to be written together.
+WAITING_NBYTES = 8 * 2**20
+# Number of files that may wait for another thread with all these bytes.
+FILES_WAITING = 4
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
 # Errors of systems and file systems that can't copy extents.
@@ -97,7 +101,8 @@ class ShardWriter:
     """A file that is being written: frames in order, then `finish`.
 
     The sections in front of the chunks are written last, when the number of rows is
-    known. Their size does not depend on it.
+    known. Their size does not depend on it. Frames wait in memory for each other: every
+    call of the system releases the GIL, and may wait for it.
     """
 
     def __init__(
@@ -112,7 +117,8 @@ class ShardWriter:
         table = BLOSCPACK_HEADER_LENGTH + metadata.full.size
         self._position = table + OFFSET_LENGTH * cut.slots
         self._trailer = Trailer(cut.chunk_nbytes, cut.slots, CHECKSUM)
-        fp.seek(self._position)
+        self._written = self._position  # what is behind it waits
+        self._waiting: list[bytes] = []
 
     @property
     def next_slot(self) -> int:
@@ -120,15 +126,23 @@ class ShardWriter:
         return len(self._offsets)
 
     def put(self, chunk: bytes, digest: bytes) -> None:
-        """Write the next chunk and its digest."""
+        """Write the next chunk and its digest, now or later."""
         self._last_nbytes = self._trailer.add_frame(self._position, chunk)
         self._offsets.append(self._position)
-        write_all(self._fp, chunk)
-        write_all(self._fp, digest)
+        self._waiting += chunk, digest
         self._position += len(chunk) + len(digest)
+        if self._position - self._written >= WAITING_NBYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the frames that wait."""
+        write_blocks(self._fp, self._waiting, self._written)
+        self._waiting.clear()
+        self._written = self._position
 
     def copy(self, file: ShardIndex, slots: range) -> None:
         """Copy the frames of full chunks from another file."""
+        self.flush()
         extents = [extent for slot in slots if (extent := file.extents[slot])]
         for offset, nbytes in joined(extents):
             copy_extent(file.storage, offset, nbytes, self._fp, self._position)
@@ -138,13 +152,12 @@ class ShardWriter:
             self._offsets.append(position)
             self._trailer.add(position, position + nbytes)
             position += nbytes
+        self._written = self._position
         self._last_nbytes = self._cut.chunk_nbytes
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
-        for block in self._trailer.blocks(self._position):
-            write_all(self._fp, block)
-        size = self._fp.tell()
+        trailer = self._trailer.blocks(self._position)
         cut, nchunks = self._cut, len(self._offsets)
         nbytes = (nchunks - 1) * cut.chunk_nbytes + self._last_nbytes
         header = BloscpackHeader(
@@ -160,9 +173,14 @@ class ShardWriter:
         table = offset_table.encode(self._offsets)
         table += offset_table.free_entries(cut.slots - nchunks)
         section = self._metadata.of(nbytes // cut.row_nbytes)
-        self._fp.seek(0)
-        write_all(self._fp, b"".join((header.encode(), *section.blocks(), table)))
-        return size
+        front = b"".join((header.encode(), *section.blocks(), table))
+        if self._written == len(front):  # no frame has been written yet
+            write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
+        else:
+            write_blocks(self._fp, [*self._waiting, *trailer], self._written)
+            write_blocks(self._fp, [front], 0)
+        self._waiting.clear()
+        return self._position + sum(map(len, trailer))
 
 
 def copy_extent(
@@ -194,6 +212,7 @@ def copy_extent(
             raise DamageError("the file ends in a chunk", section="chunks")
         write_all(fp, block)
         done += len(block)
+    fp.flush()
 
 
 class ShardFolder:
@@ -286,6 +305,8 @@ class ShardFolder:
         if first // self._cut.slots != self._number:
             if self._current is not None:
                 finish = partial(self._finish, *self._current)
+                if len(self._unfinished) > FILES_WAITING:
+                    self._current[1].flush()
             self._begin(first // self._cut.slots)
         assert self._current is not None
         writer = self._current[1]
