@@ -10,7 +10,7 @@ from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
-from .rows import check_same_length, converted, items_of, named_columns
+from .rows import check_different, check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
 from .url_folder import open_folder
 from .url_writer import creating
@@ -211,11 +211,7 @@ def items_by_name(frame: Any) -> dict[str, Items]:
     series = [frame.index.get_level_values(level).to_series() for level in levels]
     series += [frame.iloc[:, number] for number in range(frame.shape[1])]
     names = [column.name for column in series]
-    if len(set(names)) < len(names):
-        raise UsageValueError(
-            "expected columns with different names, found %s"
-            % ", ".join(map(str, names))
-        )
+    check_different(names)
     return {column.name: _plain_items(column) for column in series}
 
 
@@ -249,7 +245,12 @@ def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
 ) -> dict[str, Items]:
     """Return the columns of a new table."""
-    wanted = None if dtype is None else numpy.dtype(dtype)
+    try:
+        wanted = None if dtype is None else numpy.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise UsageValueError(
+            "expected a dtype with fields, found %.200r" % (dtype,)
+        ) from error
     if wanted is not None and wanted.names is None:
         raise UsageValueError("expected a dtype with fields, found '%s'" % wanted)
     if data is None:
@@ -258,16 +259,21 @@ def _new_columns(
         data = numpy.empty(0, wanted)
     if names is None:
         names = [] if wanted is None else list(wanted.names or ())
+    elif hasattr(data, "keys") or getattr(data, "dtype", None) is not None:
+        raise UsageTypeError(
+            "names are for a sequence of columns: the columns of %s have names"
+            % type(data).__name__
+        )
     columns = {}
     for name, column in named_columns(data, list(names)).items():
+        if wanted is not None and name not in (wanted.fields or ()):
+            raise UsageValueError("the dtype has no field '%s'" % name)
         try:
             rows = items_of(column)
+            if wanted is not None:
+                rows = converted(rows, wanted[name].base)
         except UsageError as error:
             raise type(error)("the column '%s': %s" % (name, error)) from error
-        if wanted is not None and wanted.fields is not None:
-            if name not in wanted.fields:
-                raise UsageValueError("the dtype has no field '%s'" % name)
-            rows = converted(rows, wanted.fields[name][0].base)
         columns[name] = rows
     if not columns:
         raise UsageValueError("a table must have a column")

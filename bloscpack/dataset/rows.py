@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy
 
-from ..exceptions import DoesNotFit, UsageTypeError, UsageValueError
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -54,24 +54,57 @@ def converted(values: Any, dtype: DType) -> Array:
         return array
     if not array.size and array.dtype.kind == "f":
         return array.astype(dtype)  # an empty list
-    is_number = array.dtype.kind in "iu" and dtype.kind in "iu"
-    is_object = array.dtype.kind == "O" and dtype.kind != "O"
-    if is_object or not (is_number or numpy.can_cast(array.dtype, dtype, "same_kind")):
+    if not _is_convertible(array.dtype, dtype):
         raise UsageTypeError(
             "expected items of dtype '%s', found '%s'" % (dtype, array.dtype)
         )
-    result = array.astype(dtype)
-    if numpy.can_cast(array.dtype, dtype, "safe") or dtype.kind not in EXACT:
-        return result
-    same = result.astype(array.dtype) == array
-    if array.dtype.kind in "mM":
-        same |= numpy.isnat(array)
-    if not same.all():
+    try:
+        with numpy.errstate(over="ignore"):
+            result: Array = array.astype(dtype)
+            same = _unchanged(array, result)
+    except (OverflowError, UnicodeError) as error:
         raise DoesNotFit(
-            "the value %.200r does not fit the dtype '%s'"
-            % (array[~same].flat[0], dtype)
+            "a value does not fit the dtype '%s': %s" % (dtype, error)
+        ) from error
+    if same is not None and not same.all():
+        value = array[~same].flat[0]
+        raise DoesNotFit(
+            "the value %.200s does not fit the dtype '%s'"
+            % (repr(value.item()) if array.dtype.kind in "SU" else value, dtype)
         )
     return result
+
+
+def _is_convertible(found: DType, wanted: DType) -> bool:
+    """Return whether items of a type can have values of another one."""
+    if (found.kind == "O" or wanted.kind in "SU") and found.kind not in wanted.kind:
+        return found.kind + wanted.kind == "SU"
+    if found.kind in "iu" and wanted.kind in "iu":
+        return True
+    return numpy.can_cast(found, wanted, "same_kind")
+
+
+def _unchanged(array: Array, result: Array) -> Array | None:
+    """Return which items have kept their values; None if all have.
+
+    Floats may be rounded, but must stay finite.
+    """
+    kinds = array.dtype.kind, result.dtype.kind
+    # NumPy calls a finer unit of time safe, and lets far dates wrap.
+    if kinds[0] not in "mM" and numpy.can_cast(array.dtype, result.dtype, "safe"):
+        return None
+    same: Array
+    if kinds[1] in "fc":
+        same = numpy.isfinite(result) | ~numpy.isfinite(array)
+        return same
+    if kinds[1] not in EXACT:
+        return None
+    same = result.astype(array.dtype) == array
+    if kinds[0] in "mM":
+        same |= numpy.isnat(array)
+    elif kinds in (("i", "u"), ("u", "i")):  # the bits may be the same
+        same &= (result < 0) == (array < 0)
+    return same
 
 
 def _from_tuples(values: Any, dtype: DType) -> Array:
@@ -248,7 +281,12 @@ def as_columns(
             "expected the columns %s, found %s"
             % (", ".join(columns), ", ".join(map(str, given)))
         )
-    result = {n: as_rows(given[n], *columns[n]) for n in columns}
+    result = {}
+    for name, (dtype, inner) in columns.items():
+        try:
+            result[name] = as_rows(given[name], dtype, inner)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
     check_same_length(result)
     return result
 
@@ -259,6 +297,7 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         rows = numpy.atleast_1d(rows)
         return {name: rows[name] for name in rows.dtype.names}
     if hasattr(rows, "keys"):  # also a DataFrame
+        check_different(list(rows.keys()))
         return {name: rows[name] for name in rows.keys()}  # noqa: SIM118
     if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
         raise UsageTypeError(
@@ -267,7 +306,17 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         )
     if len(rows) != len(names):
         raise DoesNotFit("expected '%d' columns, found '%d'" % (len(names), len(rows)))
+    check_different(names)
     return dict(zip(names, rows, strict=True))
+
+
+def check_different(names: list[Any]) -> None:
+    """Raise `UsageError` if two columns have the same name."""
+    if len(set(names)) < len(names):
+        raise UsageValueError(
+            "expected columns with different names, found %s"
+            % ", ".join(map(str, names))
+        )
 
 
 def check_same_length(columns: Mapping[str, Array]) -> None:

@@ -684,3 +684,55 @@ def test_fill_values_that_fit(tmp_path, layout, dtype, value):
     ) as array:
         array.resize(1)
         assert np.array([value], dtype).tolist() == array[:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("i8", np.array([2**63], "u8")),
+        ("i1", np.array([200], "u1")),
+        ("i4", np.array([2**32 - 1], "u4")),
+        ("u8", [-1]),
+        ("u1", np.array([-1], "i1")),
+        ("i2", [70000]),
+        ("f4", [1e300]),
+        ("f2", [70000]),
+        ("c8", [1e300]),
+        ("M8[ns]", np.array(["9999-01-01"], "M8[D]")),
+        ("M8[D]", np.array(["2020-01-01T05"], "M8[h]")),
+        ("U3", [5]),
+        ("U3", [b"\xff"]),
+        ("S3", ["a"]),
+    ],
+)
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_values_that_would_change(tmp_path, layout, dtype, values):
+    with dataset.create_array(
+        tmp_path / "a", np.zeros(2, dtype), layout=layout
+    ) as array:
+        with pytest.raises(UsageError, match=r"does not fit|expected items|a value"):
+            array.append(values)
+        with pytest.raises(UsageError):
+            array[0] = values[0]
+        assert np.zeros(2, dtype).tolist() == array[:].tolist()
+
+
+def test_floats_may_be_rounded(tmp_path):
+    values = [0.1, np.inf, -np.inf, np.nan]
+    with dataset.create_array(tmp_path / "a", np.zeros(0, "f4")) as array:
+        array.append(values)
+        assert np.array_equal(np.array(values, "f4"), array[:], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"data": [[1], [2]], "names": ["a", "a"]}, "different names, found a, a"),
+        ({"data": {"a": [1]}, "names": ["a"]}, "the columns of dict have names"),
+        ({"dtype": {"a": "i2"}}, "expected a dtype with fields"),
+        ({"data": {"a": [70000]}, "dtype": [("a", "i2")]}, "the column 'a'"),
+    ],
+)
+def test_tables_that_would_lose_data(tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        dataset.create_table(tmp_path / "t", **arguments)
