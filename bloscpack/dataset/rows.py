@@ -55,7 +55,7 @@ def converted(values: Any, dtype: DType) -> Array:
     if not array.size and array.dtype.kind == "f":
         return array.astype(dtype)  # an empty list
     if not _is_convertible(array.dtype, dtype):
-        raise UsageTypeError(
+        raise DoesNotFit(
             "expected items of dtype '%s', found '%s'" % (dtype, array.dtype)
         )
     try:
