@@ -24,7 +24,7 @@ from .._storage.disk import disk
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .change import Change, UnfinishedFile, naming_dataset
-from .create import beside, check_target, put, remove_leftovers, start_of
+from .create import beside, check_target, put, remove_leftovers, remove_link, start_of
 from .folder import Folder
 from .layouts import array_class, table_class
 from .rows import blocks_of
@@ -276,6 +276,8 @@ def _remove(place: str, root: str) -> None:
     One that a process is committing stays.
     """
     with suppress(OSError):
+        if remove_link(place):
+            return
         lock = FolderLock(place)
         try:
             with beside(root) as other:
