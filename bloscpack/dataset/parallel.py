@@ -6,6 +6,9 @@ before it gets its name, so writing it again, or by two processes at once, chang
 nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
 point: until then, readers see the dataset that had the name before, or none.
 
+The inode of its folder tells which dataset has the name. All processes must see the same
+number, as they do in the file systems of Linux, and over NFS.
+
 After that, the hidden folder is removed. A process that is late finds no folder: it
 does nothing if the dataset that it was writing has got its name, and else raises an
 error. Another call of `begin` for the same name removes the hidden folder, too.
@@ -160,7 +163,11 @@ class FolderTarget(Target):
         _remove(self.place, self.root)
 
     def _is_staged(self) -> bool:
-        """Return whether the dataset has not got its name: `put` may have exchanged it."""
+        """Return whether the dataset has not got its name.
+
+        `put` may have given the path `staged` to the dataset that is replaced. Both
+        exist then, so their inodes differ.
+        """
         with suppress(OSError):
             return os.stat(self.staged).st_ino == self._inode
         return False
