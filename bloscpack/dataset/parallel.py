@@ -215,6 +215,7 @@ class ShardChange(Change):
             return
         self._close(file)
         path = self._root.path(file.name)
+        self._root.check_inside(file.name.rpartition("/")[0] or file.name)
         disk.rename(file.place, path)
         self._folders.add(os.path.dirname(path))
 
