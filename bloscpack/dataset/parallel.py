@@ -6,8 +6,8 @@ before it gets its name, so writing it again, or by two processes at once, chang
 nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
 point: until then, readers see the dataset that had the name before, or none.
 
-The inode of its folder tells which dataset has the name. All processes must see the same
-number, as they do in the file systems of Linux, and over NFS.
+The inode of its folder tells which dataset has the name. All processes must see the
+same number, as they do in the file systems of Linux, and over NFS.
 
 After that, the hidden folder is removed. A process that is late finds no folder: it
 does nothing if the dataset that it was writing has got its name, and else raises an
@@ -143,7 +143,7 @@ class FolderTarget(Target):
     def changing(self) -> Iterator[Change]:
         """Yield a change that writes shards."""
         if not self._is_staged():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.staged)
+            raise FileNotFoundError(errno.ENOENT, "it has its name", self.staged)
         yield ShardChange(Folder.open(self.staged), self.place, self.sync)
 
     def commit(self, length: int) -> None:

@@ -478,8 +478,6 @@ def test_another_program_takes_the_name(tmp_path):
     assert ["a/zarr.json"] == files(tmp_path / "a")
 
 
-
-
 @pytest.mark.parametrize("mode", ["x", "w"])
 def test_every_request_at_a_url(mode, monkeypatch):
     """Readers see nothing, or all of it; the next call succeeds, with the same mode."""
