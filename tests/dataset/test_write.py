@@ -40,6 +40,23 @@ def files_of(path):
 # Creating
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+def test_numbers_of_rows(tmp_path, layout, name):
+    for value in ((4, 2), 2.5, "4", [4], True):
+        with pytest.raises(UsageError, match="%s: expected a number of rows" % name):
+            dataset.create_array(tmp_path / "a", [1.5], layout=layout, **{name: value})
+    options = {"layout": layout, name: np.int64(4)}
+    assert [1.5] == dataset.create_array(tmp_path / "a", [1.5], **options)[:].tolist()
+
+
+@pytest.mark.parametrize("shape", [(2**61,), (2**63,), (2**40, 2**40), (0, 2**62)])
+def test_shapes_that_are_too_large(tmp_path, shape):
+    with pytest.raises(UsageError, match="an array has at most"):
+        dataset.create_array(tmp_path / "a", shape=shape, dtype="f8")
+    assert [] == os.listdir(tmp_path)
+
+
 @pytest.mark.parametrize("dtype", DTYPES.split())
 def test_every_dtype(tmp_path, dtype):
     items = sample(dtype)

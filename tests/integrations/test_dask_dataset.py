@@ -316,6 +316,9 @@ def test_arrays_that_are_refused(tmp_path, make, message):
 def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
+    for name in ("chunks", "shards"):
+        with pytest.raises(UsageError, match="%s: expected a number of rows" % name):
+            dataset.from_dask(da.ones(5), tmp_path / "a", **{name: (4, 2)})
     with pytest.raises(UsageError, match="HTTP is for reading"):
         dataset.from_dask(da.ones(5), "http://localhost/a")
     with pytest.raises(UsageError, match="only the layout 'zarr'"):
