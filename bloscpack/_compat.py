@@ -150,7 +150,8 @@ def sibling_names(module: str) -> Callable[[str], object]:
     module
         Full name of the module, a key of `SIBLINGS`.
     """
-    siblings = SIBLINGS[module.rpartition(".")[2]]
+    # A module that runs as a program has the name "__main__": nobody imports it.
+    siblings = SIBLINGS.get(module.rpartition(".")[2], {})
 
     def find(name: str) -> object:
         from importlib import import_module

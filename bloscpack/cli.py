@@ -254,3 +254,6 @@ def main(argv: list[str] | None = None) -> None:
 # Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)
+
+if __name__ == "__main__":
+    main()

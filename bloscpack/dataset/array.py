@@ -10,12 +10,12 @@ import numpy
 
 from .._reading.array_index import ArrayIndex, iterate_rows
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .layouts.base import check_nbytes
 from .node import Node
 from .row_stream import stream_of
 from .rows import (
     assigned_blocks,
     blocks_of_fields,
+    check_nbytes,
     converted,
     filled_rows,
     is_names,

@@ -131,11 +131,10 @@ class Change:
 
     def _rename(self, temporary: str, name: str) -> None:
         path = self._root.path(name)
-        folder = os.path.dirname(path)
-        if folder not in self._folders:
-            self._root.check_inside(name.rpartition("/")[0] or name)
+        # Each time: a link may have taken the place of a folder meanwhile.
+        self._root.check_inside(name.rpartition("/")[0] or name)
         disk.rename(self._root.path(temporary), path)
-        self._folders.add(folder)
+        self._folders.add(os.path.dirname(path))
 
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none."""

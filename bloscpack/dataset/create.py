@@ -201,11 +201,25 @@ def remove_leftovers(folder: str, start: str = "") -> None:
             path = os.path.join(folder, name)
             # Another writer may be writing it, or has removed it meanwhile.
             with suppress(OSError):
+                if remove_link(path):
+                    continue
                 lock = FolderLock(path)
                 try:
                     remove_tree(path)
                 finally:
                     lock.close()
+
+
+def remove_link(path: str) -> bool:
+    """Remove a symbolic link; return whether there was one.
+
+    No writer makes a link with the name of a temporary folder. What it points to is
+    neither locked nor changed.
+    """
+    found = os.path.islink(path)
+    if found:
+        disk.remove(path)
+    return found
 
 
 def put(temporary: str, target: str, sync: bool, mode: str | None) -> None:

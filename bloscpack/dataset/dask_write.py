@@ -20,7 +20,7 @@ from .opening import Options, open_leaf
 from .parallel import Target, begin, checked_root, commit, write
 from .parallel_url import UrlTarget, begin_at_url
 from .row_stream import check_mask, joined
-from .rows import converted, items_of
+from .rows import converted, items_of, row_count
 from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -97,6 +97,7 @@ def from_dask(
         If there is a file or folder of this name.
     """
     is_array = _is_array(collection)
+    chunks, shards = row_count(chunks, "chunks"), row_count(shards, "shards")
     path = local_path(path)
     if is_url(path):
         place = UrlTarget(path, mode, storage_options)

@@ -329,8 +329,7 @@ class Group(Node, Mapping[str, Node]):
         if options.get("mode") == "w":
             self._close_members(place)
         options.setdefault("sync", self._options.sync)
-        if folder.far:
-            options["storage_options"] = storage_options
+        options["storage_options"] = storage_options
         return self._adopted(place, create(place, *data, **options))
 
     def _checked_name(self, name: str) -> list[str]:
@@ -347,7 +346,8 @@ class Group(Node, Mapping[str, Node]):
         """Remove a member and all inside of it, in one step.
 
         Raises ``KeyError`` if there is none, and `StorageError` if a writer has opened
-        it, or a member of it.
+        it, or a member of it. At a URL there are no locks: a writer that has opened it
+        is not noticed, and its next change fails.
         """
         self._check_writer()
         outer, _, last = self._checked_key(key).rpartition("/")

@@ -6,6 +6,9 @@ before it gets its name, so writing it again, or by two processes at once, chang
 nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
 point: until then, readers see the dataset that had the name before, or none.
 
+The inode of its folder tells which dataset has the name. All processes must see the
+same number, as they do in the file systems of Linux, and over NFS.
+
 After that, the hidden folder is removed. A process that is late finds no folder: it
 does nothing if the dataset that it was writing has got its name, and else raises an
 error. Another call of `begin` for the same name removes the hidden folder, too.
@@ -24,7 +27,7 @@ from .._storage.disk import disk
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .change import Change, UnfinishedFile, naming_dataset
-from .create import beside, check_target, put, remove_leftovers, start_of
+from .create import beside, check_target, put, remove_leftovers, remove_link, start_of
 from .folder import Folder
 from .layouts import array_class, table_class
 from .rows import blocks_of
@@ -140,9 +143,7 @@ class FolderTarget(Target):
     def changing(self) -> Iterator[Change]:
         """Yield a change that writes shards."""
         if not self._is_staged():
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), self.staged
-            )
+            raise FileNotFoundError(errno.ENOENT, "it has its name", self.staged)
         yield ShardChange(Folder.open(self.staged), self.place, self.sync)
 
     def commit(self, length: int) -> None:
@@ -162,7 +163,11 @@ class FolderTarget(Target):
         _remove(self.place, self.root)
 
     def _is_staged(self) -> bool:
-        """Return whether the dataset has not got its name: `put` may have exchanged it."""
+        """Return whether the dataset has not got its name.
+
+        `put` may have given the path `staged` to the dataset that is replaced. Both
+        exist then, so their inodes differ.
+        """
         with suppress(OSError):
             return os.stat(self.staged).st_ino == self._inode
         return False
@@ -210,6 +215,7 @@ class ShardChange(Change):
             return
         self._close(file)
         path = self._root.path(file.name)
+        self._root.check_inside(file.name.rpartition("/")[0] or file.name)
         disk.rename(file.place, path)
         self._folders.add(os.path.dirname(path))
 
@@ -278,6 +284,8 @@ def _remove(place: str, root: str) -> None:
     One that a process is committing stays.
     """
     with suppress(OSError):
+        if remove_link(place):
+            return
         lock = FolderLock(place)
         try:
             with beside(root) as other:

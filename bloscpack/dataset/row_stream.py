@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy
 
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .rows import as_rows, check_fill_value, filled_rows
+from .rows import as_rows, check_fill_value, check_nbytes, filled_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
         inner = expected[1:]
         _check_axis(expected)
+        check_nbytes(expected, wanted)
         rows = filled_rows(expected[0], inner, fill, wanted)
         return RowStream([rows], wanted, inner, len(rows))
     if isinstance(data, Iterator):

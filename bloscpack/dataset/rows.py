@@ -5,8 +5,12 @@ A value that the type of the array can't hold is refused, not changed.
 
 from __future__ import annotations
 
+import math
+import operator
+
 import numpy
 
+from .._format.array_metadata import MAX_NBYTES
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -172,6 +176,34 @@ def as_rows(values: Any, dtype: DType, inner: tuple[int, ...]) -> Array:
             % (inner, rows.shape)
         )
     return rows
+
+
+def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
+    """Raise `UsageError` if an array is so large that no reader opens it."""
+    nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
+    if nbytes > MAX_NBYTES:
+        raise UsageValueError(
+            "an array has at most %d bytes, and one of shape %s and dtype '%s' has %d"
+            % (MAX_NBYTES, shape, dtype, nbytes)
+        )
+
+
+def row_count(value: Any, name: str) -> int | None:
+    """Return a number of rows as an integer, or None for none.
+
+    Raises `UsageError` for any other type; `name` is that of the parameter.
+    """
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError("True is no number")
+        return operator.index(value)
+    except TypeError as error:
+        raise UsageTypeError(
+            "%s: expected a number of rows, found %.200r; only the axis of rows is "
+            "divided" % (name, value)
+        ) from error
 
 
 def blocks_of(

@@ -1036,3 +1036,12 @@ def test_no_threads_for_linear_algebra(folder: Path) -> None:
     ]
     assert found[0].stdout.startswith(b"True ")
     assert found[0].stdout == found[1].stdout
+
+
+@pytest.mark.parametrize("module", ["bloscpack", "bloscpack.cli"])
+def test_modules_that_are_the_command(folder: Path, module: str) -> None:
+    """As a program, the module has another name than the one it imports under."""
+    command = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True)
+    assert (0, b"") == (done.returncode, done.stderr)
+    assert done.stdout.startswith(b"bloscpack: ")

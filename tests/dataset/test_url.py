@@ -11,6 +11,7 @@ import pytest
 from storage.servers import serving_folder
 
 from bloscpack import bigfile, dataset
+from bloscpack._storage import remote
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -156,7 +157,8 @@ def test_what_needs_a_folder(url, folder, tmp_path, monkeypatch):
     assert dataset.verify("file://%s" % folder).ok
 
 
-def test_a_server_that_is_gone(folder):
+def test_a_server_that_is_gone(folder, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
     with serving_folder(folder) as web:
         url = web.url
     with pytest.raises(StorageError, match="connection failed"):
@@ -459,10 +461,10 @@ def test_interrupted_creation(new):
         for count in range(99):
             FailingFileSystem.left = 10**9
             if mode == "w":
-                dataset.create_table(new, table_of(30), shards=8, mode="w").close()
+                dataset.create_table(new, table_of(30), shards=16, mode="w").close()
             try:
                 FailingFileSystem.left = count
-                dataset.create_table(failing, table_of(21), shards=8, mode=mode)
+                dataset.create_table(failing, table_of(21), shards=16, mode=mode)
                 break
             except StorageError:
                 try:
@@ -488,7 +490,7 @@ def test_interrupted_removal(new):
     for count in range(99):
         with dataset.open(new, "w") as group:
             group.create_array("b", ROWS)
-            group.create_group("in").create_table("t", table_of(21), shards=8)
+            group.create_group("in").create_table("t", table_of(21), shards=16)
         FailingFileSystem.left = count
         try:
             with dataset.open(failing, "r+") as group:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from binascii import crc32
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dataset import golden_directories as golden
 from support import environment
 
 from bloscpack import dataset
+from bloscpack.dataset import parallel
 from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
@@ -36,6 +38,23 @@ def files_of(path):
 
 
 # Creating
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+def test_numbers_of_rows(tmp_path, layout, name):
+    for value in ((4, 2), 2.5, "4", [4], True):
+        with pytest.raises(UsageError, match="%s: expected a number of rows" % name):
+            dataset.create_array(tmp_path / "a", [1.5], layout=layout, **{name: value})
+    options = {"layout": layout, name: np.int64(4)}
+    assert [1.5] == dataset.create_array(tmp_path / "a", [1.5], **options)[:].tolist()
+
+
+@pytest.mark.parametrize("shape", [(2**61,), (2**63,), (2**40, 2**40), (0, 2**62)])
+def test_shapes_that_are_too_large(tmp_path, shape):
+    with pytest.raises(UsageError, match="an array has at most"):
+        dataset.create_array(tmp_path / "a", shape=shape, dtype="f8")
+    assert [] == os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.split())
@@ -183,6 +202,39 @@ def test_leftovers_of_dead_writers_are_removed(tmp_path):
         (tmp_path / name / "file").write_bytes(b"")
     dataset.create_array(tmp_path / "a", [5], layout="bcolz").close()
     assert {"a", ".b.bloscpack-6", ".a.bloscpack-x"} == set(os.listdir(tmp_path))
+
+
+def empty(path):
+    return dataset.create_array(path, shape=(0,), dtype="f8", chunks=4, shards=8)
+
+
+MAKERS_BESIDE_LINKS = {
+    "open": lambda group: dataset.open(group, "r+").close(),
+    "create": lambda group: dataset.create_array(group / "a", [1]).close(),
+    "replace": lambda group: dataset.create_array(group / "a", [1], mode="w").close(),
+    "parallel": lambda group: parallel.begin(group / "a", "x", True, empty).abandon(),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS_BESIDE_LINKS)
+def test_links_with_the_names_of_temporary_folders(tmp_path, make):
+    """They are removed; what they point to is neither changed nor locked."""
+    group, victim = tmp_path / "group", tmp_path / "victim"
+    dataset.create_group(group).close()
+    if make == "replace":
+        empty(group / "a").close()
+    dataset.create_array(victim, [1, 2]).close()
+    before = files_of(victim)
+    names = [".a.bloscpack-1", ".a.bloscpack-23"]
+    if make == "parallel":
+        names.append(".a.bloscpack-writing-%08x-1" % crc32(b"a"))
+    for name in names:
+        (group / name).symlink_to(victim, target_is_directory=True)
+    (group / ".a.bloscpack-4").symlink_to("nothing")
+    with dataset.open(victim, "r+"):
+        MAKERS_BESIDE_LINKS[make](group)
+    assert not [path for path in group.iterdir() if path.name.startswith(".")]
+    assert before == files_of(victim)
 
 
 def test_modes(tmp_path):

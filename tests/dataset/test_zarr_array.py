@@ -557,6 +557,27 @@ def test_links_are_refused(tmp_path):
         dataset.open(path)
 
 
+def test_a_link_that_is_planted_during_a_change(tmp_path, monkeypatch):
+    path, victim = tmp_path / "a", tmp_path / "victim"
+    dataset.create_array(path, np.arange(8), chunks=2, shards=4).close()
+    shutil.copytree(path / "c", victim)
+    before = {p.name: p.read_bytes() for p in victim.iterdir()}
+    rename = Disk.rename
+
+    def planting(disk, old, new):
+        rename(disk, old, new)
+        if not (path / "c").is_symlink():
+            (path / "c").rename(tmp_path / "c")
+            (path / "c").symlink_to(victim)
+
+    with dataset.open(path, "r+") as array:
+        monkeypatch.setattr(Disk, "rename", planting)
+        with pytest.raises(StorageError, match="leads outside"):
+            array.append(np.arange(40))
+        monkeypatch.undo()
+    assert before == {p.name: p.read_bytes() for p in victim.iterdir()}
+
+
 # Any sequence of changes
 
 

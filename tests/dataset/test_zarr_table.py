@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -10,6 +11,8 @@ import pytest
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack._storage.disk import Disk
+from bloscpack.dataset.writer import SharedWriter
 from bloscpack.exceptions import DamageError, DoesNotFit, FormatError, UsageError
 
 ROWS = {
@@ -182,15 +185,11 @@ def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
     group.create_array("in/a", [1, 2]).close()
     places = [tmp_path / "g", tmp_path / "g" / "in", tmp_path / "g" / "in" / "t"]
 
-    def consolidate():
-        for place in places:
-            text = {**document(place), "consolidated_metadata": {"metadata": {}}}
-            (place / "zarr.json").write_text(json.dumps(text))
-
     def consolidated():
         return [p for p in places if "consolidated_metadata" in document(p)]
 
-    consolidate()
+    for place in places:
+        consolidate(place)
     for mode in ("r", "r+"):
         for place in (*places, places[1] / "a"):
             dataset.open(place, mode).close()
@@ -216,11 +215,64 @@ def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
         (inner, lambda _: dataset.create_array(table / "x", [1]).close(), []),
         (inner, lambda opened: opened.attrs.put({"x": 1}), [table]),
     ):
-        consolidate()
+        for each in places:
+            consolidate(each)
         with dataset.open(place, "r+") as opened:
             assert places == consolidated()
             change(opened)
         assert kept == consolidated()
+
+
+def consolidate(path):
+    text = {**document(path), "consolidated_metadata": {"metadata": {}}}
+    (path / "zarr.json").write_text(json.dumps(text))
+
+
+def test_consolidated_metadata_after_a_change_that_failed(path, monkeypatch):
+    """The next change drops them."""
+    consolidate(path)
+    with dataset.open(path, "r+") as table:
+        create, names = Disk.create, []
+
+        def failing(disk, name, mode):
+            names.append(name)
+            if len(names) > 1:  # the first one is the document without the copies
+                raise OSError(errno.ENOSPC, "no room")
+            return create(disk, name, mode)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Disk, "create", failing)
+            with pytest.raises(OSError, match="no room"):
+                table.append(ROWS)
+        assert 2 == len(names)
+        assert "consolidated_metadata" in document(path)
+        table.append(ROWS)
+    assert "consolidated_metadata" not in document(path)
+
+
+def test_attributes_that_change_while_consolidated_metadata_are_dropped(
+    tmp_path, monkeypatch
+):
+    """Another writer changes the group before this one has locked it."""
+    dataset.create_group(tmp_path / "g").create_array("a", [1, 2]).close()
+    consolidate(tmp_path / "g")
+    change = SharedWriter.change
+
+    def late(writer):
+        monkeypatch.setattr(SharedWriter, "change", change)
+        with dataset.open(tmp_path / "g", "r+") as group:
+            group.attrs["x"] = 1
+        consolidate(tmp_path / "g")
+        return change(writer)
+
+    with dataset.open(tmp_path / "g/a", "r+") as array:
+        monkeypatch.setattr(SharedWriter, "change", late)
+        array.append([3])
+    assert {"attributes": {"x": 1}} == {
+        name: value
+        for name, value in document(tmp_path / "g").items()
+        if name in ("attributes", "consolidated_metadata")
+    }
 
 
 DAMAGED = [["a", "a"], ["a", 5], ["../t"], "a", None, {"a": 1}, ["__a"]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files
+from bloscpack.dataset.conversion import contents, csv_files, csv_lines
 from bloscpack.exceptions import FormatError, UsageError
 
 
@@ -113,6 +113,17 @@ class TestCsv:
         assert np.dtype(dtype) == found.dtype
         np.testing.assert_array_equal(expected, found[:])
 
+    @pytest.mark.parametrize("count", range(24, 34))
+    def test_a_zero_in_front_after_spaces(self, monkeypatch, count):
+        """Each part of the value is once the first in the bytes that are read."""
+        monkeypatch.setattr(csv_lines, "SEARCHED_NBYTES", 30)
+        with open("a.csv", "w") as fp:
+            fp.write("x\n%s-007\n" % (" " * count))
+        assert csv_lines.may_have_zero_first("a.csv")
+        with open("a.csv", "w") as fp:
+            fp.write("x\n%s-7007,\n" % (" " * count))
+        assert not csv_lines.may_have_zero_first("a.csv")
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
@@ -121,6 +132,7 @@ class TestCsv:
             ("x,y\n" + "1,2\n" * 9 + "\n \n3\n", "'2' values.*'1' in line 13.*a.csv"),
             ('x,y\n1,"\n"\n2\n', "'1' in line 4"),
             ("x,y,z\n1,2,3\n,\n", "'2' in line 3"),
+            ("x,y\n%s,2\n3\n" % ("q" * 2**18), "'1' in line 3"),
             ("x,y\n1,2,3\n1,2,3\n", "more values"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),

@@ -15,7 +15,8 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack._storage.disk import Disk
+from bloscpack.dataset.parallel import FolderTarget, begin, commit, write
 from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
 from bloscpack.dataset.url_folder import UrlFolder
 from bloscpack.exceptions import StorageError, UsageError
@@ -315,6 +316,9 @@ def test_arrays_that_are_refused(tmp_path, make, message):
 def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
         dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
+    for name in ("chunks", "shards"):
+        with pytest.raises(UsageError, match="%s: expected a number of rows" % name):
+            dataset.from_dask(da.ones(5), tmp_path / "a", **{name: (4, 2)})
     with pytest.raises(UsageError, match="HTTP is for reading"):
         dataset.from_dask(da.ones(5), "http://localhost/a")
     with pytest.raises(UsageError, match="only the layout 'zarr'"):
@@ -325,6 +329,14 @@ def test_calls_that_are_refused(tmp_path):
 
 
 # Failed, repeated and late tasks
+
+
+class Stop(BaseException):
+    """The process has died."""
+
+
+def stop(*_):
+    raise Stop
 
 
 def make(path, mode="x"):
@@ -360,15 +372,39 @@ def place(request, tmp_path):
     return "memory://%s/a" % tmp_path.name
 
 
-def test_repeated_tasks(place):
-    target = make(place)
+@pytest.mark.parametrize("mode", ["x", "w"])
+def test_repeated_tasks(place, mode):
+    if mode == "w":
+        dataset.create_array(place, [1, 2]).close()
+    target = make(place, mode)
     for start in (64, 0, 64, 0):
         write(target, start, {"": ROWS[start : min(start + 64, 100)]})
-        assert "a/zarr.json" not in files(place)
+        assert mode == "w" or "a/zarr.json" not in files(place)
     commit(target, 100)
     commit(target, 100)
     assert ROWS[:100].tolist() == dataset.open(place)[:].tolist()
     assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_commit_is_repeated_after_the_rename(tmp_path, monkeypatch, exchanges):
+    """The process died, or the same task in another one: the old dataset stays old."""
+    place = tmp_path / "a"
+    dataset.create_array(place, [1, 2]).close()
+    target = make(place, "w")
+    write(target, 0, {"": ROWS[:64]})
+    if not exchanges:
+        monkeypatch.setattr(Disk, "exchange", lambda *_: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderTarget, "_check_committed", stop)
+        with pytest.raises(Stop):
+            commit(target, 64)
+    again = pickle.loads(pickle.dumps(target))
+    write(again, 64, {"": ROWS[64:100]})
+    assert [ROWS[:64].tolist()] == [dataset.open(place)[:].tolist()]
+    commit(again, 64)
+    assert [ROWS[:64].tolist()] == [dataset.open(place)[:].tolist()]
+    assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
 def test_late_tasks_change_nothing(place):
@@ -443,10 +479,6 @@ def test_another_program_takes_the_name(tmp_path):
     commit(target, 0)
     assert 0 == len(dataset.open(tmp_path / "a"))
     assert ["a/zarr.json"] == files(tmp_path / "a")
-
-
-class Stop(BaseException):
-    """The process has died."""
 
 
 @pytest.mark.parametrize("mode", ["x", "w"])

@@ -11,13 +11,11 @@ makes a change safe in a crash is the same for all layouts.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from functools import partial
 
-from ..._format.array_metadata import MAX_NBYTES
-from ...exceptions import DamageError, FormatError, UsageError, UsageValueError
-from ..rows import check_fill_value
+from ...exceptions import DamageError, FormatError, UsageError
+from ..rows import check_fill_value, check_nbytes, row_count
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -94,24 +92,14 @@ class NewArray:
     ) -> None:
         check_fill_value(fill_value, dtype)
         check_nbytes(shape, dtype)
-        self.shards = shards
+        self.shards = row_count(shards, "shards")
         self.dims = dims
         self.dtype = dtype
         self.shape = shape
-        self.chunks = chunks
+        self.chunks = row_count(chunks, "chunks")
         self.fill_value = fill_value
         self.attrs: JsonObject = {} if attrs is None else dict(attrs)
         self.settings: Mapping[str, Any] = {} if settings is None else settings
-
-
-def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
-    """Raise `UsageError` if an array is so large that no reader opens it."""
-    nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
-    if nbytes > MAX_NBYTES:
-        raise UsageValueError(
-            "an array has at most %d bytes, and one of shape %s and dtype '%s' has %d"
-            % (MAX_NBYTES, shape, dtype, nbytes)
-        )
 
 
 class NodeLayout(ABC):
