@@ -16,7 +16,7 @@ from functools import partial
 from .._crashsafe.locking import FolderLock
 from .._storage.disk import disk, remove_tree
 from .._storage.urls import without_url
-from ..exceptions import StorageError, UsageValueError
+from ..exceptions import FormatError, StorageError, UsageValueError
 from .change import Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, prepare_change, table_around
@@ -117,6 +117,7 @@ def check_target(target: str, mode: str) -> FolderLock | None:
     """Return a lock of the dataset that is to be replaced, if any."""
     check_mode(mode)
     if not os.path.lexists(target):
+        _check_around(os.path.dirname(target), target)
         return None
     if mode == "x":
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
@@ -138,6 +139,24 @@ def check_target(target: str, mode: str) -> FolderLock | None:
         lock.close()
         raise
     return lock
+
+
+def _check_around(folder: str, target: str) -> None:
+    """Raise `UsageError` if a new dataset would be inside of an array or a table."""
+    while True:
+        try:
+            found = find(Folder(folder))
+        except (FormatError, OSError):
+            return
+        if found is not None and found[1] != "group":
+            raise UsageValueError(
+                "'%s' is inside of the %s '%s', which can't hold other datasets"
+                % (target, found[1], folder)
+            )
+        outer = os.path.dirname(folder)
+        if found is not None or outer == folder:
+            return
+        folder = outer
 
 
 def _check_no_writer(path: str) -> None:

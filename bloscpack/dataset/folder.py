@@ -127,6 +127,7 @@ class Folder:
         """Return the folder of a dataset; raise an ``OSError`` if there is none."""
         path = local_path(path)
         without_url(path, "reading the folder of a dataset")
+        os.stat(path)  # an empty name is not the current folder
         root = os.path.abspath(os.fsdecode(path))
         if not stat.S_ISDIR(os.stat(root).st_mode):
             raise NotADirectoryError(

@@ -158,7 +158,9 @@ class SharedWriter:
 
 
 def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedWriter:
-    """Return the writer; raise `UsageError` if there is none."""
+    """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
         raise UsageValueError("the dataset was opened for reading: '%s'" % path)
+    if writer.closed:
+        raise UsageValueError("the dataset is closed: '%s'" % path)
     return writer

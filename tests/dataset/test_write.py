@@ -788,3 +788,29 @@ def test_floats_may_be_rounded(tmp_path):
 def test_tables_that_would_lose_data(tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
         dataset.create_table(tmp_path / "t", **arguments)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("name", ["a/x", "a/c/9", "t/n", "t/v/y"])
+def test_no_dataset_inside_of_another(tmp_path, layout, name):
+    dataset.create_array(tmp_path / "a", np.arange(5), layout=layout).close()
+    dataset.create_table(tmp_path / "t", {"v": [1]}, layout=layout).close()
+    with pytest.raises(UsageError, match="which can't hold other datasets"):
+        dataset.create_array(tmp_path / name, [1])
+    assert [1] == dataset.open(tmp_path / "t")["v"][:].tolist()
+    dataset.create_array(tmp_path / "new/deep", [1]).close()
+
+
+def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
+    group = dataset.create_group(tmp_path / "g")
+    group.close()
+    for change in (
+        lambda: group.create_array("a", [1]),
+        lambda: group.attrs.update(a=1),
+    ):
+        with pytest.raises(UsageError, match="is closed"):
+            change()
+    monkeypatch.chdir(tmp_path / "g")
+    with pytest.raises(FileNotFoundError):
+        dataset.open("")
+    assert [] == list(dataset.open("."))

@@ -212,7 +212,7 @@ def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
         (group, create, [table]),
         (group, remove, [table]),
         (group, lambda opened: opened.attrs.put({"x": 1}), [inner, table]),
-        (inner, lambda _: dataset.create_array(table / "x", [1]).close(), []),
+        (inner, lambda _: dataset.create_array(inner / "y", [1]).close(), [table]),
         (inner, lambda opened: opened.attrs.put({"x": 1}), [table]),
     ):
         for each in places:
