@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageError
 from .file_systems import ErrorNames, find_file_system
-from .urls import MARK, public_name
+from .urls import public_name, scheme_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def uploading(
     of the block; a program that stores an object just then is not noticed.
     """
     names = ErrorNames(url, storage_options)
-    if url.partition(MARK)[0].lower() in READ_ONLY:
-        raise UsageError("'%s' can't be written: HTTP is for reading" % names.name)
+    check_writable(url)
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if exclusive:
         _check_free(fs, path, names)
@@ -72,7 +71,7 @@ def uploading(
 
 def check_writable(url: str) -> None:
     """Raise `UsageError` if nothing can be stored at a URL."""
-    if url.partition(MARK)[0] in READ_ONLY:
+    if scheme_of(url) in READ_ONLY:
         raise UsageError(
             "'%s' can't be written: HTTP is for reading" % public_name(url)
         )

@@ -140,7 +140,9 @@ class FolderTarget(Target):
     def changing(self) -> Iterator[Change]:
         """Yield a change that writes shards."""
         if not self._is_staged():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.staged)
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), self.staged
+            )
         yield ShardChange(Folder.open(self.staged), self.place, self.sync)
 
     def commit(self, length: int) -> None:

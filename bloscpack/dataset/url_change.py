@@ -63,7 +63,8 @@ class UrlChange(Change):
         self._contents: dict[str, bytes] = {}
 
     def make_folder(self, name: str) -> None:
-        """Do nothing: a store has no folders."""
+        """Do nothing but check the name: a store has no folders."""
+        self._at.path(name)
 
     def _find_version(self, name: str) -> None:
         """Note the version that an object has before it is stored."""

@@ -32,6 +32,7 @@ from .._storage.urls import (
     parent_url,
     public_name,
     scheme_of,
+    with_lower_schemes,
 )
 from ..exceptions import FormatError, StorageError
 from .folder import CHANGES, Folder, is_member_name, is_safe_name
@@ -72,6 +73,7 @@ class UrlFolder(Folder):
         documents: dict[str, bytes] | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
+        url = with_lower_schemes(url)
         super().__init__(public_name(url), prefix, pending, documents)
         self._url = url
         self._options = storage_options

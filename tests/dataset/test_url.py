@@ -94,6 +94,20 @@ def test_http(web, ranges):
         assert "secret" not in str(caught.value)
 
 
+def test_names_over_http(web, folder):
+    """Escapes and upper case change nothing, and the query stays behind the path."""
+    names = ["a::b", "a?b", "a#b", "%41", "x y"]
+    dataset.create_table(folder / "g/t2", {name: [7] for name in names}).close()
+    for url in (web.url, web.url.replace("http", "HTTP")):
+        table = dataset.open(url + "/g/t2?token=secret")
+        assert [(7,) * 5] == table[:].tolist()
+        assert [7] == dataset.open(url + "/g/t2/x%20y")[:].tolist()
+        with pytest.raises(UsageError, match="HTTP is for reading"):
+            dataset.create_array(url + "/new", [1])
+        with pytest.raises(StorageError, match="can't list"):
+            list(dataset.open(url + "/g"))
+
+
 def test_http_requests(web):
     """No list is needed, and only shards that hold the rows are read."""
     array = dataset.open_array(web.url + "/g/in/a b")
@@ -301,10 +315,25 @@ def test_groups(new):
 
 
 def test_names_of_members(new):
-    """A name is no pattern and no query."""
+    """A name is no pattern, no query, no escape and no URL."""
     with dataset.create_group(new) as group:
         for number, name in enumerate(("a*", "ab", "a?b", "a?c", "[ab]", "a")):
             group.create_array(name, [number])
+        for name in ("a#b", "a b", "%41", "b:c"):
+            group.create_array("in/" + name, [name])
+            assert [name] == dataset.open(new + "/in/" + name)[:].tolist()
+        assert ["%41", "a b", "a#b", "b:c"] == list(group["in"])
+        del group["in"]
+        for call in (
+            lambda: group.create_array("a::b", [7], mode="w"),
+            lambda: dataset.create_table(new + "/t", {"x": [1], "x::y": [1]}, mode="w"),
+            lambda: group["ab::cd"],
+        ):
+            with pytest.raises(UsageError, match="separates the URLs of a chain"):
+                call()
+            assert 5 == group["a"][0]
+            group.create_table("t", {"z": [1]}, mode="w")
+        del group["t"]
         table = group.create_table("t", {"x": [1], "x*": [2], "x?": [3]})
         assert [3, 2] == [group["a?c"][0], group["a?b"][0]]
         for name in ("a*", "[ab]"):

@@ -177,6 +177,8 @@ class ZarrTable(TableLayout):
         check_attributes(attrs)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
         content = encode_json(document)
+        for name in columns:  # a wrong name is an error before anything is written
+            change.make_folder(name)
         for name, (new, blocks) in columns.items():
             new.dims = dims_of(name, len(new.shape))
             cls.array_class.create(change, name + "/", new, blocks)
