@@ -18,7 +18,6 @@ With other stores, only one program may write.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import tempfile
@@ -26,12 +25,9 @@ from contextlib import suppress
 
 from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.upload import Conflict
-from ..exceptions import StorageError, UsageValueError
 from .change import Change, UnfinishedFile
-from .folder import CHANGES, JOURNAL
+from .folder import JOURNAL
 from .folder import encode_json as encode_line
-from .layouts import find, table_around
-from .url_folder import UNFINISHED
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -151,6 +147,7 @@ class TableChange(UrlChange):
             for name, content in self._contents.items():
                 self._put(name, content)
             for name in self._removed:
+                self._at.check_version(JOURNAL, self.version)
                 self._at.remove(name)
             self._put(JOURNAL, journal_of({}, []))
         except Conflict:
@@ -158,51 +155,6 @@ class TableChange(UrlChange):
                 raise
             # A writer that has opened the table meanwhile has completed the change.
         self._contents.clear()
-
-
-class NewChange(UrlChange):
-    """The objects of a new dataset, in a folder that is empty, or is emptied.
-
-    It is emptied when the first object is going to be stored: a wrong call must not
-    remove a dataset. Until ``zarr.json`` is there, `UNFINISHED` shows that all in the
-    folder may be removed.
-    """
-
-    guard = UNFINISHED
-
-    def __init__(self, folder: UrlFolder, mode: str) -> None:
-        super().__init__(folder, "")
-        self._mode = mode
-
-    def _find_version(self, name: str) -> None:
-        if not self.version:
-            check_place(self._at, self._mode)
-            self._versions[self.guard] = make_empty(self._at)
-        self._versions.setdefault(name, "")
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Store an object when the change is committed."""
-        self._contents[name] = content
-
-    def commit(self) -> None:
-        """Store the staged objects, and ``zarr.json`` last."""
-        root = self._contents.pop(ZARR_JSON)
-        for name, content in {**self._contents, ZARR_JSON: root}.items():
-            self._find_version(name)
-            if name == ZARR_JSON:
-                self._at.check_version(self.guard, self.version)
-            self._put(name, content)  # commit point: the last one
-        self._contents.clear()
-        self._at.remove(UNFINISHED)
-
-    def discard(self) -> None:
-        """Remove what was stored, if possible, after an error."""
-        if self.version:
-            with suppress(StorageError):
-                self._at.check_version(self.guard, self.version)
-                if self._at.is_leftover:
-                    make_empty(self._at, self.version)
-                    self._at.remove(UNFINISHED)
 
 
 def is_document(name: str) -> bool:
@@ -240,57 +192,8 @@ def complete(folder: UrlFolder) -> bool:
         folder.check_version(JOURNAL, version)  # after it: see `UrlChange.begin`
         folder.put(name, content, found)
     for name in (*removed, *folder.pending.values()):
+        folder.check_version(JOURNAL, version)
         folder.remove(name)
     folder.pending.clear()
     folder.documents.clear()
     return True
-
-
-# New datasets, and datasets that are removed
-
-
-def check_place(folder: UrlFolder, mode: str) -> None:
-    """Raise ``FileExistsError`` if there can't be a new dataset in a folder.
-
-    `mode` is ``'x'`` for a folder that must be empty, or ``'w'`` to replace a dataset.
-    """
-    if table_around(folder) is not None:
-        raise UsageValueError(
-            "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % folder.root
-        )
-    if not folder.names("") or folder.is_leftover:
-        return
-    if mode == "x":
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder.path())
-    if find(folder) is None:
-        raise StorageError(
-            errno.EEXIST,
-            "it is not a dataset, and is not replaced by one",
-            folder.path(),
-        )
-
-
-def make_empty(folder: UrlFolder, version: str | None = None) -> str:
-    """Remove all but `UNFINISHED` from the folder of a dataset; return its version.
-
-    Raises `Conflict` if `UNFINISHED` has not the expected `version`, if that is given.
-    """
-    version = folder.put(UNFINISHED, os.urandom(8).hex().encode(), version)
-    names = folder.names("")
-    if ZARR_JSON in names:
-        folder.remove(ZARR_JSON)  # commit point: it is no dataset from now on
-    for name in names:
-        if name not in (CHANGES, ZARR_JSON):
-            folder.remove_tree(name)
-    if CHANGES in names:
-        for name in folder.names(CHANGES):
-            if name != UNFINISHED.rpartition("/")[2]:
-                folder.remove_tree(CHANGES + "/" + name)
-    return version
-
-
-def remove_dataset(folder: UrlFolder) -> None:
-    """Remove a dataset, in one step for all who look for it."""
-    make_empty(folder)
-    folder.remove(UNFINISHED)

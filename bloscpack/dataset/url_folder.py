@@ -23,6 +23,7 @@ from .._storage.upload import (
     object_sizes,
     object_version,
     put_object,
+    remove_object,
     remove_objects,
 )
 from .._storage.urls import (
@@ -246,14 +247,18 @@ class UrlFolder(Folder):
         """Raise `Conflict` if a file has another version."""
         check_version(joined_url(self._url, self.full(name)), self._options, version)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
-        remove_objects(joined_url(self._url, self.full(name)), self._options)
+    def remove(self, name: str, version: str | None = None) -> None:
+        """Remove a file, if there is one, and has the version if it is given."""
+        remove_object(joined_url(self._url, self.full(name)), self._options, version)
 
     def remove_tree(self, name: str) -> None:
         """Remove all that is in a folder."""
-        url = joined_url(self._url, self.full(name))
-        remove_objects(url, self._options, below=True)
+        remove_objects(joined_url(self._url, self.full(name)), self._options)
+
+    def remove_all(self, *, but: str) -> None:
+        """Remove all files but one, also those whose names no dataset has."""
+        kept = joined_url(self._url, self.full(but))
+        remove_objects(self._url_of(""), self._options, kept=kept)
 
     # Lists
 
