@@ -133,6 +133,27 @@ def test_conditions(tmp_path):
         assert second == object_version(url, options) != first
 
 
+def test_a_lost_answer(tmp_path, monkeypatch):
+    """S3 refuses a request that is repeated: the change is committed, once."""
+    request = s3fs.S3FileSystem._call_s3
+
+    async def repeated(self, method, *arguments, **options):
+        answer = await request(self, method, *arguments, **options)
+        if method == "put_object":
+            answer = await request(self, method, *arguments, **options)
+        return answer
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", repeated)
+    with moto(tmp_path) as options:
+        make_bucket(options)
+        with pytest.raises(Conflict):
+            put_object("s3://bucket/x", b"1", options, version='"0"')
+        url = "s3://bucket/a"
+        with dataset.create_array(url, ROWS, shards=64, storage_options=options) as a:
+            a.append(ROWS[:3])
+        assert 303 == len(dataset.open(url, storage_options=options))
+
+
 def test_two_writers(tmp_path):
     with moto(tmp_path) as options:
         make_bucket(options)
