@@ -31,7 +31,7 @@ from .folder import encode_json as encode_line
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from .url_folder import UrlFolder
 
@@ -57,6 +57,10 @@ class UrlChange(Change):
         self._at = folder
         self._versions = {self.guard: version}
         self._contents: dict[str, bytes] = {}
+        # The shards that are stored by `commit`: their extents in one temporary file. A
+        # value that does not fit must be found before the first one is stored.
+        self._shards: dict[str, tuple[int, int]] = {}
+        self._spool: BinaryIO | None = None
 
     def make_folder(self, name: str) -> None:
         """Do nothing but check the name: a store has no folders."""
@@ -72,9 +76,7 @@ class UrlChange(Change):
         self._find_version(name)
         # After the version is known: a later writer must not have stored the object.
         self._at.check_version(self.guard, self._versions[self.guard])
-        # The file is closed by `finish` or `abandon`.
-        fp: Any = tempfile.TemporaryFile()  # noqa: SIM115
-        return UnfinishedFile(name, name, fp)
+        return UnfinishedFile(name, name, _temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Store an object, or let `commit` do it."""
@@ -83,8 +85,13 @@ class UrlChange(Change):
             content = fp.read()
         if at_once:
             self._put(file.name, content)
-        else:
-            self._contents[file.name] = content
+            return
+        with self._lock:
+            if self._spool is None:
+                self._spool = _temporary_file()
+            offset = self._spool.seek(0, os.SEEK_END)
+            self._spool.write(content)
+            self._shards[file.name] = offset, len(content)
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close files."""
@@ -105,15 +112,23 @@ class UrlChange(Change):
     def _put(self, name: str, content: bytes) -> None:
         self._versions[name] = self._at.put(name, content, self._versions[name])
 
-    def _put_data(self) -> None:
-        """Store the staged objects that are no documents."""
-        for name in [name for name in self._contents if not is_document(name)]:
-            self._put(name, self._contents.pop(name))
+    def _put_shards(self) -> None:
+        """Store the shards that `finish` has kept."""
+        for name, (offset, size) in self._shards.items():
+            assert self._spool is not None
+            self._spool.seek(offset)
+            self._put(name, self._spool.read(size))
+        self._shards.clear()
+
+    def close(self) -> None:
+        """Release the shards that were not stored."""
+        if self._spool is not None:
+            self._spool.close()
 
     def commit(self) -> None:
         """Store the staged objects, and the guard last."""
         assert not self._removed
-        self._put_data()
+        self._put_shards()
         for name, content in self._contents.items():
             self._put(name, content)  # commit point: there is only one document
         self._contents.clear()
@@ -139,7 +154,7 @@ class TableChange(UrlChange):
 
     def commit(self) -> None:
         """Store the staged objects; readers of the table see all of them or none."""
-        self._put_data()
+        self._put_shards()
         if not self._contents and not self._removed:
             return
         self._put(JOURNAL, journal_of(self._contents, self._removed))  # commit point
@@ -157,9 +172,10 @@ class TableChange(UrlChange):
         self._contents.clear()
 
 
-def is_document(name: str) -> bool:
-    """Return whether an object is the document of a node."""
-    return name.rpartition("/")[2] == ZARR_JSON
+def _temporary_file() -> BinaryIO:
+    """Return a file without a name; who gets it closes it."""
+    file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+    return file  # type: ignore[no-any-return]
 
 
 def with_claim(content: bytes) -> bytes:

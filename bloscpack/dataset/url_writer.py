@@ -99,9 +99,12 @@ class UrlWriter(Writer):
         except (UsageError, ValueError, TypeError):  # the values do not fit
             self._failed = False
             raise
-        change.commit()
-        self._version = change.version
-        self._failed = False
+        else:
+            change.commit()
+            self._version = change.version
+            self._failed = False
+        finally:
+            change.close()
 
     def close(self) -> None:
         """Allow no more changes."""

@@ -259,6 +259,16 @@ def test_changes(new):
         found.append(ROWS)
 
 
+def test_an_assignment_that_does_not_fit(new):
+    """A wrong column is found before a shard of another one is stored."""
+    with dataset.create_table(new, table_of(21), chunks=2, shards=8) as table:
+        with pytest.raises(UsageError):
+            table[:] = {"x": np.arange(21) + 1, "y": ["a"] * 21}
+        assert table_of(21)["x"].tolist() == dataset.open(new)["x"][:].tolist()
+        table[:] = {"x": np.arange(21) + 1, "y": np.arange(21)}
+    assert [(n + 1, n) for n in range(21)] == dataset.open(new)[:].tolist()
+
+
 def test_modes(new):
     for start in (1, 2):
         with dataset.open(new, "a", data=[start]) as array:
