@@ -27,6 +27,8 @@ READ_ONLY = ("http", "https")
 REQUESTS = 32
 # What S3 answers if an object does not have the expected version, or is removed.
 CHANGED = (404, 409, 412)
+# What servers answer that don't know a condition of S3.
+UNKNOWN_CONDITION = 501
 
 
 @contextmanager
@@ -185,7 +187,7 @@ def remove_object(
     """Remove the object at a URL, if there is one, and has the version if it is given.
 
     S3 compares the version while it removes the object, if botocore and the server know
-    this condition. Others compare before.
+    this condition. In other places it is only compared before.
     """
     names = ErrorNames(url, storage_options)
     check_writable(url)
@@ -193,16 +195,22 @@ def remove_object(
         return
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     with names.translating():
-        if not (is_s3(fs) and version):
+        if not (version and is_s3(fs) and _remove_if(fs, path, version)):
             _call_each(fs, "rm_file", [path])
-        else:
-            bucket, key, _ = fs.split_path(path)
-            try:
-                fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version)
-            except OSError as error:
-                if status_of(error) not in CHANGED:
-                    raise
         fs.invalidate_cache()
+
+
+def _remove_if(fs: Any, path: str, version: str) -> bool:
+    """Remove an object of S3 in a version; return whether the server can do that."""
+    bucket, key, _ = fs.split_path(path)
+    try:
+        fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version)
+    except OSError as error:
+        if status_of(error) == UNKNOWN_CONDITION:
+            return False
+        if status_of(error) not in CHANGED:
+            raise
+    return True
 
 
 def remove_objects(

@@ -15,6 +15,7 @@ import errno
 from contextlib import suppress
 from functools import partial
 
+from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
@@ -56,9 +57,6 @@ ATTEMPTS = 5
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.
 UNFINISHED = CHANGES + "/unfinished"
-# The document of a Zarr node, and its key with copies of the documents of members.
-ZARR_JSON = "zarr.json"
-CONSOLIDATED = "consolidated_metadata"
 
 
 class UrlFolder(Folder):
