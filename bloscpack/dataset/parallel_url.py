@@ -5,10 +5,10 @@ that readers would take for a dataset. A task stores whole shards. The commit po
 the document of the root, which `commit` stores last.
 
 Until then, the object `UNFINISHED`, the guard, identifies the call that writes: each
-call of `begin` stores another content. A task that finds another guard, or none, is
-late. A shard is stored only if it has the version that it had before the guard was
-read: so a late task can't replace a shard of another call, in a store that compares
-versions.
+call of `begin` stores another content. A task that finds another guard, or none, or the
+document of the root, is late: a writer may have changed the dataset. A shard is stored
+only if it has the version that it had before these were read: so a late task can't
+replace a shard of another call, in a store that compares versions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The right to change a dataset at a URL, and new datasets there.
+"""The right to change a dataset at a URL.
 
 `url_change` describes what a change does, and what protects it from other writers.
 """
