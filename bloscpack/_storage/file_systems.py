@@ -31,11 +31,11 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
-# The error of a URL without a host, that of a redirection, and how the text about a
-# wrong port begins.
+# The error of a URL without a host, that of a redirection, and how the texts about a
+# wrong port begin.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
 REDIRECTION = "aiohttp.client_exceptions.RedirectClientError"
-INVALID_PORT = "Invalid URL"
+INVALID_PORT = ("Invalid URL", "Port out of range")
 # What Python says about a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageError
 from .file_systems import ErrorNames, find_file_system
-from .urls import MARK, public_name
+from .urls import public_name, scheme_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 READ_ONLY = ("http", "https")
 # Maximum number of requests for sizes that run at once.
 REQUESTS = 32
+# What S3 answers if an object does not have the expected version, or is removed.
+CHANGED = (404, 409, 412)
+# What servers answer that don't know a condition of S3.
+UNKNOWN_CONDITION = 501
 
 
 @contextmanager
@@ -40,8 +44,7 @@ def uploading(
     of the block; a program that stores an object just then is not noticed.
     """
     names = ErrorNames(url, storage_options)
-    if url.partition(MARK)[0].lower() in READ_ONLY:
-        raise UsageError("'%s' can't be written: HTTP is for reading" % names.name)
+    check_writable(url)
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if exclusive:
         _check_free(fs, path, names)
@@ -72,7 +75,7 @@ def uploading(
 
 def check_writable(url: str) -> None:
     """Raise `UsageError` if nothing can be stored at a URL."""
-    if url.partition(MARK)[0] in READ_ONLY:
+    if scheme_of(url) in READ_ONLY:
         raise UsageError(
             "'%s' can't be written: HTTP is for reading" % public_name(url)
         )
@@ -178,17 +181,55 @@ def check_version(
         raise conflict(ErrorNames(url, storage_options))
 
 
-def remove_objects(
-    url: str, storage_options: StorageOptions | None = None, *, below: bool = False
+def remove_object(
+    url: str, storage_options: StorageOptions | None = None, version: str | None = None
 ) -> None:
-    """Remove the object at a URL, if there is one; with `below`, all below the URL."""
+    """Remove the object at a URL, if there is one, and has the version if it is given.
+
+    S3 compares the version while it removes the object, if botocore and the server know
+    this condition. In other places it is only compared before.
+    """
     names = ErrorNames(url, storage_options)
     check_writable(url)
+    if version is not None and object_version(url, storage_options) != version:
+        return
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     with names.translating():
+        if not (version and is_s3(fs) and _remove_if(fs, path, version)):
+            _call_each(fs, "rm_file", [path])
         fs.invalidate_cache()
+
+
+def _remove_if(fs: Any, path: str, version: str) -> bool:
+    """Remove an object of S3 in a version; return whether the server can do that."""
+    bucket, key, _ = fs.split_path(path)
+    try:
+        fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version)
+    except OSError as error:
+        if status_of(error) == UNKNOWN_CONDITION:
+            return False
+        if status_of(error) not in CHANGED:
+            raise
+    return True
+
+
+def remove_objects(
+    url: str, storage_options: StorageOptions | None = None, *, kept: str = ""
+) -> None:
+    """Remove all objects below a URL, but the one at the URL `kept`, if it is given.
+
+    They are removed by their paths in the store, whose parts may have any character.
+    """
+    names = ErrorNames(url, storage_options)
+    check_writable(url)
+    options = dict(storage_options or {})
+    fs, path = find_file_system(url, options, names)
+    stays = find_file_system(kept, options, names)[1].strip("/") if kept else ""
+    with names.translating():
+        fs.invalidate_cache()
+        found = [name for name in fs.find(path) if name.strip("/") != stays]
         # Not `rm`: it takes a name with a star or a bracket for a pattern.
-        _call_each(fs, "rm_file", fs.find(path) if below else [path])
+        _call_each(fs, "rm_file", found)
         fs.invalidate_cache()
 
 
@@ -204,13 +245,17 @@ def put_object(
     With `version`, S3 stores it only if the object has this version, or with '' if
     there is none. Raises `Conflict` otherwise. Other places compare before they store,
     and some servers with the interface of S3 do not compare.
+
+    An object that already has the content is no conflict: a request that is repeated,
+    because its answer was lost, finds what it has stored itself. So a content that must
+    not be stored by two programs needs a token.
     """
     names = ErrorNames(url, storage_options)
     check_writable(url)
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if not is_s3(fs):
         if version not in (None, object_version(url, storage_options)):
-            raise conflict(names)
+            return _version_with(fs, path, url, content, storage_options)
         with names.translating():
             fs.pipe_file(path, content)
         return object_version(url, storage_options)
@@ -224,9 +269,25 @@ def put_object(
                 "put_object", Bucket=bucket, Key=key, Body=content, **condition
             )
         except OSError as error:
-            # 404: another program has removed the object.
-            if not condition or status_of(error) not in (404, 409, 412):
+            if not condition or status_of(error) not in CHANGED:
                 raise
-            raise conflict(names) from None
+            return _version_with(fs, path, url, content, storage_options)
         fs.invalidate_cache(path)
     return str(answer["ETag"])
+
+
+def _version_with(
+    fs: Any,
+    path: str,
+    url: str,
+    content: bytes,
+    storage_options: StorageOptions | None,
+) -> str:
+    """Return the version of an object that has a content; else raise `Conflict`."""
+    names = ErrorNames(url, storage_options)
+    # Before the content is read: the version of another content must not be returned.
+    version = object_version(url, storage_options)
+    with names.translating(), suppress(FileNotFoundError):
+        if version and fs.cat_file(path) == content:
+            return version
+    raise conflict(names) from None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MARK = "://"
 # Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
 LINK = "::"
+# How the URL of a server of HTTP begins; its path has escapes.
+OF_HTTP = ("http" + MARK, "https" + MARK)
 # What a message shows in place of a query and a fragment.
 HIDDEN = "?..."
 # Minimum number of characters of a part of a query that is hidden wherever it appears.
@@ -158,13 +160,19 @@ def _is_cut_password(host: str) -> bool:
 def joined_url(url: str, name: str) -> str:
     """Return the URL of a file in the folder at a URL, which may be a chain.
 
-    The name is added to the path of the first URL, in front of a query.
+    The name is added to the path of the first URL, in front of a query. Raises
+    `UsageError` if fsspec would take a part of the name for another URL of a chain.
     """
     before, path, after = _first_path(url)
-    if before.endswith(("http" + MARK, "https" + MARK)):
+    if before.endswith(OF_HTTP):
         from urllib.parse import quote
 
         name = quote(name)
+    elif LINK in name + after[:1]:
+        raise UsageError(
+            "the name %.200r can't be used at the URL '%s': '%s' separates the URLs "
+            "of a chain" % (name, public_name(url), LINK)
+        )
     separator = "" if not path or path.endswith("/") else "/"
     return before + path + separator + name + after
 
@@ -181,6 +189,10 @@ def parent_url(url: str) -> tuple[str, str] | None:
     """
     before, path, after = _first_path(url)
     outer, _, name = path.rstrip("/").rpartition("/")
+    if before.endswith(OF_HTTP):
+        from urllib.parse import unquote
+
+        name = unquote(name)
     return (before + outer + after, name) if outer.strip("/") else None
 
 
@@ -192,10 +204,11 @@ def scheme_of(url: str) -> str:
 def _first_path(url: str) -> tuple[str, str, str]:
     """Return the path in the first URL of a chain, and what is around it.
 
-    A URL of HTTP is the last of its chain, and its query does not belong to the path.
+    The schemes become lower case. A URL of HTTP is the last of its chain, and its query
+    does not belong to the path.
     """
-    start, mark, rest = url.partition(MARK)
-    if start.rpartition(LINK)[2] in ("http", "https"):
+    start, mark, rest = with_lower_schemes(url).partition(MARK)
+    if (start + mark).endswith(OF_HTTP):
         end = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
     else:
         end = len(rest.partition(LINK)[0])

@@ -31,7 +31,7 @@ from .node import Node
 from .opening import Options, check_changeable, open_leaf
 from .preview import shown_members
 from .table import Table
-from .url_change import remove_dataset as remove_objects
+from .url_create import remove_dataset as remove_objects
 from .url_folder import UrlFolder, open_folder
 from .url_writer import creating, group_writer_of, shared_writer_of
 

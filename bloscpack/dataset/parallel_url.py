@@ -5,10 +5,10 @@ that readers would take for a dataset. A task stores whole shards. The commit po
 the document of the root, which `commit` stores last.
 
 Until then, the object `UNFINISHED`, the guard, identifies the call that writes: each
-call of `begin` stores another content. A task that finds another guard, or none, is
-late. A shard is stored only if it has the version that it had before the guard was
-read: so a late task can't replace a shard of another call, in a store that compares
-versions.
+call of `begin` stores another content. A task that finds another guard, or none, or the
+document of the root, is late: a writer may have changed the dataset. A shard is stored
+only if it has the version that it had before these were read: so a late task can't
+replace a shard of another call, in a store that compares versions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import tempfile
 from contextlib import contextmanager, suppress
 
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.upload import Conflict, check_writable
+from .._storage.upload import Conflict
 from .._storage.urls import shown_name
 from ..exceptions import StorageError, UsageError
 from .change import UnfinishedFile, naming_dataset
-from .create import check_mode
 from .folder import Folder
 from .parallel import ShardChange, Target, set_length
-from .url_change import check_place, make_empty
+from .url_create import Claim
 from .url_folder import UNFINISHED, UrlFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -55,7 +54,7 @@ class UrlTarget(Target):
         super().__init__(shown_name(url), mode, sync=False)
         self._folder = UrlFolder(url, storage_options=storage_options)
         self._documents: dict[str, bytes] = {}
-        self._version = ""
+        self._claim = Claim(self._folder, mode)
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is, and the documents that it has."""
@@ -69,23 +68,21 @@ class UrlTarget(Target):
 
     def claim(self) -> None:
         """Store the guard, and remove what is there."""
-        self._version = make_empty(self._folder, self.check_free())
+        self._claim.take()
 
-    def check_free(self) -> str:
-        """Return the version of the guard.
-
-        Raises an error if there is something that must stay.
-        """
-        check_writable(self.root)
-        check_mode(self.mode)
-        version = self._folder.object_version(UNFINISHED)
-        check_place(self._folder, self.mode)
-        return version
+    def check_free(self) -> None:
+        """Raise an error if there is something that must stay."""
+        self._claim.check_free()
 
     def _check_guard(self) -> None:
         """Raise `Late` unless the dataset still belongs to this target."""
-        if self._folder.object_version(UNFINISHED) != self._version:
-            raise Late(errno.ESTALE, "it is late", self.root)
+        try:
+            self._claim.check()
+        except Conflict as error:
+            raise self._late() from error
+
+    def _late(self) -> Late:
+        return Late(errno.ESTALE, "it is late", self.root)
 
     @contextmanager
     def late_is_harmless(self) -> Iterator[None]:
@@ -94,9 +91,10 @@ class UrlTarget(Target):
             yield
         except Late as error:
             folder = self._folder
-            if folder.object_version(UNFINISHED) or not folder.object_version(
-                ZARR_JSON
-            ):
+            guard = folder.object_version(UNFINISHED)
+            # The process that committed it may have died before it removed the guard.
+            is_own = guard in ("", self._claim.version)
+            if not is_own or not folder.object_version(ZARR_JSON):
                 raise self.replaced() from error
 
     @contextmanager
@@ -122,10 +120,16 @@ class UrlTarget(Target):
             yield UrlShardChange(Folder(path), os.path.dirname(path), self)
 
     def store(self, name: str, content: bytes) -> None:
-        """Store an object; raise `Late` if the dataset belongs to another call."""
+        """Store an object.
+
+        Raises `Late` if the dataset belongs to another call, or is complete: then a
+        writer may have changed the object.
+        """
         for attempt in range(ATTEMPTS):
             version = self._folder.object_version(name)
             self._check_guard()  # after the version: see the strategy
+            if self._folder.object_version(ZARR_JSON):
+                raise self._late()
             try:
                 self._folder.put(name, content, version)
                 return
@@ -139,25 +143,25 @@ class UrlTarget(Target):
             set_length(self, path, length)
             documents = _documents(path)
         root = documents.pop(ZARR_JSON)
-        for name, content in documents.items():
-            self.store(name, content)
-        self._check_guard()
-        try:
-            self._folder.put(ZARR_JSON, root, "")  # commit point
+        if not self._folder.object_version(ZARR_JSON):
+            for name, content in documents.items():
+                self.store(name, content)
+        try:  # a document that was stored by this task, repeated, is no conflict
+            self._claim.commit(root, "")
         except Conflict as error:
-            if self._folder.read(ZARR_JSON) != root:  # not of this task, repeated
-                raise FileExistsError(
-                    errno.EEXIST, os.strerror(errno.EEXIST), self.root
-                ) from error
-        self._folder.remove(UNFINISHED)
+            self._check_guard()
+            raise FileExistsError(
+                errno.EEXIST, os.strerror(errno.EEXIST), self.root
+            ) from error
 
     def abandon(self) -> None:
         """Remove what was stored, unless the dataset is complete."""
         with suppress(OSError):
             self._check_guard()
-            if not self._folder.object_version(ZARR_JSON):
-                make_empty(self._folder, self._version)
-            self._folder.remove(UNFINISHED)
+            if self._folder.object_version(ZARR_JSON):
+                self._folder.remove(UNFINISHED, self._claim.version)
+            else:
+                self._claim.discard()
 
 
 class UrlShardChange(ShardChange):

@@ -18,7 +18,6 @@ With other stores, only one program may write.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import tempfile
@@ -26,16 +25,13 @@ from contextlib import suppress
 
 from .._format.zarr_metadata import ZARR_JSON, encode_json
 from .._storage.upload import Conflict
-from ..exceptions import StorageError, UsageValueError
 from .change import Change, UnfinishedFile
-from .folder import CHANGES, JOURNAL
+from .folder import JOURNAL
 from .folder import encode_json as encode_line
-from .layouts import find, table_around
-from .url_folder import UNFINISHED
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from .url_folder import UrlFolder
 
@@ -61,9 +57,14 @@ class UrlChange(Change):
         self._at = folder
         self._versions = {self.guard: version}
         self._contents: dict[str, bytes] = {}
+        # The shards that are stored by `commit`: their extents in one temporary file. A
+        # value that does not fit must be found before the first one is stored.
+        self._shards: dict[str, tuple[int, int]] = {}
+        self._spool: BinaryIO | None = None
 
     def make_folder(self, name: str) -> None:
-        """Do nothing: a store has no folders."""
+        """Do nothing but check the name: a store has no folders."""
+        self._at.path(name)
 
     def _find_version(self, name: str) -> None:
         """Note the version that an object has before it is stored."""
@@ -75,9 +76,7 @@ class UrlChange(Change):
         self._find_version(name)
         # After the version is known: a later writer must not have stored the object.
         self._at.check_version(self.guard, self._versions[self.guard])
-        # The file is closed by `finish` or `abandon`.
-        fp: Any = tempfile.TemporaryFile()  # noqa: SIM115
-        return UnfinishedFile(name, name, fp)
+        return UnfinishedFile(name, name, _temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Store an object, or let `commit` do it."""
@@ -86,8 +85,13 @@ class UrlChange(Change):
             content = fp.read()
         if at_once:
             self._put(file.name, content)
-        else:
-            self._contents[file.name] = content
+            return
+        with self._lock:
+            if self._spool is None:
+                self._spool = _temporary_file()
+            offset = self._spool.seek(0, os.SEEK_END)
+            self._spool.write(content)
+            self._shards[file.name] = offset, len(content)
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close files."""
@@ -108,15 +112,23 @@ class UrlChange(Change):
     def _put(self, name: str, content: bytes) -> None:
         self._versions[name] = self._at.put(name, content, self._versions[name])
 
-    def _put_data(self) -> None:
-        """Store the staged objects that are no documents."""
-        for name in [name for name in self._contents if not is_document(name)]:
-            self._put(name, self._contents.pop(name))
+    def _put_shards(self) -> None:
+        """Store the shards that `finish` has kept."""
+        for name, (offset, size) in self._shards.items():
+            assert self._spool is not None
+            self._spool.seek(offset)
+            self._put(name, self._spool.read(size))
+        self._shards.clear()
+
+    def close(self) -> None:
+        """Release the shards that were not stored."""
+        if self._spool is not None:
+            self._spool.close()
 
     def commit(self) -> None:
         """Store the staged objects, and the guard last."""
         assert not self._removed
-        self._put_data()
+        self._put_shards()
         for name, content in self._contents.items():
             self._put(name, content)  # commit point: there is only one document
         self._contents.clear()
@@ -142,7 +154,7 @@ class TableChange(UrlChange):
 
     def commit(self) -> None:
         """Store the staged objects; readers of the table see all of them or none."""
-        self._put_data()
+        self._put_shards()
         if not self._contents and not self._removed:
             return
         self._put(JOURNAL, journal_of(self._contents, self._removed))  # commit point
@@ -150,6 +162,7 @@ class TableChange(UrlChange):
             for name, content in self._contents.items():
                 self._put(name, content)
             for name in self._removed:
+                self._at.check_version(JOURNAL, self.version)
                 self._at.remove(name)
             self._put(JOURNAL, journal_of({}, []))
         except Conflict:
@@ -159,54 +172,10 @@ class TableChange(UrlChange):
         self._contents.clear()
 
 
-class NewChange(UrlChange):
-    """The objects of a new dataset, in a folder that is empty, or is emptied.
-
-    It is emptied when the first object is going to be stored: a wrong call must not
-    remove a dataset. Until ``zarr.json`` is there, `UNFINISHED` shows that all in the
-    folder may be removed.
-    """
-
-    guard = UNFINISHED
-
-    def __init__(self, folder: UrlFolder, mode: str) -> None:
-        super().__init__(folder, "")
-        self._mode = mode
-
-    def _find_version(self, name: str) -> None:
-        if not self.version:
-            check_place(self._at, self._mode)
-            self._versions[self.guard] = make_empty(self._at)
-        self._versions.setdefault(name, "")
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Store an object when the change is committed."""
-        self._contents[name] = content
-
-    def commit(self) -> None:
-        """Store the staged objects, and ``zarr.json`` last."""
-        root = self._contents.pop(ZARR_JSON)
-        for name, content in {**self._contents, ZARR_JSON: root}.items():
-            self._find_version(name)
-            if name == ZARR_JSON:
-                self._at.check_version(self.guard, self.version)
-            self._put(name, content)  # commit point: the last one
-        self._contents.clear()
-        self._at.remove(UNFINISHED)
-
-    def discard(self) -> None:
-        """Remove what was stored, if possible, after an error."""
-        if self.version:
-            with suppress(StorageError):
-                self._at.check_version(self.guard, self.version)
-                if self._at.is_leftover:
-                    make_empty(self._at, self.version)
-                    self._at.remove(UNFINISHED)
-
-
-def is_document(name: str) -> bool:
-    """Return whether an object is the document of a node."""
-    return name.rpartition("/")[2] == ZARR_JSON
+def _temporary_file() -> BinaryIO:
+    """Return a file without a name; who gets it closes it."""
+    file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+    return file  # type: ignore[no-any-return]
 
 
 def with_claim(content: bytes) -> bytes:
@@ -239,57 +208,8 @@ def complete(folder: UrlFolder) -> bool:
         folder.check_version(JOURNAL, version)  # after it: see `UrlChange.begin`
         folder.put(name, content, found)
     for name in (*removed, *folder.pending.values()):
+        folder.check_version(JOURNAL, version)
         folder.remove(name)
     folder.pending.clear()
     folder.documents.clear()
     return True
-
-
-# New datasets, and datasets that are removed
-
-
-def check_place(folder: UrlFolder, mode: str) -> None:
-    """Raise ``FileExistsError`` if there can't be a new dataset in a folder.
-
-    `mode` is ``'x'`` for a folder that must be empty, or ``'w'`` to replace a dataset.
-    """
-    if table_around(folder) is not None:
-        raise UsageValueError(
-            "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % folder.root
-        )
-    if not folder.names("") or folder.is_leftover:
-        return
-    if mode == "x":
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder.path())
-    if find(folder) is None:
-        raise StorageError(
-            errno.EEXIST,
-            "it is not a dataset, and is not replaced by one",
-            folder.path(),
-        )
-
-
-def make_empty(folder: UrlFolder, version: str | None = None) -> str:
-    """Remove all but `UNFINISHED` from the folder of a dataset; return its version.
-
-    Raises `Conflict` if `UNFINISHED` has not the expected `version`, if that is given.
-    """
-    version = folder.put(UNFINISHED, os.urandom(8).hex().encode(), version)
-    names = folder.names("")
-    if ZARR_JSON in names:
-        folder.remove(ZARR_JSON)  # commit point: it is no dataset from now on
-    for name in names:
-        if name not in (CHANGES, ZARR_JSON):
-            folder.remove_tree(name)
-    if CHANGES in names:
-        for name in folder.names(CHANGES):
-            if name != UNFINISHED.rpartition("/")[2]:
-                folder.remove_tree(CHANGES + "/" + name)
-    return version
-
-
-def remove_dataset(folder: UrlFolder) -> None:
-    """Remove a dataset, in one step for all who look for it."""
-    make_empty(folder)
-    folder.remove(UNFINISHED)

@@ -15,6 +15,7 @@ import errno
 from contextlib import suppress
 from functools import partial
 
+from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.file_systems import ErrorNames, find_file_system
 from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
@@ -23,6 +24,7 @@ from .._storage.upload import (
     object_sizes,
     object_version,
     put_object,
+    remove_object,
     remove_objects,
 )
 from .._storage.urls import (
@@ -32,6 +34,7 @@ from .._storage.urls import (
     parent_url,
     public_name,
     scheme_of,
+    with_lower_schemes,
 )
 from ..exceptions import FormatError, StorageError
 from .folder import CHANGES, Folder, is_member_name, is_safe_name
@@ -54,9 +57,6 @@ ATTEMPTS = 5
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.
 UNFINISHED = CHANGES + "/unfinished"
-# The document of a Zarr node, and its key with copies of the documents of members.
-ZARR_JSON = "zarr.json"
-CONSOLIDATED = "consolidated_metadata"
 
 
 class UrlFolder(Folder):
@@ -72,6 +72,7 @@ class UrlFolder(Folder):
         documents: dict[str, bytes] | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
+        url = with_lower_schemes(url)
         super().__init__(public_name(url), prefix, pending, documents)
         self._url = url
         self._options = storage_options
@@ -244,14 +245,18 @@ class UrlFolder(Folder):
         """Raise `Conflict` if a file has another version."""
         check_version(joined_url(self._url, self.full(name)), self._options, version)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
-        remove_objects(joined_url(self._url, self.full(name)), self._options)
+    def remove(self, name: str, version: str | None = None) -> None:
+        """Remove a file, if there is one, and has the version if it is given."""
+        remove_object(joined_url(self._url, self.full(name)), self._options, version)
 
     def remove_tree(self, name: str) -> None:
         """Remove all that is in a folder."""
-        url = joined_url(self._url, self.full(name))
-        remove_objects(url, self._options, below=True)
+        remove_objects(joined_url(self._url, self.full(name)), self._options)
+
+    def remove_all(self, *, but: str) -> None:
+        """Remove all files but one, also those whose names no dataset has."""
+        kept = joined_url(self._url, self.full(but))
+        remove_objects(self._url_of(""), self._options, kept=kept)
 
     # Lists
 

@@ -1,4 +1,4 @@
-"""The right to change a dataset at a URL, and new datasets there.
+"""The right to change a dataset at a URL.
 
 `url_change` describes what a change does, and what protects it from other writers.
 """
@@ -19,15 +19,14 @@ from .folder import JOURNAL
 from .layouts import prepare_change
 from .url_change import (
     ArrayChange,
-    NewChange,
     TableChange,
     UrlChange,
-    check_place,
     complete,
     journal_of,
     with_claim,
 )
-from .url_folder import UrlFolder
+from .url_create import creating_at_url
+from .url_folder import UNFINISHED, UrlFolder
 from .writer import SharedWriter, Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -66,6 +65,15 @@ class UrlWriter(Writer):
         """Return a content of the guard that changes nothing but its version."""
         return with_claim(self._folder.read(ZARR_JSON))
 
+    def _remove_left_guard(self) -> None:
+        """Remove the guard of a call that died when it had created the dataset.
+
+        So a process that is late can't take it for a dataset that is not complete.
+        """
+        version = self._folder.object_version(UNFINISHED)
+        if version:
+            self._folder.remove(UNFINISHED, version)
+
     def _check_unchanged(self) -> None:
         """Do nothing: the guard shows whether another writer was here."""
 
@@ -84,15 +92,19 @@ class UrlWriter(Writer):
             self._version = folder.put(guard, self._claim(), self._version)
             self._claimed = True
             self._check_unchanged()
+            self._remove_left_guard()
         change = self._change(folder, self._version)
         try:
             yield change
         except (UsageError, ValueError, TypeError):  # the values do not fit
             self._failed = False
             raise
-        change.commit()
-        self._version = change.version
-        self._failed = False
+        else:
+            change.commit()
+            self._version = change.version
+            self._failed = False
+        finally:
+            change.close()
 
     def close(self) -> None:
         """Allow no more changes."""
@@ -131,9 +143,7 @@ class UrlTableWriter(UrlWriter):
             return
         self.closed = True
         if self._claimed:
-            folder = self._folder
-            if folder.object_version(JOURNAL) == self._version:
-                folder.remove(JOURNAL)
+            self._folder.remove(JOURNAL, self._version)
 
 
 class UrlGroupWriter(SharedWriter):
@@ -214,21 +224,3 @@ def creating(
         new_files = create.creating(path, mode, sync)
     with new_files as change:
         yield change
-
-
-@contextmanager
-def creating_at_url(
-    url: str, mode: str, storage_options: StorageOptions | None
-) -> Iterator[Change]:
-    """Yield a change that creates a dataset at a URL, as `creating`."""
-    check_writable(url)
-    create.check_mode(mode)
-    folder = UrlFolder(url, storage_options=storage_options)
-    check_place(folder, mode)
-    change = NewChange(folder, mode)
-    try:
-        yield change
-        change.commit()
-    except BaseException:
-        change.discard()
-        raise

@@ -509,7 +509,7 @@ def test_every_request_at_a_url(mode, monkeypatch):
         left, done = count, False
         with monkeypatch.context() as context:
             context.setattr(UrlFolder, "put", stopping(UrlFolder.put))
-            for name in ("remove", "remove_tree"):
+            for name in ("remove", "remove_all"):
                 context.setattr(UrlFolder, name, stopping(getattr(UrlFolder, name)))
             with suppress(Stop):
                 do(ROWS[:100])
@@ -528,17 +528,22 @@ def test_every_request_at_a_url(mode, monkeypatch):
 
 
 def test_a_commit_at_a_url_that_is_interrupted():
-    """The document is stored, and the guard is still there."""
+    """The document is stored, and the guard is still there until a writer comes."""
     place = "memory://interrupted/a"
     target = make(place)
     write(target, 0, {"": ROWS[:10]})
-    target._folder.remove = lambda name: None
-    commit(target, 10)
-    assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
-    assert "a/.bloscpack/unfinished" in files(place)
+    target._folder.remove = lambda name, version: None
+    for _ in range(2):
+        commit(target, 10)
+        assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
+        assert "a/.bloscpack/unfinished" in files(place)
+    with dataset.open(place, "r+") as array:
+        array.append(ROWS[10:20])
     del target._folder.remove
+    write(target, 0, {"": ROWS[:10]})
     commit(target, 10)
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
+    assert ROWS[:20].tolist() == dataset.open(place)[:].tolist()
 
 
 @pytest.mark.parametrize("mode", ["x", "w"])

@@ -9,7 +9,13 @@ import pytest
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 from bloscpack import dataset
-from bloscpack._storage.upload import Conflict, object_version, put_object
+from bloscpack._storage import upload
+from bloscpack._storage.upload import (
+    Conflict,
+    object_version,
+    put_object,
+    remove_object,
+)
 from bloscpack.dataset.parallel import write
 from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
 from bloscpack.exceptions import StorageError
@@ -118,7 +124,7 @@ def test_groups(options):
         assert ROWS[:3].tolist() == found["b"][:].tolist()
 
 
-def test_conditions(tmp_path):
+def test_conditions(tmp_path, monkeypatch):
     with moto(tmp_path) as options:
         make_bucket(options)
         url = "s3://bucket/x"
@@ -131,6 +137,33 @@ def test_conditions(tmp_path):
         with pytest.raises(Conflict):
             put_object(url, b"4", options, version=first)
         assert second == object_version(url, options) != first
+        with monkeypatch.context() as context:  # it was replaced after the comparison
+            context.setattr(upload, "object_version", lambda *_: first)
+            remove_object(url, options, first)
+        assert second == object_version(url, options)
+        remove_object(url, options, second)
+        assert object_version(url, options) == ""
+
+
+def test_a_lost_answer(tmp_path, monkeypatch):
+    """S3 refuses a request that is repeated: the change is committed, once."""
+    request = s3fs.S3FileSystem._call_s3
+
+    async def repeated(self, method, *arguments, **options):
+        answer = await request(self, method, *arguments, **options)
+        if method == "put_object":
+            answer = await request(self, method, *arguments, **options)
+        return answer
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", repeated)
+    with moto(tmp_path) as options:
+        make_bucket(options)
+        with pytest.raises(Conflict):
+            put_object("s3://bucket/x", b"1", options, version='"0"')
+        url = "s3://bucket/a"
+        with dataset.create_array(url, ROWS, shards=64, storage_options=options) as a:
+            a.append(ROWS[:3])
+        assert 303 == len(dataset.open(url, storage_options=options))
 
 
 def test_two_writers(tmp_path):

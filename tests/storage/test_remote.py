@@ -458,7 +458,9 @@ def test_errors_of_fsspec_hide_credentials(url):
     assert public_name(url) in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://", "https:///a.blp", "http://host:x/a.blp"])
+@pytest.mark.parametrize(
+    "url", ["http://", "https:///a.blp", "http://host:x/a.blp", "http://h:99999/a.blp"]
+)
 def test_invalid_url(url):
     with pytest.raises(bp.UsageError, match="'%s' is no valid URL" % url):
         RemoteStorage(url)

@@ -12,7 +12,12 @@ same length.
 from __future__ import annotations
 
 from ..._format.dtypes import shown
-from ..._format.zarr_metadata import ZARR_JSON, encode_json, group_document
+from ..._format.zarr_metadata import (
+    CONSOLIDATED,
+    ZARR_JSON,
+    encode_json,
+    group_document,
+)
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import is_member_name
 from .base import GroupLayout, TableLayout
@@ -30,9 +35,6 @@ if TYPE_CHECKING:
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
-# A key of a group with copies of the documents of all members, which zarr-python reads
-# in their place. A change would make it wrong.
-CONSOLIDATED = "consolidated_metadata"
 # The name of the first axis of each column.
 ROW = "row"
 
@@ -177,6 +179,8 @@ class ZarrTable(TableLayout):
         check_attributes(attrs)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
         content = encode_json(document)
+        for name in columns:  # a wrong name is an error before anything is written
+            change.make_folder(name)
         for name, (new, blocks) in columns.items():
             new.dims = dims_of(name, len(new.shape))
             cls.array_class.create(change, name + "/", new, blocks)
