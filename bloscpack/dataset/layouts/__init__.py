@@ -5,6 +5,7 @@ To add a layout, add a module and one entry of `LAYOUTS`.
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from importlib import import_module
 
@@ -199,9 +200,15 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
 
 
 def detect(folder: Folder) -> Found:
-    """Return the dataset in a folder; raise `FormatError` if there is none."""
+    """Return the dataset in a folder.
+
+    Raises `FormatError` if the folder has none, and ``FileNotFoundError`` if there is
+    no object at a URL.
+    """
     found = find_any(folder)
     if found is None:
+        if folder.far and not (folder.lists and folder.names("")):
+            raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
         raise NotReadable(
             "expected a dataset, found a folder without the files of one",
             filename=folder.path(),
