@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy
 
-from ..exceptions import UsageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageError, UsageValueError
 from .array import Array
+from .frames import columns_of, items_by_name
 from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
@@ -135,8 +136,8 @@ def create_table(
     path
         The folder, which appears when the table is complete; or a URL.
     data
-        The rows: a structured array, a dictionary of columns, a DataFrame, or a
-        sequence of columns with `names`. None for no rows.
+        The rows: a structured array, a dictionary of columns, a DataFrame as for
+        `from_pandas`, or a sequence of columns with `names`. None for no rows.
     layout
         As in `create_array`.
     dtype
@@ -190,51 +191,19 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
         The folder.
     frame
         The DataFrame. If its index has a name, it becomes the first column, and so does
-        each named level of several; an index without a name is left out.
+        each level of several. An index without a name is left out if it just numbers
+        the rows, and refused otherwise.
     options
         Parameters of `create_table`.
 
     Raises
     ------
     UsageError
-        If two columns have the same name, or if the layout can't hold a column: for
-        example one with missing items among integers or texts.
+        If the index has no name and is more than numbers of rows, if two columns have
+        the same name, or if the layout can't hold a column: for example one with
+        missing items among integers or texts.
     """
     return create_table(path, items_by_name(frame), **options)
-
-
-def items_by_name(frame: Any) -> dict[str, Items]:
-    """Return the columns of a DataFrame, and in front of them named index levels."""
-    if not hasattr(frame, "iloc"):
-        raise UsageTypeError("expected a DataFrame, found %.200r" % (frame,))
-    levels = [i for i, name in enumerate(frame.index.names) if name is not None]
-    series = [frame.index.get_level_values(level).to_series() for level in levels]
-    series += [frame.iloc[:, number] for number in range(frame.shape[1])]
-    names = [column.name for column in series]
-    if len(set(names)) < len(names):
-        raise UsageValueError(
-            "expected columns with different names, found %s"
-            % ", ".join(map(str, names))
-        )
-    return {column.name: _plain_items(column) for column in series}
-
-
-def _plain_items(column: Any) -> Items:
-    """Return the items of a Series; raise `UsageError` if NumPy would change them."""
-    items: Items = column.to_numpy()
-    if column.dtype.kind in "iub" and items.dtype.kind != column.dtype.kind:
-        raise UsageValueError(
-            "the column '%s' of the dtype '%s' has missing items, which no array of "
-            "this dtype can have" % (column.name, column.dtype)
-        )
-    if getattr(column.dtype, "tz", None) is not None:
-        raise UsageValueError(
-            "the column '%s' has the time zone '%s', which no array can have: remove "
-            "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
-        )
-    if not len(items) and items.dtype.kind == "O":  # or it would become floats
-        return items.astype("U")
-    return items
 
 
 # `Table` can't import this module, which imports it.
@@ -259,7 +228,7 @@ def _new_columns(
     if names is None:
         names = [] if wanted is None else list(wanted.names or ())
     columns = {}
-    for name, column in named_columns(data, list(names)).items():
+    for name, column in named_columns(columns_of(data), list(names)).items():
         try:
             rows = items_of(column)
         except UsageError as error:
