@@ -98,7 +98,10 @@ class TestCsv:
             (["True"] * 10 + ["False"], "?", [True] * 10 + [False]),
             (["True"] * 10 + ["1"], "U4", ["True"] * 10 + ["1"]),
             (["NA"] * 10 + ["x"], "U2", ["NA"] * 10 + ["x"]),
-            (["NA"] * 10, "f8", [np.nan] * 10),
+            (["1"] * 10 + ["NA", "null"], "f8", [1.0] * 10 + [np.nan] * 2),
+            (["NA", "null"] * 10, "U4", ["NA", "null"] * 10),
+            ([""] * 10, "U1", [""] * 10),
+            (["1", "-inf", "Infinity", "nan"], "f8", [1, -np.inf, np.inf, np.nan]),
             (["ä" * 9] * 10, "U9", ["ä" * 9] * 10),
             (["1"] * 10 + ["007"], "U3", ["1"] * 10 + ["007"]),
             (["1.5", ""] * 5 + ["-01"], "U3", ["1.5", ""] * 5 + ["-01"]),
@@ -126,6 +129,8 @@ class TestCsv:
             ("x,\n1,2\n", "without a name"),
             ("", "No columns"),
             ("x\n\udcff\n", "utf-8"),
+            ("x\n" + "1\n" * 9 + "-1E400\n", "'x': the number '-1E400' is too large"),
+            ("x\n0.5\n%s\n" % ("1" * 400), "column 'x'.*--dtype x=U"),
         ],
     )
     def test_errors(self, text, message):
@@ -151,6 +156,48 @@ class TestCsv:
             fp.write("x\nabc\n")
         with pytest.raises(UsageError, match=message):
             dataset.convert("a.csv", "b.zarr", dtypes=dtypes)
+
+    @pytest.mark.parametrize(
+        ("value", "dtype", "message"),
+        [
+            ("2020-01-01T05:00", "M8[D]", "2020-01-01T05:00' does not fit"),
+            ("2020-01-01T00:00:01.5", "M8[s]", "does not fit the dtype"),
+            ("1600-01-01", "M8[ns]", "does not fit the dtype"),
+            ("1e39", "f4", "'1e39' is too large for the dtype 'float32'"),
+            ("2020-01-01T05:00+02:00", "M8[s]", "2020-01-01T03:00:00"),
+            ("2020-01-01T05:00Z", "M8[m]", "2020-01-01T05:00"),
+            ("2020-01-01T00:00", "M8[D]", "2020-01-01"),
+            ("NA", "M8[D]", "NaT"),
+            ("NA", "f8", "nan"),
+        ],
+    )
+    def test_values_of_a_type(self, value, dtype, message):
+        """A value that would be changed is refused; a time zone is reported."""
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + ",1\n" * 9 + value + ",1\n")
+        if "fit" in message or "large" in message:
+            with pytest.raises(UsageError, match="'a.csv': column 'x'.*" + message):
+                dataset.convert("a.csv", "b.npy", dtypes={"x": dtype})
+            return
+        lost = dataset.convert("a.csv", "b.npy", dtypes={"x": dtype}).lost
+        assert message == str(np.load("b.npy")["x"][-1])
+        zone = "the time zone of the column 'x', whose times become UTC"
+        assert [zone] * (value[-1] in "Z0" and value[10:16] != "T00:00") == lost
+
+    def test_line_ends_and_missing_times(self):
+        rows = np.zeros(3, [("x\r", "U4"), ("t", "m8[25s]"), ("d", "M8[s]")])
+        rows["x\r"] = "a\rb", "\r\n", "c\n"
+        rows["t"] = "NaT", 5, -1
+        np.save("a.npy", rows)
+        lost = dataset.convert("a.npy", "b.csv").lost
+        assert ["the unit '25s' of the column 't'"] == lost
+        with open("b.csv", newline="") as fp:
+            date = ",1970-01-01T00:00:00\n"
+            text = '"x\r",t,d\n"a\rb",' + date + '"\r\n",5' + date + '"c\n",-1' + date
+            assert text == fp.read()
+        dtypes = {"t": "m8[25s]", "d": "M8[s]"}
+        dataset.convert("b.csv", "c.npy", dtypes=dtypes)
+        assert rows.tolist() == np.load("c.npy").tolist()
 
     def test_a_length_that_is_found(self):
         with open("a.csv", "w") as fp:
