@@ -265,9 +265,9 @@ class TestParquet:
         assert ["NaT", "1970-01-01T00:00:00.005"] == np.load("b.npy")["x"].astype(
             str
         ).tolist()
-        for values in ([1, None], ["a", None], [True, None], [b"a", None]):
+        for values in ([1, None], ["a", None], [True, None], [b"a", None], [None]):
             self.write(pyarrow, pyarrow.array(values))
-            with pytest.raises(UsageError, match="column 'x' has missing values"):
+            with pytest.raises(UsageError, match="a.parquet.*'x' has missing values"):
                 dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize(
@@ -290,6 +290,29 @@ class TestParquet:
         np.save("a.npy", np.zeros(3, "c16"))
         with pytest.raises(UsageError, match="Parquet can't hold the column '0'"):
             dataset.convert("a.npy", "b.parquet")
+
+    @pytest.mark.parametrize(
+        ("index", "name"),
+        [
+            (list("xyz"), "index"),
+            ([7, 8, 9], None),
+            ([7, 9, 8], "index"),
+            ([list("xyz"), [0, 1, 2]], "level_0"),
+        ],
+    )
+    def test_indexes_of_pandas(self, index, name):
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"a": [1, 2, 3]}, index=index)
+        frame.to_parquet("a.parquet", index=True)
+        lost = dataset.convert("a.parquet", "b.zarr").lost
+        stored = "the name '__index_level_0__', which becomes '%s'" % name
+        assert [stored] * (name is not None) == lost[:1]
+        with dataset.open("b.zarr") as found:
+            assert "a" == found.names[0]
+            assert [name] * (name is not None) == found.names[1:2]
+        frame[:0].assign(a=[]).astype(object).to_parquet("a.parquet", index=False)
+        dataset.convert("a.parquet", "c.npy")
+        assert [("a", "<U1")] == np.load("c.npy").dtype.descr
 
     def test_text(self, pyarrow):
         texts = ["a", "", "bcd", "ä€😀"] * 50
