@@ -338,6 +338,23 @@ def test_existing_target():
     os.mkdir("d.zarr")
     with open("d.zarr/file", "w"):
         pass
+    fields = np.array([(1, 2.5), (3, 4)], [("n", "i4"), ("x", "f8")])
+    np.save("f.npy", fields)
+    for _ in range(2):
+        assert "array" == dataset.convert("f.npy", "e.bigfile", force=True).kind
+        dataset.convert("e.bigfile", "e.npz", force=True)
+        assert fields["x"].tolist() == np.load("e.npz")["x"].tolist()
+    with pytest.raises(FileExistsError):
+        dataset.convert("f.npy", "e.bigfile")
+    with pytest.raises(OSError, match="not a dataset"):
+        dataset.convert("f.npy", "e.bigfile", to="zarr", force=True)
+    for name in ("e.bigfile/file", "e.bigfile/x/file", "e.bigfile/link"):
+        os.symlink("n", name) if "link" in name else open(name, "w").close()
+        with pytest.raises(OSError, match="not a dataset"):
+            dataset.convert("f.npy", "e.bigfile", force=True)
+        os.unlink(name)
+    with pytest.raises(UsageError, match="can't hold an array"):
+        dataset.convert("a.npy", "f.bigfile")
     with pytest.raises(OSError, match="not a dataset"):
         dataset.convert("b.npy", "d.zarr", force=True)
     with pytest.raises(OSError, match="directory"):

@@ -267,7 +267,7 @@ class TestParquet:
         ).tolist()
         for values in ([1, None], ["a", None], [True, None], [b"a", None], [None]):
             self.write(pyarrow, pyarrow.array(values))
-            with pytest.raises(UsageError, match="a.parquet.*'x' has missing values"):
+            with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
                 dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize(
