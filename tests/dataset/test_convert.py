@@ -89,6 +89,12 @@ def test_array(name, between):
     )
 
 
+def test_a_member_that_is_refused():
+    np.savez("a.npz", **{"x": [1, 2], "g/y": np.float64(3)})
+    with pytest.raises(UsageError, match=r"'g/y': .*at least one axis"):
+        dataset.convert("a.npz", "b.zarr")
+
+
 def test_no_axes():
     np.save("a.npy", np.float32(5))
     dataset.convert("a.npy", "b.blp")
@@ -158,6 +164,21 @@ def test_metadata_of_any_type(metadata):
     dataset.convert("b.zarr", "c.blp")
     found = bloscpack.unpack_ndarray_from_file("c.blp", return_metadata=True)[1]
     assert metadata == found
+
+
+def test_attributes_that_are_no_json():
+    """The layouts that JSON with NaN has been written to keep them; Zarr can't."""
+    attrs = {"unit": "m", "low": float("nan"), "range": {"to": [float("inf")]}}
+    columns = {"a": [1], "b": [2]}
+    with dataset.create_table("a", columns, layout="bcolz", attrs=attrs) as made:
+        made["b"].attrs["low"] = float("nan")
+    why = ", as JSON has no NaN and no infinity"
+    expected = ["low'", "range'", "low' of 'b'"]
+    expected = ["the attribute '%s%s" % (name, why) for name in expected]
+    assert expected == dataset.convert("a", "b.zarr").lost
+    assert {"unit": "m"} == dict(dataset.open("b.zarr").attrs)
+    assert [] == dataset.convert("a", "b.superchunk").lost
+    assert "inf" in str(dataset.open("b.superchunk").attrs)
 
 
 def test_attributes_of_columns():

@@ -124,7 +124,7 @@ class TestCsv:
             ("x,y\n" + "1,2\n" * 9 + "\n \n3\n", "'2' values.*'1' in line 13.*a.csv"),
             ('x,y\n1,"\n"\n2\n', "'1' in line 4"),
             ("x,y,z\n1,2,3\n,\n", "'2' in line 3"),
-            ("x,y\n1,2,3\n1,2,3\n", "more values"),
+            ("x,y\n1,2,3\n1,2,3\n", "line 2 has more values"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
             ("", "No columns"),

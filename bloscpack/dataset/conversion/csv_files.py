@@ -34,6 +34,7 @@ from .csv_values import (
     check_not_too_large,
     is_simple,
     items_of_column,
+    longer_line,
     other_type,
     rounded,
     texts_of,
@@ -148,7 +149,8 @@ def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
         raise type(error)("'%s': %s" % (path, error)) from error
     except pandas.errors.ParserWarning as error:
         raise DamageError(
-            "it is no CSV: a line has more values than the first one has names",
+            "it is no CSV: %s has more values than the first one has names"
+            % longer_line(path),
             filename=path,
         ) from error
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:

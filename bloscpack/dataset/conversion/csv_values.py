@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import warnings
+from contextlib import suppress
 
 import numpy
 
@@ -34,6 +36,17 @@ def texts_of(series: Any, kind: str = "U") -> list[Any]:
         )
     values: list[Any] = series.tolist()
     return [value.encode("utf-8") for value in values] if kind == "S" else values
+
+
+def longer_line(path: str) -> str:
+    """Return the first line with more values than names, for an error about it."""
+    with open(path, encoding="utf-8-sig", newline="") as fp, suppress(csv.Error):
+        reader = csv.reader(fp)
+        count = len(next(reader, ()))
+        for values in reader:
+            if len(values) > count:
+                return "line %d" % reader.line_num
+    return "a line"
 
 
 def is_simple(dtype: DType) -> bool:
