@@ -149,6 +149,7 @@ class TestCsv:
             ({"x": "i4"}, "'a.csv': column 'x': .* not of dtype 'int32': .*abc"),
             ({"x": "V4"}, "can't become"),
             ({"x": "q9"}, "no type"),
+            ({"x": "M8"}, "has no unit"),
         ],
     )
     def test_wrong_types(self, dtypes, message):

@@ -345,6 +345,8 @@ def decode_type(text: Any) -> Any:
         raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
     if dtype.kind not in "biufcmMUS":
         raise UsageValueError("text can't become items of dtype '%s'" % dtype)
+    if dtype.kind == "M" and numpy.datetime_data(dtype)[0] == "generic":
+        raise UsageValueError("the type '%s' has no unit: expected M8[s], say" % text)
     return dtype
 
 
