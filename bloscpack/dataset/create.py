@@ -24,7 +24,7 @@ from .writer import SharedWriter
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .._storage.protocols import Path
 
@@ -49,13 +49,16 @@ def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
 
 
 @contextmanager
-def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
+def building(
+    path: Path, mode: str, sync: bool, is_old: Callable[[str], bool] | None = None
+) -> Iterator[str]:
     """Yield a free path, for a dataset that gets its name when the block ends.
 
     The block may write the dataset in many steps, and need not sync any. `mode` and
-    `sync` are those of `creating`.
+    `sync` are those of `creating`. `is_old` says whether a folder that is no dataset
+    may be replaced, too.
     """
-    with _unfinished(path, mode) as (target, temporary, put_mode):
+    with _unfinished(path, mode, is_old) as (target, temporary, put_mode):
         yield temporary
         if sync:
             _sync_tree(temporary)
@@ -63,7 +66,9 @@ def building(path: Path, mode: str, sync: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
+def _unfinished(
+    path: Path, mode: str, is_old: Callable[[str], bool] | None = None
+) -> Iterator[tuple[str, str, str | None]]:
     """Yield the full name for a path, a free path on the same file system, and a mode.
 
     The dataset that is to be replaced is locked, and the mode is None. If there is
@@ -71,7 +76,7 @@ def _unfinished(path: Path, mode: str) -> Iterator[tuple[str, str, str | None]]:
     """
     without_url(path, "a new dataset")
     target = os.path.abspath(os.fsdecode(path))
-    lock = check_target(target, mode)
+    lock = check_target(target, mode, is_old)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         start = start_of(target)
@@ -113,8 +118,13 @@ def check_mode(mode: str) -> None:
         raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
 
 
-def check_target(target: str, mode: str) -> FolderLock | None:
-    """Return a lock of the dataset that is to be replaced, if any."""
+def check_target(
+    target: str, mode: str, is_old: Callable[[str], bool] | None = None
+) -> FolderLock | None:
+    """Return a lock of the dataset that is to be replaced, if any.
+
+    `is_old` is that of `building`.
+    """
     check_mode(mode)
     if not os.path.lexists(target):
         _check_around(os.path.dirname(target), target)
@@ -123,7 +133,8 @@ def check_target(target: str, mode: str) -> FolderLock | None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
     if os.path.islink(target) or not os.path.isdir(target):
         raise StorageError(errno.EEXIST, "it is not a folder", target)
-    if os.listdir(target) and find(Folder(target)) is None:
+    is_other = bool(os.listdir(target)) and find(Folder(target)) is None
+    if is_other and (is_old is None or not is_old(target)):
         raise StorageError(
             errno.EEXIST, "it is not a dataset, and is not replaced by one", target
         )

@@ -14,8 +14,9 @@ import numpy
 from .._storage.urls import is_url, local_path
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
+from .frames import items_by_name
 from .layouts import detect, table_class
-from .new import create_array, create_table, items_by_name
+from .new import create_array, create_table
 from .opening import Options, open_leaf
 from .parallel import Target, begin, checked_root, commit, write
 from .parallel_url import UrlTarget, begin_at_url
@@ -233,7 +234,7 @@ def _plan_table(
 def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
-    for name, column in items_by_name(part).items():
+    for name, column in items_by_name(part, any_numbers=True).items():
         try:
             items = items_of(column)
         except UsageError as error:
@@ -307,6 +308,7 @@ def _write_frames(
                 "a partition had '%d' rows when they were counted, and has '%d' now"
                 % (length, len(part))
             )
-        for name, items in items_by_name(part.iloc[first:stop]).items():
+        rows = items_by_name(part.iloc[first:stop], any_numbers=True)
+        for name, items in rows.items():
             parts[name].append(converted(items, dtypes[name]))
     write(target, start, {n: joined(p, dtypes[n], ()) for n, p in parts.items()})

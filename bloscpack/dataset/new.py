@@ -6,11 +6,12 @@ import numpy
 
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .frames import columns_of, items_by_name
 from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
 from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
-from .rows import check_different, check_same_length, converted, items_of, named_columns
+from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
 from .url_folder import open_folder
 from .url_writer import creating
@@ -135,8 +136,8 @@ def create_table(
     path
         The folder, which appears when the table is complete; or a URL.
     data
-        The rows: a structured array, a dictionary of columns, a DataFrame, or a
-        sequence of columns with `names`. None for no rows.
+        The rows: a structured array, a dictionary of columns, a DataFrame as for
+        `from_pandas`, or a sequence of columns with `names`. None for no rows.
     layout
         As in `create_array`.
     dtype
@@ -190,47 +191,19 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
         The folder.
     frame
         The DataFrame. If its index has a name, it becomes the first column, and so does
-        each named level of several; an index without a name is left out.
+        each level of several. An index without a name is left out if it just numbers
+        the rows, and refused otherwise.
     options
         Parameters of `create_table`.
 
     Raises
     ------
     UsageError
-        If two columns have the same name, or if the layout can't hold a column: for
-        example one with missing items among integers or texts.
+        If the index has no name and is more than numbers of rows, if two columns have
+        the same name, or if the layout can't hold a column: for example one with
+        missing items among integers or texts.
     """
     return create_table(path, items_by_name(frame), **options)
-
-
-def items_by_name(frame: Any) -> dict[str, Items]:
-    """Return the columns of a DataFrame, and in front of them named index levels."""
-    if not hasattr(frame, "iloc"):
-        raise UsageTypeError("expected a DataFrame, found %.200r" % (frame,))
-    levels = [i for i, name in enumerate(frame.index.names) if name is not None]
-    series = [frame.index.get_level_values(level).to_series() for level in levels]
-    series += [frame.iloc[:, number] for number in range(frame.shape[1])]
-    names = [column.name for column in series]
-    check_different(names)
-    return {column.name: _plain_items(column) for column in series}
-
-
-def _plain_items(column: Any) -> Items:
-    """Return the items of a Series; raise `UsageError` if NumPy would change them."""
-    items: Items = column.to_numpy()
-    if column.dtype.kind in "iub" and items.dtype.kind != column.dtype.kind:
-        raise UsageValueError(
-            "the column '%s' of the dtype '%s' has missing items, which no array of "
-            "this dtype can have" % (column.name, column.dtype)
-        )
-    if getattr(column.dtype, "tz", None) is not None:
-        raise UsageValueError(
-            "the column '%s' has the time zone '%s', which no array can have: remove "
-            "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
-        )
-    if not len(items) and items.dtype.kind == "O":  # or it would become floats
-        return items.astype("U")
-    return items
 
 
 # `Table` can't import this module, which imports it.
@@ -265,7 +238,7 @@ def _new_columns(
             % type(data).__name__
         )
     columns = {}
-    for name, column in named_columns(data, list(names)).items():
+    for name, column in named_columns(columns_of(data), list(names)).items():
         if wanted is not None and name not in (wanted.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         try:

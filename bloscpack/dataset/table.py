@@ -10,6 +10,7 @@ import numpy
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, check_not_shorter, checked_length, checked_trim
+from .frames import columns_of
 from .layouts.base import NewArray
 from .node import Node
 from .preview import shown_rows
@@ -250,8 +251,9 @@ class Table(Node):
         Parameters
         ----------
         rows
-            A structured array, a dictionary of columns or a DataFrame with the same
-            names; or a sequence of columns in the order of `names`.
+            A structured array, a dictionary of columns or a DataFrame, as for
+            `from_pandas`, with the same names; or a sequence of columns in the order
+            of `names`.
 
         Raises
         ------
@@ -260,7 +262,7 @@ class Table(Node):
         """
         writer = self._check_writer()
         types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-        new = as_columns(rows, types)
+        new = as_columns(columns_of(rows), types)
         count = len(next(iter(new.values()))) if new else 0
         if not count:
             return

@@ -89,6 +89,12 @@ def test_array(name, between):
     )
 
 
+def test_a_member_that_is_refused():
+    np.savez("a.npz", **{"x": [1, 2], "g/y": np.float64(3)})
+    with pytest.raises(UsageError, match=r"'g/y': .*at least one axis"):
+        dataset.convert("a.npz", "b.zarr")
+
+
 def test_no_axes():
     np.save("a.npy", np.float32(5))
     dataset.convert("a.npy", "b.blp")
@@ -158,6 +164,21 @@ def test_metadata_of_any_type(metadata):
     dataset.convert("b.zarr", "c.blp")
     found = bloscpack.unpack_ndarray_from_file("c.blp", return_metadata=True)[1]
     assert metadata == found
+
+
+def test_attributes_that_are_no_json():
+    """The layouts that JSON with NaN has been written to keep them; Zarr can't."""
+    attrs = {"unit": "m", "low": float("nan"), "range": {"to": [float("inf")]}}
+    columns = {"a": [1], "b": [2]}
+    with dataset.create_table("a", columns, layout="bcolz", attrs=attrs) as made:
+        made["b"].attrs["low"] = float("nan")
+    why = ", as JSON has no NaN and no infinity"
+    expected = ["low'", "range'", "low' of 'b'"]
+    expected = ["the attribute '%s%s" % (name, why) for name in expected]
+    assert expected == dataset.convert("a", "b.zarr").lost
+    assert {"unit": "m"} == dict(dataset.open("b.zarr").attrs)
+    assert [] == dataset.convert("a", "b.superchunk").lost
+    assert "inf" in str(dataset.open("b.superchunk").attrs)
 
 
 def test_attributes_of_columns():
@@ -338,6 +359,23 @@ def test_existing_target():
     os.mkdir("d.zarr")
     with open("d.zarr/file", "w"):
         pass
+    fields = np.array([(1, 2.5), (3, 4)], [("n", "i4"), ("x", "f8")])
+    np.save("f.npy", fields)
+    for _ in range(2):
+        assert "array" == dataset.convert("f.npy", "e.bigfile", force=True).kind
+        dataset.convert("e.bigfile", "e.npz", force=True)
+        assert fields["x"].tolist() == np.load("e.npz")["x"].tolist()
+    with pytest.raises(FileExistsError):
+        dataset.convert("f.npy", "e.bigfile")
+    with pytest.raises(OSError, match="not a dataset"):
+        dataset.convert("f.npy", "e.bigfile", to="zarr", force=True)
+    for name in ("e.bigfile/file", "e.bigfile/x/file", "e.bigfile/link"):
+        os.symlink("n", name) if "link" in name else open(name, "w").close()
+        with pytest.raises(OSError, match="not a dataset"):
+            dataset.convert("f.npy", "e.bigfile", force=True)
+        os.unlink(name)
+    with pytest.raises(UsageError, match="can't hold an array"):
+        dataset.convert("a.npy", "f.bigfile")
     with pytest.raises(OSError, match="not a dataset"):
         dataset.convert("b.npy", "d.zarr", force=True)
     with pytest.raises(OSError, match="directory"):

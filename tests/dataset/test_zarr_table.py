@@ -318,9 +318,18 @@ def test_dataframes(tmp_path):
                 frame[name].isna().tolist() == table.to_pandas()[name].isna().tolist()
             )
         assert frame["s"].tolist() == table.to_pandas()["s"].tolist()
-    named = frame.set_index(["s", "a"]).rename_axis(["s", None])
-    with dataset.Table.from_pandas(tmp_path / "n", named) as table:
-        assert ["s", "t", "i", "c"] == table.names
+    named = frame.set_index(["s", "a"])
+    part = frame[1:].reset_index(drop=True).rename(lambda number: number + 7)
+    for made, names, given in (
+        (dataset.Table.from_pandas, ["s", "a", "t", "i", "c"], named),
+        (dataset.create_table, ["s", "a", "t", "i", "c"], named),
+        (dataset.create_table, list(frame), part),
+        (dataset.from_pandas, list(frame), frame.set_index(frame["s"].to_numpy())[:0]),
+    ):
+        with made(tmp_path / "n", given, mode="w") as t:
+            assert names == t.names
+            t.append(given)
+            assert 2 * len(given) == len(t)
     wrong = {
         "different names": pandas.DataFrame([[1, 2]], columns=["a", "a"]),
         "different names, found a, a": frame[["a"]].rename_axis("a"),
@@ -328,8 +337,20 @@ def test_dataframes(tmp_path):
         "the name of a column": pandas.DataFrame({5: [1]}),
         "the column 'a': expected text": pandas.DataFrame({"a": ["x", None]}),
         "expected a DataFrame, found 5": 5,
+        r"found a Series: call to_frame\(\)": frame["a"],
+        "'a': a value ends in a zero byte": pandas.DataFrame({"a": ["x\0"]}),
+        "'b': a value ends in a zero byte": pandas.DataFrame({"b": [b"x\0"]}),
+        "level '1' of the index has no name": named.rename_axis(["s", None]),
+        "begins with 'x': .*rename_axis": frame.set_index(frame["s"].to_numpy()),
+        r"begins with Timestamp": frame.set_index(frame["t"].rename(None)),
+        r"begins with 2: .*reset_index\(drop=True\)": frame[frame["a"] != 2][::-1],
     }
     for message, bad in wrong.items():
         with pytest.raises(UsageError, match=message):
             dataset.from_pandas(tmp_path / "wrong", bad)
+    with (
+        dataset.open_table(tmp_path / "t", "r+") as table,
+        pytest.raises(UsageError, match="the index has no name"),
+    ):
+        table.append(frame.set_index(frame["s"].to_numpy()))
     assert {"t", "n"} == set(os.listdir(tmp_path))

@@ -98,7 +98,10 @@ class TestCsv:
             (["True"] * 10 + ["False"], "?", [True] * 10 + [False]),
             (["True"] * 10 + ["1"], "U4", ["True"] * 10 + ["1"]),
             (["NA"] * 10 + ["x"], "U2", ["NA"] * 10 + ["x"]),
-            (["NA"] * 10, "f8", [np.nan] * 10),
+            (["1"] * 10 + ["NA", "null"], "f8", [1.0] * 10 + [np.nan] * 2),
+            (["NA", "null"] * 10, "U4", ["NA", "null"] * 10),
+            ([""] * 10, "U1", [""] * 10),
+            (["1", "-inf", "Infinity", "nan"], "f8", [1, -np.inf, np.inf, np.nan]),
             (["ä" * 9] * 10, "U9", ["ä" * 9] * 10),
             (["1"] * 10 + ["007"], "U3", ["1"] * 10 + ["007"]),
             (["1.5", ""] * 5 + ["-01"], "U3", ["1.5", ""] * 5 + ["-01"]),
@@ -133,11 +136,13 @@ class TestCsv:
             ('x,y\n1,"\n"\n2\n', "'1' in line 4"),
             ("x,y,z\n1,2,3\n,\n", "'2' in line 3"),
             ("x,y\n%s,2\n3\n" % ("q" * 2**18), "'1' in line 3"),
-            ("x,y\n1,2,3\n1,2,3\n", "more values"),
+            ("x,y\n1,2,3\n1,2,3\n", "line 2 has more values"),
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
             ("", "No columns"),
             ("x\n\udcff\n", "utf-8"),
+            ("x\n" + "1\n" * 9 + "-1E400\n", "'x': the number '-1E400' is too large"),
+            ("x\n0.5\n%s\n" % ("1" * 400), "column 'x'.*--dtype x=U"),
         ],
     )
     def test_errors(self, text, message):
@@ -156,6 +161,7 @@ class TestCsv:
             ({"x": "i4"}, "'a.csv': column 'x': .* not of dtype 'int32': .*abc"),
             ({"x": "V4"}, "can't become"),
             ({"x": "q9"}, "no type"),
+            ({"x": "M8"}, "has no unit"),
         ],
     )
     def test_wrong_types(self, dtypes, message):
@@ -163,6 +169,48 @@ class TestCsv:
             fp.write("x\nabc\n")
         with pytest.raises(UsageError, match=message):
             dataset.convert("a.csv", "b.zarr", dtypes=dtypes)
+
+    @pytest.mark.parametrize(
+        ("value", "dtype", "message"),
+        [
+            ("2020-01-01T05:00", "M8[D]", "2020-01-01T05:00' does not fit"),
+            ("2020-01-01T00:00:01.5", "M8[s]", "does not fit the dtype"),
+            ("1600-01-01", "M8[ns]", "does not fit the dtype"),
+            ("1e39", "f4", "'1e39' is too large for the dtype 'float32'"),
+            ("2020-01-01T05:00+02:00", "M8[s]", "2020-01-01T03:00:00"),
+            ("2020-01-01T05:00Z", "M8[m]", "2020-01-01T05:00"),
+            ("2020-01-01T00:00", "M8[D]", "2020-01-01"),
+            ("NA", "M8[D]", "NaT"),
+            ("NA", "f8", "nan"),
+        ],
+    )
+    def test_values_of_a_type(self, value, dtype, message):
+        """A value that would be changed is refused; a time zone is reported."""
+        with open("a.csv", "w") as fp:
+            fp.write("x,y\n" + ",1\n" * 9 + value + ",1\n")
+        if "fit" in message or "large" in message:
+            with pytest.raises(UsageError, match="'a.csv': column 'x'.*" + message):
+                dataset.convert("a.csv", "b.npy", dtypes={"x": dtype})
+            return
+        lost = dataset.convert("a.csv", "b.npy", dtypes={"x": dtype}).lost
+        assert message == str(np.load("b.npy")["x"][-1])
+        zone = "the time zone of the column 'x', whose times become UTC"
+        assert [zone] * (value[-1] in "Z0" and value[10:16] != "T00:00") == lost
+
+    def test_line_ends_and_missing_times(self):
+        rows = np.zeros(3, [("x\r", "U4"), ("t", "m8[25s]"), ("d", "M8[s]")])
+        rows["x\r"] = "a\rb", "\r\n", "c\n"
+        rows["t"] = "NaT", 5, -1
+        np.save("a.npy", rows)
+        lost = dataset.convert("a.npy", "b.csv").lost
+        assert ["the unit '25s' of the column 't'"] == lost
+        with open("b.csv", newline="") as fp:
+            date = ",1970-01-01T00:00:00\n"
+            text = '"x\r",t,d\n"a\rb",' + date + '"\r\n",5' + date + '"c\n",-1' + date
+            assert text == fp.read()
+        dtypes = {"t": "m8[25s]", "d": "M8[s]"}
+        dataset.convert("b.csv", "c.npy", dtypes=dtypes)
+        assert rows.tolist() == np.load("c.npy").tolist()
 
     def test_a_length_that_is_found(self):
         with open("a.csv", "w") as fp:
@@ -230,9 +278,9 @@ class TestParquet:
         assert ["NaT", "1970-01-01T00:00:00.005"] == np.load("b.npy")["x"].astype(
             str
         ).tolist()
-        for values in ([1, None], ["a", None], [True, None], [b"a", None]):
+        for values in ([1, None], ["a", None], [True, None], [b"a", None], [None]):
             self.write(pyarrow, pyarrow.array(values))
-            with pytest.raises(UsageError, match="column 'x' has missing values"):
+            with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
                 dataset.convert("a.parquet", "c.npy")
 
     @pytest.mark.parametrize(
@@ -255,6 +303,29 @@ class TestParquet:
         np.save("a.npy", np.zeros(3, "c16"))
         with pytest.raises(UsageError, match="Parquet can't hold the column '0'"):
             dataset.convert("a.npy", "b.parquet")
+
+    @pytest.mark.parametrize(
+        ("index", "name"),
+        [
+            (list("xyz"), "index"),
+            ([7, 8, 9], None),
+            ([7, 9, 8], "index"),
+            ([list("xyz"), [0, 1, 2]], "level_0"),
+        ],
+    )
+    def test_indexes_of_pandas(self, index, name):
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"a": [1, 2, 3]}, index=index)
+        frame.to_parquet("a.parquet", index=True)
+        lost = dataset.convert("a.parquet", "b.zarr").lost
+        stored = "the name '__index_level_0__', which becomes '%s'" % name
+        assert [stored] * (name is not None) == lost[:1]
+        with dataset.open("b.zarr") as found:
+            assert "a" == found.names[0]
+            assert [name] * (name is not None) == found.names[1:2]
+        frame[:0].assign(a=[]).astype(object).to_parquet("a.parquet", index=False)
+        dataset.convert("a.parquet", "c.npy")
+        assert [("a", "<U1")] == np.load("c.npy").dtype.descr
 
     def test_text(self, pyarrow):
         texts = ["a", "", "bcd", "ä€😀"] * 50

@@ -257,7 +257,12 @@ def test_columns_that_are_refused(tmp_path, frames):
     import pandas
 
     times = pandas.date_range("2020", periods=2)
+    for index, message in ((["u", "v"], "the index has no name"), (times, "Timestamp")):
+        frame = pandas.DataFrame({"a": [1, 2]}, index=index)
+        with pytest.raises(UsageError, match=message):
+            dataset.from_dask(frames.from_pandas(frame, npartitions=1), tmp_path / "t")
     for items, message in (
+        (["x\0", "y"], "'a': a value ends in a zero byte"),
         (["x", None], "the column 'a' has items .* such as <NA>"),
         (pandas.Categorical(["x", None]), "the column 'a': expected text"),
         (pandas.array([1, None], "Int64"), "the column 'a'.*has missing items"),

@@ -345,12 +345,14 @@ def decode_type(text: Any) -> Any:
         raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
     if dtype.kind not in "biufcmMUS":
         raise UsageValueError("text can't become items of dtype '%s'" % dtype)
+    if dtype.kind == "M" and numpy.datetime_data(dtype)[0] == "generic":
+        raise UsageValueError("the type '%s' has no unit: expected M8[s], say" % text)
     return dtype
 
 
 def _check_kind(content: Content, wanted: Format, path: str) -> None:
     """Raise `UsageError` if a format can't hold a kind of contents."""
-    if content.kind in wanted.holds:
+    if content.kind in wanted.holds or (is_table(content) and "table" in wanted.holds):
         return
     article = "an" if content.kind == "array" else "a"
     others = [f.name for f in FORMATS.values() if content.kind in f.holds]

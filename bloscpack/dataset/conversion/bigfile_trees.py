@@ -19,11 +19,26 @@ from ...bigfile.dtypes import WIDTHS, block_dtype, check_storable
 from ...bigfile.file import new_header
 from ...bigfile.header import Header
 from ...bigfile.json_attributes import decode, encode
-from ...bigfile.tree import ATTRIBUTES, LEGACY, check_new_name
+from ...bigfile.tree import (
+    ATTRIBUTES,
+    HEADER,
+    LEGACY,
+    MAX_TEXT,
+    UNWRITTEN,
+    check_new_name,
+    is_data_file,
+)
 from ...exceptions import FormatError, UsageTypeError
 from ..create import building
 from ..layouts import MAX_SEARCHED
-from .contents import ArrayContent, GroupContent, TableContent, rows_in_block
+from .contents import (
+    ArrayContent,
+    GroupContent,
+    TableContent,
+    as_table,
+    is_table,
+    rows_in_block,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -44,6 +59,31 @@ def is_tree(path: str) -> bool:
     """Return whether a folder has a block; the search ends after many folders."""
     found = islice(File(path)._tree.walk(), MAX_SEARCHED)
     return any(is_block for _, is_block in found)
+
+
+def is_only_tree(path: str) -> bool:
+    """Return whether a folder has blocks, and nothing but blocks and groups.
+
+    If so, it may be replaced by another tree.
+    """
+    has_block = False
+    for place, folders, files in os.walk(path):
+        if any(os.path.islink(os.path.join(place, n)) for n in (*folders, *files)):
+            return False
+        if HEADER not in files:
+            if not {ATTRIBUTES, LEGACY}.issuperset(files):
+                return False
+            continue
+        names = {HEADER, ATTRIBUTES, LEGACY, UNWRITTEN}
+        if not all(name in names or is_data_file(name) for name in files):
+            return False
+        try:
+            with open(os.path.join(place, HEADER), "rb") as fp:
+                header.decode(fp.read(MAX_TEXT))
+        except FormatError:
+            return False
+        has_block = True
+    return has_block
 
 
 # Reading
@@ -127,7 +167,8 @@ def write(content: Content, request: Request) -> None:
     members = _blocks_of(content)
     plans = {name: _plan(name, member) for name, member in members.items()}
     sync = bool(request.sync)
-    with building(request.target, "w" if request.force else "x", sync) as path:
+    mode = "w" if request.force else "x"
+    with building(request.target, mode, sync, is_only_tree) as path:
         tree = File(path, create=True, nthreads=request.nthreads)
         for name, member in members.items():
             layout = plans[name]
@@ -143,6 +184,11 @@ def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
     found: dict[str, ArrayContent | GroupContent] = {}
 
     def add(name: str, member: Content) -> None:
+        if isinstance(member, ArrayContent) and is_table(member):
+            table = as_table(member)
+            table.watch(member.progress)  # and not the array, for each column
+            member.watch(None)
+            member = table
         if isinstance(member, TableContent):
             columns = {column: member.column(column) for column in member.columns}
             member = GroupContent({**columns}, member.attrs)

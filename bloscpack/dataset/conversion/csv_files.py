@@ -27,15 +27,28 @@ from .contents import (
     rows_in_block,
 )
 from .csv_lines import ZERO_FIRST, check_counts, may_have_zero_first
+from .csv_values import (
+    MISSING,
+    LineWriter,
+    check_exact,
+    check_not_too_large,
+    is_simple,
+    items_of_column,
+    longer_line,
+    other_type,
+    rounded,
+    texts_of,
+    values_of_items,
+)
 from .request import import_package
-from .text_columns import decoded, fixed, longest, text_dtype
+from .text_columns import longest, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ..._format.dtypes import Array, DType
+    from ..._format.dtypes import DType
     from .contents import Columns, Content
     from .request import Request
 
@@ -49,8 +62,6 @@ BOOL, INT, UINT, FLOAT, TEXT = "boolean", "Int64", "UInt64", "Float64", "string"
 TYPES = {BOOL: "?", INT: "i8", UINT: "u8", FLOAT: "f8"}
 # The release of pandas from which it always reads floats exactly.
 ALWAYS_EXACT = (3, 1)
-# Texts that pandas takes for a missing number.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 
 
 # Reading
@@ -83,8 +94,8 @@ class _Scan:
 
     def dtype(self, name: str) -> DType | None:
         """Return the type that holds all values; None for text."""
-        kinds = self.kinds or {FLOAT}
-        if TEXT in kinds or (BOOL in kinds and len(kinds) > 1):
+        kinds = self.kinds
+        if not kinds or TEXT in kinds or (BOOL in kinds and len(kinds) > 1):
             return None
         if kinds <= {INT, UINT} and not self.missing:
             if len(kinds) == 1 or self.low >= 0:
@@ -94,15 +105,8 @@ class _Scan:
                 return numpy.dtype(bool)
             return None
         if max(self.high, -self.low) > EXACT:
-            raise _rounded(name)
+            raise rounded(name)
         return numpy.dtype("f8")
-
-
-def _rounded(name: str) -> UsageValueError:
-    return UsageValueError(
-        "column '%s' has missing values or fractions, and integers that a float does "
-        "not hold exactly; the type 'U' makes it text: --dtype %s=U" % (name, name)
-    )
 
 
 def read(path: str, request: Request) -> Content:
@@ -129,7 +133,8 @@ def read(path: str, request: Request) -> Content:
         doubtful = [name for name, scan in scans.items() if scan.doubtful]
         _read_texts(path, pandas, dtypes, doubtful)
     columns = {name: Column(dtype) for name, dtype in dtypes.items() if dtype}
-    return TableContent(columns, length, partial(_blocks, path, pandas, columns, typed))
+    blocks = partial(_blocks, path, pandas, columns, typed, request.lose)
+    return TableContent(columns, length, blocks)
 
 
 @contextmanager
@@ -144,7 +149,8 @@ def _named(path: str, pandas: Any, typed: bool) -> Iterator[None]:
         raise type(error)("'%s': %s" % (path, error)) from error
     except pandas.errors.ParserWarning as error:
         raise DamageError(
-            "it is no CSV: a line has more values than the first one has names",
+            "it is no CSV: %s has more values than the first one has names"
+            % longer_line(path),
             filename=path,
         ) from error
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
@@ -254,27 +260,23 @@ def _read_texts(
     with _parts(path, pandas, SCAN_ROWS, usecols=names, dtype=str) as parts:
         for part in parts:
             for name, kind in kinds.items():
-                most[name] = longest(_texts(part[name], kind), most[name])
+                most[name] = longest(texts_of(part[name], kind), most[name])
             for name in doubtful:
-                _check_exact(_texts(part[name]), name)
+                check_exact(texts_of(part[name]), name)
     for name, kind in kinds.items():
         dtypes[name] = text_dtype(most[name], kind)
 
 
-def _check_exact(texts: list[str], name: str) -> None:
-    """Raise `UsageError` if an integer is changed when it becomes a float."""
-    for text in texts:
-        is_integer = len(text) > 15 and text.strip().lstrip("+-").isdigit()
-        if is_integer and int(float(text)) != int(text):
-            raise _rounded(name)
-
-
 def _blocks(
-    path: str, pandas: Any, columns: dict[str, Column], typed: bool
+    path: str,
+    pandas: Any,
+    columns: dict[str, Column],
+    typed: bool,
+    lose: Callable[[str], None],
 ) -> Iterator[Columns]:
     """Yield blocks of rows."""
     # pandas knows numbers; NumPy makes text, dates and others.
-    simple = {n: c.dtype for n, c in columns.items() if _is_simple(c.dtype)}
+    simple = {n: c.dtype for n, c in columns.items() if is_simple(c.dtype)}
     given = {n: _native(simple[n]) if n in simple else str for n in columns}
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
     missing = {n: list(MISSING) for n, dtype in simple.items() if dtype.kind == "f"}
@@ -283,15 +285,28 @@ def _blocks(
         _parts(path, pandas, step, dtype=given, na_values=missing) as parts,
     ):
         try:
+            finite = set(missing)  # the floats that had no infinity yet
             for part in parts:
-                yield {
-                    name: _column(part[name], column.dtype, name)
+                block = {
+                    name: items_of_column(part[name], column.dtype, name, lose)
                     for name, column in columns.items()
                 }
+                for name in finite.copy():
+                    if numpy.isinf(block[name]).any():
+                        _check_infinities(path, pandas, name, columns[name].dtype)
+                        finite.remove(name)
+                yield block
         except (ValueError, OverflowError) as error:
             if not isinstance(error, (UsageError, UnicodeDecodeError)):
                 _raise_for_column(path, pandas, simple, missing)
             raise
+
+
+def _check_infinities(path: str, pandas: Any, name: str, dtype: DType) -> None:
+    """Raise `UsageError` unless all infinities of a column are spelled so."""
+    with _parts(path, pandas, SCAN_ROWS, usecols=[name], dtype=str) as parts:
+        for part in parts:
+            check_not_too_large(part[name].tolist(), dtype, name)
 
 
 def _raise_for_column(
@@ -305,51 +320,11 @@ def _raise_for_column(
                 for _ in parts:
                     pass
         except (ValueError, OverflowError) as error:
-            raise _other_type(name, dtype, error) from error
-
-
-def _texts(series: Any, kind: str = "U") -> list[Any]:
-    """Return the texts of a column, as bytes for the kind ``"S"``."""
-    if series.isna().any():
-        raise ValueError(
-            "a line has fewer values than there are columns: the column '%s' is missing"
-            % series.name
-        )
-    values: list[Any] = series.tolist()
-    return [value.encode("utf-8") for value in values] if kind == "S" else values
-
-
-def _is_simple(dtype: DType) -> bool:
-    """Return whether pandas reads numbers of a type."""
-    return dtype.kind in "biuf" and dtype.itemsize <= 8
+            raise other_type(name, dtype, error) from error
 
 
 def _native(dtype: DType) -> DType:
-    return dtype.newbyteorder("=") if dtype != "f2" else numpy.dtype("f4")
-
-
-def _column(series: Any, dtype: DType, name: str) -> Array:
-    if _is_simple(dtype):
-        array: Array = series.to_numpy(dtype)
-        return array
-    values = _texts(series, dtype.kind)
-    if dtype.kind in "US":
-        return fixed(values, dtype, name)
-    if dtype.kind in "mM":
-        values = ["NaT" if value in MISSING else value for value in values]
-        if dtype.kind == "m":
-            values = [v if v == "NaT" else int(v) for v in values]
-    try:
-        found: Array = numpy.array(values, str).astype(dtype)
-        return numpy.array(values, dtype) if dtype.kind == "m" else found
-    except (ValueError, TypeError) as error:
-        raise _other_type(name, dtype, error) from error
-
-
-def _other_type(name: str, dtype: DType, error: Exception) -> UsageTypeError:
-    return UsageTypeError(
-        "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
-    )
+    return numpy.dtype("f8") if dtype.kind == "f" else dtype.newbyteorder("=")
 
 
 # Writing
@@ -365,33 +340,16 @@ def write(content: Content, request: Request) -> None:
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
                 % (name, column.dtype, (table.length, *column.inner))
             )
+        if column.dtype.kind == "m":
+            unit, count = numpy.datetime_data(column.dtype)
+            if unit != "generic":
+                unit = "%d%s" % (count, unit) if count > 1 else unit
+                request.lose("the unit '%s' of the column '%s'" % (unit, name))
     with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")
         writer.writerow(table.columns)
         for block in regrouped(table.blocks(), WRITTEN_ROWS):
-            lists = [_values(rows, name) for name, rows in block.items()]
+            lists = [values_of_items(rows, name) for name, rows in block.items()]
             writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
-
-
-def _values(rows: Array, name: str) -> list[Any]:
-    """Return a column as values whose texts can be read again without a loss."""
-    kind = rows.dtype.kind
-    if kind in "US":
-        return decoded(rows, name)
-    if kind == "M":
-        found: list[Any] = numpy.datetime_as_string(rows).tolist()
-    elif kind == "f" and rows.dtype.itemsize != 8:
-        found = rows.astype(str).tolist()  # as few digits as the type needs
-    elif kind == "m":
-        return rows.astype("i8").tolist()  # type: ignore[no-any-return]
-    else:
-        found = rows.tolist()
-    missing = (
-        numpy.isnan(rows) if kind == "f" else numpy.isnat(rows) if kind == "M" else None
-    )
-    if missing is not None:
-        for i in numpy.flatnonzero(missing).tolist():
-            found[i] = ""
-    return found

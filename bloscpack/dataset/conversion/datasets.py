@@ -7,6 +7,7 @@ written twice.
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from os.path import join, lexists
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..._format.dtypes import Array as Items
+    from ...serializers import JsonObject
     from .contents import Columns, Content
     from .request import Request
 
@@ -126,6 +128,7 @@ def _table_content(table: Table) -> TableContent:
 
 def write(content: Content, request: Request, layout: str) -> None:
     """Write a dataset, which appears when it is complete."""
+    _keep_json(content, request, layout)
     mode = "w" if request.force else "x"
     sync = request.sync
     if sync is None:
@@ -135,6 +138,44 @@ def write(content: Content, request: Request, layout: str) -> None:
         return
     with building(request.target, mode, sync) as path:
         _write(content, request, layout, path)
+
+
+def _keep_json(
+    content: Content, request: Request, layout: str, place: str = ""
+) -> None:
+    """Take the attributes away that Zarr can't hold: those with NaN and infinities.
+
+    Other layouts hold them, but their groups are those of Zarr.
+    """
+    if layout == "zarr" or isinstance(content, GroupContent):
+        content.attrs = _json_attributes(content.attrs, request, place)
+    inner: dict[str, Content | Column] = {}
+    if isinstance(content, GroupContent):
+        inner = {**content.members}
+    elif isinstance(content, TableContent) and layout == "zarr":
+        inner = {**content.columns}
+    for name, member in inner.items():
+        path = join(place, name)
+        if isinstance(member, Column):
+            member.attrs = _json_attributes(member.attrs, request, path)
+        else:
+            _keep_json(member, request, layout, path)
+
+
+def _json_attributes(attrs: JsonObject, request: Request, place: str) -> JsonObject:
+    kept = {}
+    for name, value in attrs.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            where = " of '%s'" % place if place else ""
+            request.lose(
+                "the attribute '%s'%s, as JSON has no NaN and no infinity"
+                % (name, where)
+            )
+        else:
+            kept[name] = value
+    return kept
 
 
 def _is_table(content: Content, layout: str) -> bool:
@@ -147,8 +188,10 @@ def _is_table(content: Content, layout: str) -> bool:
     return is_table(content) and not (is_array and array_class(layout).by_field)
 
 
-def _write(content: Content, request: Request, layout: str, path: str) -> None:
-    """Write contents to a free path, without syncing."""
+def _write(
+    content: Content, request: Request, layout: str, path: str, place: str = ""
+) -> None:
+    """Write contents to a free path, without syncing; `place` is that in the target."""
     if isinstance(content, GroupContent):
         group = layout if "group" in LAYOUTS[layout] else "zarr"
         with dataset.create_group(path, layout=group, attrs=content.attrs):
@@ -158,7 +201,13 @@ def _write(content: Content, request: Request, layout: str, path: str) -> None:
                 raise UsageValueError(
                     "no member of a group can have the name %.200r" % (name,)
                 )
-            _write(member, request, layout, join(path, name))
+            inner = join(place, name)
+            try:
+                _write(member, request, layout, join(path, name), inner)
+            except UsageError as error:
+                if isinstance(member, GroupContent):  # it has named its member
+                    raise
+                raise type(error)("'%s': %s" % (inner, error)) from error
     elif _is_table(content, layout):
         table = as_table(content)
         if has_fill_value(content) and not _same_fill_value(content, table):

@@ -7,13 +7,14 @@ metadata of the schema and of its fields, under the key of this package.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from functools import partial
 
 import numpy
 
 from ..._crashsafe.replace import replacing
-from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
 from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
 from .request import import_package
@@ -35,6 +36,8 @@ ATTRIBUTES = b"bloscpack.attributes"
 BUFFER_NBYTES = 2**20
 # Units of times that Parquet has; others become a finer one.
 UNITS = {"W": "s", "h": "s", "m": "s", "D": "D", "s": "s"}
+# The names under which pandas stores the levels of an index that have none.
+UNNAMED = re.compile("__index_level_[0-9]+__")
 FINE_UNITS = ("ms", "us", "ns")
 
 
@@ -49,11 +52,16 @@ def _pyarrow(purpose: str) -> tuple[Any, Any]:
 
 @contextmanager
 def _named(path: str, pyarrow: Any) -> Iterator[None]:
-    """Turn the errors of pyarrow about the file into `DamageError` with its name."""
+    """Turn the errors of pyarrow about the file into `DamageError` with its name.
+
+    An error of the package gets the name, too.
+    """
     try:
         yield
     except FileNotFoundError:
         raise
+    except UsageError as error:
+        raise type(error)("'%s': %s" % (path, error)) from error
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -68,17 +76,17 @@ def read(path: str, request: Request) -> Content:
             parquet.ParquetFile(path, buffer_size=BUFFER_NBYTES, pre_buffer=False)
         )
         schema = file.schema_arrow
-        columns = {}
-        for field in schema:
-            if field.name in columns:
-                raise UsageValueError("'%s' has two columns '%s'" % (path, field.name))
+        columns: dict[str, Column] = {}
+        names = _names(file, schema, request)
+        for name, field in ((name, schema.field(i)) for i, name in names.items()):
+            if name in columns:
+                raise UsageValueError("there are two columns '%s'" % name)
             dtype, inner = _dtype_of(field, file, pyarrow.types)
             if getattr(field.type, "tz", None) is not None:
                 request.lose("the time zone of the column '%s'" % field.name)
-            columns[field.name] = Column(
-                dtype, inner, _attributes(field.metadata, path)
-            )
-    read_batches = partial(_batches, file, columns, path, pyarrow)
+            columns[name] = Column(dtype, inner, _attributes(field.metadata, path))
+    stored = {name: schema.names[number] for number, name in names.items()}
+    read_batches = partial(_batches, file, columns, stored, path, pyarrow)
     return TableContent(
         columns,
         file.metadata.num_rows,
@@ -86,6 +94,42 @@ def read(path: str, request: Request) -> Content:
         attrs=_attributes(schema.metadata, path),
         column_rows=lambda name: (block[name] for block in read_batches(only=[name])),
     )
+
+
+def _names(file: Any, schema: Any, request: Request) -> dict[int, str]:
+    """Return the names of the columns by their numbers in the file.
+
+    pandas stores an index without a name under a name that other programs reserve. It
+    is left out if it just numbers the rows.
+    """
+    names = dict(enumerate(schema.names))
+    if b"pandas" not in (schema.metadata or {}):
+        return names
+    levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
+    for level, number in enumerate(levels):
+        stored = names[number]
+        if len(levels) == 1 and _is_numbers(file, stored):
+            del names[number]
+            continue
+        alone = len(levels) == 1 and "index" not in names.values()
+        names[number] = "index" if alone else "level_%d" % level
+        request.lose("the name '%s', which becomes '%s'" % (stored, names[number]))
+    return names
+
+
+def _is_numbers(file: Any, name: str) -> bool:
+    """Return whether a column has integers that follow one another."""
+    first, done = None, 0
+    for batch in file.iter_batches(columns=[name]):
+        found = batch.column(0).to_numpy(zero_copy_only=False)
+        if found.dtype.kind not in "iu":  # missing ones make them floats
+            return False
+        first = int(found[0]) if first is None and len(found) else first or 0
+        expected = numpy.arange(first + done, first + done + len(found))
+        if not numpy.array_equal(expected, found):
+            return False
+        done += len(found)
+    return True
 
 
 def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
@@ -107,6 +151,10 @@ def _dtype_of(field: Any, file: Any, types: Any) -> tuple[DType, tuple[int, ...]
         inner, found = (*inner, found.list_size), found.value_type
     if types.is_dictionary(found):
         found = found.value_type
+    if types.is_null(found) and not inner:  # text of pandas without rows
+        if file.metadata.num_rows:
+            raise _missing(field.name)
+        return text_dtype(0), ()
     if not inner and _is_text(found, types):
         return _measured(field.name, file, "U"), ()
     if not inner and _is_bytes(found, types):
@@ -162,26 +210,31 @@ def _decoded(array: Any) -> Any:
 def _whole(array: Any, name: str) -> Any:
     """Return an array of Arrow; raise `UsageError` for missing values."""
     if array.null_count:
-        raise UsageValueError(
-            "column '%s' has missing values, which an array of its type can't hold"
-            % name
-        )
+        raise _missing(name)
     return array
+
+
+def _missing(name: str) -> UsageValueError:
+    return UsageValueError(
+        "column '%s' has missing values, which an array of its type can't hold" % name
+    )
 
 
 def _batches(
     file: Any,
     columns: dict[str, Column],
+    stored: dict[str, str],
     path: str,
     pyarrow: Any,
     only: list[str] | None = None,
 ) -> Iterator[Columns]:
-    """Yield blocks of rows."""
+    """Yield blocks of rows; `stored` has the names of the columns in the file."""
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    wanted = only and [stored[name] for name in only]
     with _named(path, pyarrow):
-        for batch in file.iter_batches(batch_size=step, columns=only):
+        for batch in file.iter_batches(batch_size=step, columns=wanted):
             yield {
-                name: _items(batch.column(name), columns[name], name, pyarrow)
+                name: _items(batch.column(stored[name]), columns[name], name, pyarrow)
                 for name in only or columns
             }
 

@@ -1,0 +1,172 @@
+"""The values of a CSV file as items of arrays, and items as values."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from contextlib import suppress
+
+import numpy
+
+from ...exceptions import UsageTypeError, UsageValueError
+from .text_columns import decoded, fixed
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+
+# Words for a missing value among numbers and times. A text keeps them.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+# A time zone behind the time of a day.
+ZONE = re.compile(r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.MULTILINE)
+
+# From text
+
+
+def texts_of(series: Any, kind: str = "U") -> list[Any]:
+    """Return the texts of a column, as bytes for the kind ``"S"``."""
+    if series.isna().any():
+        raise ValueError(
+            "a line has fewer values than there are columns: the column '%s' is missing"
+            % series.name
+        )
+    values: list[Any] = series.tolist()
+    return [value.encode("utf-8") for value in values] if kind == "S" else values
+
+
+def longer_line(path: str) -> str:
+    """Return the first line with more values than names, for an error about it."""
+    with open(path, encoding="utf-8-sig", newline="") as fp, suppress(csv.Error):
+        reader = csv.reader(fp)
+        count = len(next(reader, ()))
+        for values in reader:
+            if len(values) > count:
+                return "line %d" % reader.line_num
+    return "a line"
+
+
+def is_simple(dtype: DType) -> bool:
+    """Return whether pandas reads numbers of a type."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+def items_of_column(
+    series: Any, dtype: DType, name: str, lose: Callable[[str], None]
+) -> Array:
+    """Return a column of a part of the file; `lose` gets what the items lack."""
+    if is_simple(dtype):
+        with numpy.errstate(over="ignore"):  # infinities are checked by the caller
+            array: Array = series.to_numpy(dtype)
+        return array
+    values = texts_of(series, dtype.kind)
+    if dtype.kind in "US":
+        return fixed(values, dtype, name)
+    if dtype.kind in "mM":
+        values = ["NaT" if value in MISSING else value for value in values]
+    try:
+        if dtype.kind == "m":
+            return numpy.array([v if v == "NaT" else int(v) for v in values], dtype)
+        if dtype.kind == "M":
+            return _times(values, dtype, name, lose)
+        found: Array = numpy.array(values, str).astype(dtype)
+        return found
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, UsageValueError):
+            raise
+        raise other_type(name, dtype, error) from error
+
+
+def _times(
+    values: list[str], dtype: DType, name: str, lose: Callable[[str], None]
+) -> Array:
+    """Return times; raise `UsageError` if the unit is too coarse for one of them."""
+    if ZONE.search("\n".join(values)):
+        lose("the time zone of the column '%s', whose times become UTC" % name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy warns of time zones
+        exact: Array = numpy.array(values, "M8")  # of the finest unit among them
+    items = exact.astype(dtype)
+    same = (items.astype(exact.dtype) == exact) | numpy.isnat(exact)
+    if not same.all():
+        raise UsageValueError(
+            "column '%s': the value '%s' does not fit the dtype '%s'"
+            % (name, values[int(numpy.argmin(same))], dtype)
+        )
+    return items
+
+
+def other_type(name: str, dtype: DType, error: Exception) -> UsageTypeError:
+    """Return the error for a column that has not the given type."""
+    return UsageTypeError(
+        "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
+    )
+
+
+def rounded(name: str) -> UsageValueError:
+    """Return the error for integers that a float would change."""
+    return UsageValueError(
+        "column '%s' has missing values or fractions, and integers that a float does "
+        "not hold exactly; the type 'U' makes it text: --dtype %s=U" % (name, name)
+    )
+
+
+def check_exact(texts: list[str], name: str) -> None:
+    """Raise `UsageError` if an integer is changed when it becomes a float."""
+    for text in texts:
+        is_integer = len(text) > 15 and text.strip().lstrip("+-").isdigit()
+        if is_integer and float(text) != int(text):
+            raise rounded(name)
+
+
+def check_not_too_large(texts: list[Any], dtype: DType, name: str) -> None:
+    """Raise `UsageError` if a number became infinite, and was not spelled so."""
+    most = float(numpy.finfo(dtype).max)
+    for text in texts:
+        is_number = text not in MISSING and "inf" not in text.lower()
+        if is_number and abs(float(text)) > most:
+            raise UsageValueError(
+                "column '%s': the number '%.100s' is too large for the dtype '%s'; the "
+                "type 'U' makes it text: --dtype %s=U" % (name, text, dtype, name)
+            )
+
+
+# To text
+
+
+def values_of_items(rows: Array, name: str) -> list[Any]:
+    """Return a column as values whose texts can be read again without a loss."""
+    kind = rows.dtype.kind
+    if kind in "US":
+        return decoded(rows, name)
+    if kind == "M":
+        found: list[Any] = numpy.datetime_as_string(rows).tolist()
+    elif kind == "f" and rows.dtype.itemsize != 8:
+        found = rows.astype(str).tolist()  # as few digits as the type needs
+    elif kind == "m":
+        found = rows.astype("i8").tolist()
+    else:
+        found = rows.tolist()
+    if kind in "fmM":
+        missing = numpy.isnan(rows) if kind == "f" else numpy.isnat(rows)
+        for i in numpy.flatnonzero(missing).tolist():
+            found[i] = ""
+    return found
+
+
+class LineWriter:
+    """A file of lines that end in ``\\n``, for lines of `csv` that end in ``\\r\\n``.
+
+    `csv` quotes the values with characters of the end of its lines: all readers take
+    both of these characters for one.
+    """
+
+    def __init__(self, write: Callable[[str], int]) -> None:
+        self._write = write
+
+    def write(self, line: str) -> int:
+        """Write a line."""
+        return self._write(line[:-2] + "\n")

@@ -1,0 +1,119 @@
+"""DataFrames as columns: of pandas, and of the partitions of Dask.
+
+Strategy: nothing gets lost. An index with a name becomes a column, and one without a
+name is refused unless it just numbers the rows.
+"""
+
+from __future__ import annotations
+
+import numpy
+
+from ..exceptions import UsageTypeError, UsageValueError
+from .rows import check_different
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+
+ADVICE = (
+    "give it one with frame.rename_axis('name'), and it becomes a column, or leave it "
+    "out with frame.reset_index(drop=True)"
+)
+
+
+def columns_of(rows: Any) -> Any:
+    """Return a DataFrame as arrays by name, and anything else as it is."""
+    is_frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
+    is_lazy = hasattr(rows, "divisions")  # of Dask
+    return items_by_name(rows) if is_frame and not is_lazy else rows
+
+
+def items_by_name(frame: Any, *, any_numbers: bool = False) -> dict[str, Items]:
+    """Return the columns of a DataFrame, and in front of them named index levels.
+
+    Parameters
+    ----------
+    frame
+        The DataFrame.
+    any_numbers
+        Whether any integers in the index are numbers of rows, also if some are missing
+        or repeated, as in the partitions of Dask.
+
+    Raises
+    ------
+    UsageError
+        If something would get lost or changed.
+    """
+    if not hasattr(frame, "iloc"):
+        raise UsageTypeError("expected a DataFrame, found %.200r" % (frame,))
+    if not hasattr(frame, "columns"):
+        raise UsageTypeError(
+            "expected a DataFrame, found a %s: call to_frame()" % type(frame).__name__
+        )
+    _check_index(frame.index, any_numbers)
+    levels = [i for i, name in enumerate(frame.index.names) if name is not None]
+    series = [frame.index.get_level_values(level).to_series() for level in levels]
+    series += [frame.iloc[:, number] for number in range(frame.shape[1])]
+    names = [column.name for column in series]
+    check_different(names)
+    return {column.name: _plain_items(column) for column in series}
+
+
+def _check_index(index: Any, any_numbers: bool = False) -> None:
+    """Raise `UsageError` if a level without a name does not just number the rows."""
+    unnamed = [i for i, name in enumerate(index.names) if name is None]
+    if not unnamed:
+        return
+    if index.nlevels > 1:
+        raise UsageValueError(
+            "level '%d' of the index has no name: %s" % (unnamed[0], ADVICE)
+        )
+    if len(index) and not _is_numbers(index, any_numbers):
+        raise UsageValueError(
+            "the index has no name, and does not just number the rows, but begins "
+            "with %.100r: %s" % (index[0], ADVICE)
+        )
+
+
+def _is_numbers(index: Any, any_numbers: bool) -> bool:
+    """Return whether an index has the numbers of rows that follow one another.
+
+    The first one may be any: the DataFrame may be a part of a larger one.
+    """
+    if index.dtype.kind not in "iu":
+        return False
+    if any_numbers:
+        return True
+    numbers = index.to_numpy()
+    first = int(numbers[0])
+    return first >= 0 and numpy.array_equal(
+        numbers, numpy.arange(first, first + len(numbers))
+    )
+
+
+def _plain_items(column: Any) -> Items:
+    """Return the items of a Series; raise `UsageError` if NumPy would change them."""
+    items: Items = column.to_numpy()
+    if column.dtype.kind in "iub" and items.dtype.kind != column.dtype.kind:
+        raise UsageValueError(
+            "the column '%s' of the dtype '%s' has missing items, which no array of "
+            "this dtype can have" % (column.name, column.dtype)
+        )
+    if getattr(column.dtype, "tz", None) is not None:
+        raise UsageValueError(
+            "the column '%s' has the time zone '%s', which no array can have: remove "
+            "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
+        )
+    if items.dtype.kind != "O":
+        return items
+    if not len(items):  # or it would become floats
+        return items.astype("U")
+    for item in items.tolist():
+        if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
+            raise UsageValueError(
+                "column '%s': a value ends in a zero byte, which an array would lose"
+                % column.name
+            )
+    return items
