@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -100,6 +101,18 @@ class ShortReads(io.RawIOBase):
 
 # The variables of `log` as a new process has them.
 _LOG = {name: value for name, value in vars(log).items() if name.isupper()}
+
+
+def open_files_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder that this process has open.
+
+    It needs the folder ``/proc``.
+    """
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the list itself
+            names.append(os.readlink("/proc/self/fd/" + number))
+    return [name for name in names if name.startswith(str(folder))]
 
 
 def reset_log() -> None:

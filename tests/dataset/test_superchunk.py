@@ -7,6 +7,7 @@ import weakref
 import blosc
 import numpy as np
 import pytest
+from support import open_files_in
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -115,12 +116,11 @@ def test_tuples_are_items_with_fields(path):
 def test_files_of_a_dropped_array_are_closed(path):
     items = items_of(NESTED, (9,))
     dataset.create_array(path, items, layout="superchunk", chunks=1, shards=2).close()
-    before = len(os.listdir("/proc/self/fd"))
     array = dataset.open(path)
     assert items.tobytes() == array[:].tobytes()
-    assert before < len(os.listdir("/proc/self/fd"))
+    assert open_files_in(path)
     del array
-    assert before >= len(os.listdir("/proc/self/fd"))
+    assert [] == open_files_in(path)
 
 
 def test_fields_are_assigned(path):

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import states
+from support import open_files_in
 
 import bloscpack
 from bloscpack import dataset
@@ -462,15 +463,14 @@ def test_few_files_are_open(tmp_path, monkeypatch, layout):
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()
-    before = len(os.listdir("/proc/self/fd"))
     arrays = [dataset.open(path) for _ in range(4)]
     for _ in range(2):
         for array in arrays:
             assert list(range(90)) == array[:].tolist()
-            assert len(os.listdir("/proc/self/fd")) <= before + 10
+            assert len(open_files_in(path)) <= 10
     assert [5] * 4 == [array[5] for array in arrays]
     del array, arrays
-    assert before >= len(os.listdir("/proc/self/fd"))
+    assert [] == open_files_in(path)
 
 
 def test_bounded_memory(tmp_path):
@@ -592,7 +592,6 @@ def test_closing_closes_the_files(tmp_path, layout):
     """Room of removed files is free again at once, not when garbage is collected."""
     gc.disable()
     try:
-        before = os.listdir("/proc/self/fd")
         with dataset.create_array(tmp_path / "a", np.arange(9), layout=layout) as array:
             assert 36 == array[:].sum()
         rows = {"x": np.arange(9)}
@@ -602,7 +601,7 @@ def test_closing_closes_the_files(tmp_path, layout):
             assert 36 == read[:].sum()
         for mode in "r", "r+":  # without closing: the last reference is dropped
             assert 36 == dataset.open_table(tmp_path / "t", mode)[:]["x"].sum()
-        assert before == os.listdir("/proc/self/fd")
+        assert [] == open_files_in(tmp_path)
     finally:
         gc.enable()
 
