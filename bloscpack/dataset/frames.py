@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy
 
 from ..exceptions import UsageTypeError, UsageValueError
-from .rows import check_different
+from .rows import check_different, ends_in_zero
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -112,8 +112,5 @@ def _plain_items(column: Any) -> Items:
         return items.astype("U")
     for item in items.tolist():
         if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
-            raise UsageValueError(
-                "column '%s': a value ends in a zero byte, which an array would lose"
-                % column.name
-            )
+            raise ends_in_zero(column.name)
     return items

@@ -342,6 +342,13 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
     return dict(zip(names, rows, strict=True))
 
 
+def ends_in_zero(name: str) -> UsageValueError:
+    """Return the error for a column with a text that NumPy would cut off."""
+    return UsageValueError(
+        "column '%s': a value ends in a zero byte, which an array would lose" % name
+    )
+
+
 def check_different(names: list[Any]) -> None:
     """Raise `UsageError` if two columns have the same name."""
     if len(set(names)) < len(names):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy
 
 from ...exceptions import UsageTypeError, UsageValueError
+from ..rows import ends_in_zero
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     array: Array = numpy.array(values, dtype)
     _check_length(longest(values), dtype, name)
     if any(value[-1:] in ("\0", b"\0") for value in values):
-        raise _ends_in_zero(name)
+        raise ends_in_zero(name)
     return array
 
 
@@ -37,7 +38,7 @@ def fixed_from(letters: Array, lengths: Array, dtype: DType, name: str) -> Array
     _check_length(int(lengths.max(initial=0)), dtype, name)
     ends = numpy.cumsum(lengths)[lengths > 0] - 1
     if not letters[ends].all():
-        raise _ends_in_zero(name)
+        raise ends_in_zero(name)
     unit = numpy.dtype("u4" if dtype.kind == "U" else "u1")
     width = dtype.itemsize // unit.itemsize
     table: Array = numpy.zeros((len(lengths), width), unit)
@@ -53,12 +54,6 @@ def _check_length(found: int, dtype: DType, name: str) -> None:
             "column '%s': expected text of at most %d characters, found '%d'"
             % (name, most, found)
         )
-
-
-def _ends_in_zero(name: str) -> UsageValueError:
-    return UsageValueError(
-        "column '%s': a value ends in a zero byte, which an array would lose" % name
-    )
 
 
 def decoded(array: Array, name: str) -> list[str]:
