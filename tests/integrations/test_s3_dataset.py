@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -32,6 +33,19 @@ def options(request, tmp_path):
         yield options
 
 
+@contextmanager
+def zarr_store(zarr, url, options):
+    """Yield a store of zarr-python that reads the objects below a URL."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # rclone sends the digest of the whole object with a part of it.
+        config = {"response_checksum_validation": "when_required"}
+        other = {**options, "asynchronous": True, "config_kwargs": config}
+        yield zarr.storage.FsspecStore.from_url(
+            url, read_only=True, storage_options=other
+        )
+
+
 def test_changes(options):
     url, settings = "s3://bucket/a", {"chunks": 16, "shards": 64}
     with dataset.create_array(url, ROWS, storage_options=options, **settings) as array:
@@ -56,14 +70,7 @@ def test_changes(options):
     folder = dataset.open("s3://bucket", storage_options=options)
     assert ["a"] == list(folder)
     zarr = pytest.importorskip("zarr", minversion="3", reason="needs zarr 3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # rclone sends the digest of the whole object with a part of it.
-        config = {"response_checksum_validation": "when_required"}
-        other = {**options, "asynchronous": True, "config_kwargs": config}
-        store = zarr.storage.FsspecStore.from_url(
-            url, read_only=True, storage_options=other
-        )
+    with zarr_store(zarr, url, options) as store:
         assert expected.tolist() == zarr.open_array(store, mode="r")[:390].tolist()
 
 
@@ -109,13 +116,7 @@ def test_groups(options):
         group["t"].append({"z": [7], "x": [8]})
         assert ["b", "t"] == list(group)
     zarr = pytest.importorskip("zarr", minversion="3", reason="needs zarr 3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        config = {"response_checksum_validation": "when_required"}
-        other = {**options, "asynchronous": True, "config_kwargs": config}
-        store = zarr.storage.FsspecStore.from_url(
-            url, read_only=True, storage_options=other
-        )
+    with zarr_store(zarr, url, options) as store:
         found = zarr.open_group(store, mode="r")
         assert ["b", "t"] == sorted(found)
         assert {"place": "Kiel"} == dict(found.attrs)
