@@ -150,7 +150,7 @@ def sibling_names(module: str) -> Callable[[str], object]:
     module
         Full name of the module, a key of `SIBLINGS`.
     """
-    # A module that runs as a program has the name "__main__": nobody imports it.
+    # A module that runs as a program has the name "__main__", which is no sibling.
     siblings = SIBLINGS.get(module.rpartition(".")[2], {})
 
     def find(name: str) -> object:

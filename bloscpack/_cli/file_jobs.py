@@ -158,8 +158,8 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
     Files in folders below it are included with ``--recursive``. With `datasets`, the
-    folder of a dataset stays, and stands for all that is in it; so does a folder that
-    has neither datasets nor compressed files, which `names_dataset` refuses.
+    result has the folder of a dataset, not the files in it, and also each folder
+    without datasets and compressed files: `names_dataset` refuses that one.
     """
     from .dataset_folders import has_description, is_dataset
 

@@ -201,7 +201,7 @@ class Plan:
         return old.cut if same else cut
 
     def _complete(self, settings: Settings, typesize: int) -> BloscArgs:
-        """Return the settings of Blosc, by default those of the first chunk."""
+        """Return the settings of Blosc, by default the settings of the first chunk."""
         first = self._old.first
         cname, shuffle = DEFAULT_CNAME, int(DEFAULT_SHUFFLE)
         if first is not None:

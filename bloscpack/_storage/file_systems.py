@@ -31,8 +31,8 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
-# The error of a URL without a host, that of a redirection, and how the texts about a
-# wrong port begin.
+# The error of a URL without a host, the error of a redirection, and how the texts about
+# a wrong port begin.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
 REDIRECTION = "aiohttp.client_exceptions.RedirectClientError"
 INVALID_PORT = ("Invalid URL", "Port out of range")

@@ -202,7 +202,7 @@ def scheme_of(url: str) -> str:
 
 
 def _first_path(url: str) -> tuple[str, str, str]:
-    """Return the path in the first URL of a chain, and what is around it.
+    """Return the path in the first URL of a chain, with the parts around it.
 
     The schemes become lower case. A URL of HTTP is the last of its chain, and its query
     does not belong to the path.

@@ -2,7 +2,7 @@
 
 A copy is read and written in pieces. Its checksums are those of its own bytes, and its
 attributes keep their types. Rows that no writer has finished are not copied; the copy
-knows them as such rows, too.
+lists them as unfinished, too.
 """
 
 from __future__ import annotations

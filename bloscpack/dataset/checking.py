@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         TableLayout,
     )
 
-    # Called with the member, the layout, the number of its part, and what was found.
+    # Called with the member, the layout, the number of its part, and the findings.
     OnFile = Callable[[str, ArrayLayout, int, FileCheck], object]
 
 # Maximum number of notes about files that the dataset does not use.
