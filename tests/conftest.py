@@ -5,10 +5,15 @@ import os
 # NumPy would start a thread per core in each of the thousand processes of the tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import hypothesis
 import pytest
 from support import reset_log, reset_signals
 
 from bloscpack import cli
+
+# No time limit for a single example: it would fail on a busy machine.
+hypothesis.settings.register_profile("bloscpack", deadline=None)
+hypothesis.settings.load_profile("bloscpack")
 
 
 def pytest_configure():

@@ -253,7 +253,7 @@ def attribute_types():
     return [order + k + str(w) for order in "<>" for k in kinds for w in kinds[k]]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.sampled_from([*attribute_types(), "<M8[s]", ">m8"]),
     st.integers(1, 5),

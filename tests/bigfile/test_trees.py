@@ -490,7 +490,7 @@ def made(dtype, shape, seed):
     return random.view(dtype).reshape(shape)
 
 
-@settings(deadline=None, max_examples=40, phases=(Phase.generate,))
+@settings(max_examples=40, phases=(Phase.generate,))
 @given(
     dtype=DTYPES,
     nmemb=st.integers(1, 4),

@@ -450,7 +450,7 @@ def damage(draw, first, whole):
 SMALL = text(1500)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.data())
 def test_every_intact_chunk_is_saved(data):
     checksum = data.draw(st.sampled_from([*CHECKSUMS, "None"]))

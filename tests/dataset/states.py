@@ -357,7 +357,6 @@ def run(machine, folder, layout, *, checks=(), last_checks=(), examples=30):
         settings=settings(
             max_examples=examples,
             stateful_step_count=15,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             database=None,
         ),

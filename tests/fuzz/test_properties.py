@@ -40,7 +40,6 @@ def examples(count):
     """Return settings for so many examples, the same ones in every run."""
     return settings(
         max_examples=count,
-        deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
     )

@@ -117,7 +117,7 @@ def do(file, step, model):
     return getattr(file, name)(*args)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=20), st.sampled_from([1, 2]), st.booleans())
 def test_like_bytesio(steps, nthreads, offsets):
     model = io.BytesIO(DATA)

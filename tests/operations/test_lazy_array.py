@@ -15,7 +15,7 @@ import time
 import numpy
 import pytest
 from builders import layout, packed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support import BLP, TESTS, environment
@@ -49,9 +49,6 @@ DTYPES = [
     PADDED,
     "V40",
 ]
-
-
-unhurried = settings(deadline=None)
 
 
 def filled(shape: tuple[int, ...], dtype: object, order: str = "C") -> numpy.ndarray:
@@ -114,7 +111,6 @@ def arrays(draw: st.DrawFn, min_dims: int = 0) -> tuple[numpy.ndarray, LazyArray
 # Indexing
 
 
-@unhurried
 @given(st.data())
 def test_every_basic_index_gives_what_numpy_gives(data):
     array, lazy = data.draw(arrays())
@@ -126,7 +122,6 @@ def test_every_basic_index_gives_what_numpy_gives(data):
         assert_same(array[index], lazy[index])
 
 
-@unhurried
 @given(st.data())
 def test_an_index_array_on_the_first_axis_gives_what_numpy_gives(data):
     array, lazy = data.draw(arrays(min_dims=1))
@@ -155,7 +150,6 @@ def test_an_index_array_on_the_first_axis_gives_what_numpy_gives(data):
     assert_same(array[index], lazy[index])
 
 
-@unhurried
 @given(st.data())
 def test_fields_have_the_items_that_numpy_gives(data):
     shape = data.draw(st.lists(st.integers(0, 5), max_size=3).map(tuple))
@@ -239,7 +233,6 @@ def test_the_result_is_a_copy():
 # All items
 
 
-@unhurried
 @given(arrays())
 def test_read_array_and_iteration_give_all_items(pair):
     array, lazy = pair
@@ -270,7 +263,6 @@ def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
     assert array.tolist() == [row.tolist() for row in lazy]
 
 
-@unhurried
 @given(arrays(), st.sampled_from("CFS"))
 def test_read_fills_a_given_array(pair, memory):
     array, lazy = pair

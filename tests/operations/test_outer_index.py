@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bloscpack as bp
@@ -25,7 +25,6 @@ def selections(size):
     )
 
 
-@settings(deadline=None)
 @given(st.tuples(*map(selections, SHAPE)), st.sampled_from("CF"), st.integers(1, 100))
 def test_every_outer_index(key, order, chunk_size):
     array = np.asarray(ARRAY, order=order)

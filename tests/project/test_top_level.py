@@ -278,8 +278,8 @@ def test_info_documents_its_fields(path):
     found = bp.info(path)
     bp.pack_ndarray_to_file(np.zeros(3), path)
     for record in (found, bp.info(path).array, found.offsets, found.first_chunk):
-        documented = (type(record).__doc__ or "").partition("----------\n")[2]
-        names = re.findall(r"^    (\w+(?:, \w+)*)$", documented, re.M)
+        documented = inspect.getdoc(type(record)).partition("----------\n")[2]
+        names = re.findall(r"^(\w+(?:, \w+)*)$", documented, re.M)
         assert [*record.__slots__] == ", ".join(names).split(", ")
 
 
