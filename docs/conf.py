@@ -20,11 +20,6 @@ html_theme = "furo"
 html_title = "Bloscpack %s" % version
 html_static_path = ["_static"]
 html_css_files = ["bloscpack.css"]
-html_theme_options = {
-    "source_repository": "https://github.com/Blosc/bloscpack",
-    "source_branch": "HEAD",
-    "source_directory": "docs/",
-}
 highlight_language = "python"
 # Docstrings quote names with single backticks.
 default_role = "code"
