@@ -27,7 +27,7 @@ from .file_systems import (
 from .http_session import MAX_SIZE, TooLong, size_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from typing import Protocol
 
     class Fail(Protocol):
@@ -118,7 +118,7 @@ class Place:
         self._check_length(len(data), stop - start)
         return data
 
-    async def blocks(self) -> AsyncIterator[bytes]:
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of the whole file."""
         for start in range(0, self.size, BLOCK_SIZE):
             yield await self.fetch(start, min(start + BLOCK_SIZE, self.size))
@@ -258,7 +258,7 @@ class HttpPlace(Place):
         self._check_length(len(data), stop - start)
         return data
 
-    async def blocks(self) -> AsyncIterator[bytes]:
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
         bound = self.size if self.size >= 0 else MAX_SIZE
         async with await self._send("get", {}, bound) as response:
             self._judge_status(response)

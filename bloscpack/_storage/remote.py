@@ -13,7 +13,7 @@ import errno
 import io
 import os
 from _thread import allocate_lock
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 from ..args import effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH
@@ -28,7 +28,7 @@ from .file_systems import (
     find_file_system,
     open_archive,
 )
-from .http_session import MAX_UNANNOUNCED
+from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .urls import MARK, is_url, last_part, public_name, split_chain
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -82,6 +82,8 @@ class RemoteStorage(Storage):
         None: the whole file if the server can't send parts.
     limits
         The limits of the call on the file, which also limit a file that is read whole.
+    most
+        The number of bytes after which a file that is read whole is cut off.
 
     Raises
     ------
@@ -100,7 +102,9 @@ class RemoteStorage(Storage):
         storage_options: StorageOptions | None = None,
         whole: bool | None = False,
         limits: AnyLimits | None = None,
+        most: int | None = None,
     ) -> None:
+        self._most = MAX_SIZE if most is None else most
         self._limits = effective_limits(limits)
         self._names = ErrorNames(url, storage_options)
         self.name = self._names.name
@@ -200,13 +204,18 @@ class RemoteStorage(Storage):
         spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - kept
         self._spool = spool
         head, bound = b"", MAX_UNANNOUNCED
-        async for block in self._place.blocks():
-            if len(head) < BLOSCPACK_HEADER_LENGTH:
-                head += block[:BLOSCPACK_HEADER_LENGTH]
-                bound = self._largest(head)
-            spool.write(block)
-            if spool.tell() > bound:
-                raise self._names.error(errno.EFBIG, TOO_LARGE % bound)
+        async with aclosing(self._place.blocks()) as blocks:
+            async for block in blocks:
+                if len(head) < BLOSCPACK_HEADER_LENGTH:
+                    head += block[:BLOSCPACK_HEADER_LENGTH]
+                    bound = self._largest(head)
+                spool.write(block)
+                if spool.tell() >= self._most:
+                    spool.truncate(self._most)
+                    break
+                if spool.tell() > bound:
+                    raise self._names.error(errno.EFBIG, TOO_LARGE % bound)
+        spool.seek(0, os.SEEK_END)
         opened.size = spool.tell()
         return opened
 

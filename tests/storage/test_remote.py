@@ -473,13 +473,29 @@ def large_header() -> bytes:
 
 
 def test_limits_hold_for_a_file_that_is_read_whole():
-    content = servers.RepeatedContent(large_header(), bytes(2**20), 2**10)
+    sent = []
+
+    class Counted(servers.RepeatedContent):
+        def read(self, start, stop):
+            sent.append(stop - start)
+            return super().read(start, stop)
+
+    content = Counted(large_header(), bytes(2**20), 2**8)
     limits = {"nbytes": 10**6}
     with serving(content) as web:
         web.ranges = False
         for read in (unpack, partial(bp.open_ndarray, whole=True), read_as_file):
             with pytest.raises(bp.FormatError, match="the limit is '1000000'"):
                 read(web.url, limits=limits)
+    assert sum(sent) < 2**27
+
+
+def test_document_of_a_dataset_that_is_too_long(web):
+    """A server without ranges announces much; a document has at most 64 MiB."""
+    web.ranges = False
+    web.content = Content(b"{", 2**40)
+    with pytest.raises((bp.FormatError, bp.StorageError)):
+        dataset.open(web.url)
 
 
 def read_as_file(url: str, **settings: object) -> object:
