@@ -816,6 +816,15 @@ def test_archives_and_caches(web, tmp_path):
                 assert expected == storage.read_many(extents)
 
 
+@pytest.mark.parametrize("number", [403, 404, 503])
+def test_only_a_missing_file_is_missing_in_a_chain(web, number):
+    """fsspec takes each error of a server for a file that is not there."""
+    web.always = servers.status(number)
+    with pytest.raises(bp.StorageError, match="answered|No such file") as caught:
+        RemoteStorage("simplecache::" + web.url)
+    assert (number == 404) == isinstance(caught.value, FileNotFoundError)
+
+
 @pytest.mark.parametrize("head", [True, False])
 @pytest.mark.parametrize("method", ["stored", "deflated", "tar"])
 def test_archive_on_a_server_without_ranges(method, head):
