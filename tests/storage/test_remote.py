@@ -820,7 +820,7 @@ def test_archives_and_caches(web, tmp_path):
 def test_only_a_missing_file_is_missing_in_a_chain(web, number):
     """fsspec takes each error of a server for a file that is not there."""
     web.always = servers.status(number)
-    with pytest.raises(bp.StorageError, match="answered|No such file") as caught:
+    with pytest.raises(bp.StorageError, match=r"answered|No such file") as caught:
         RemoteStorage("simplecache::" + web.url)
     assert (number == 404) == isinstance(caught.value, FileNotFoundError)
 
