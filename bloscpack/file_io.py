@@ -278,7 +278,11 @@ def unpack_file_from_file(
             )
 
     metadata = read_snapshot(
-        in_file, read, attempts_for(out_file), storage_options=storage_options
+        in_file,
+        read,
+        attempts_for(out_file),
+        storage_options=storage_options,
+        limits=limits,
     )
     log_unpacked(in_size, out_file)
     return metadata
@@ -505,7 +509,9 @@ def unpack_bytes_from_file(
         check(source.bloscpack_header)
         return _unpack_bytes(source, nthreads, progress)
 
-    return read_snapshot(compressed_file, read, storage_options=storage_options)
+    return read_snapshot(
+        compressed_file, read, storage_options=storage_options, limits=limits
+    )
 
 
 def unpack_bytes_from_bytes(

@@ -184,7 +184,9 @@ class BloscpackFile(io.BufferedIOBase):
                     source, nthreads=nthreads, limits=limits, **remote
                 )
             except FormatError as error:
-                self._failure = stream_error(error, *_beginning(source, remote))
+                self._failure = stream_error(
+                    error, *_beginning(source, {**remote, "limits": limits})
+                )
                 return
             raw = PartsReader(self._parts, nthreads)
         else:
@@ -549,15 +551,20 @@ def _is_path(file: object) -> bool:
     return isinstance(file, (str, bytes, os.PathLike))
 
 
-def _beginning(source: str | Storage, remote: dict[str, Any]) -> tuple[bytes, int]:
-    """Return the first bytes of a file, and its size."""
+def _beginning(
+    source: str | Storage, remote: dict[str, Any]
+) -> tuple[bytes | None, int | None]:
+    """Return the first bytes of a file, and its size; None if limits forbid it."""
     if isinstance(source, Storage):
         return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
     if is_url(source):
         from ._storage.remote import RemoteStorage
 
-        with RemoteStorage(source, **{**remote, "whole": None}) as storage:
-            return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
+        try:
+            with RemoteStorage(source, **{**remote, "whole": None}) as storage:
+                return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
+        except FormatError:
+            return None, None
     with disk.open(source, "rb") as fp:
         return fp.read(BLOSCPACK_HEADER_LENGTH), os.fstat(fp.fileno()).st_size
 

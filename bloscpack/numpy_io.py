@@ -531,7 +531,9 @@ def unpack_ndarray_from_file(
         ndarray = unpack_ndarray(source, nthreads=nthreads, progress=progress)
         return ndarray, user_metadata(source.metadata)
 
-    found = read_snapshot(filename, read, storage_options=storage_options)
+    found = read_snapshot(
+        filename, read, storage_options=storage_options, limits=limits
+    )
     return found if return_metadata else found[0]
 
 

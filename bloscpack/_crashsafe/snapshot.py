@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TypeVar
 
     from .._storage.protocols import BinaryFile, Path, StorageOptions
+    from ..args import AnyLimits
     from ..headers import BloscpackHeader
 
     Result = TypeVar("Result")
@@ -187,6 +188,7 @@ def read_snapshot(
     *,
     parts: bool = False,
     storage_options: StorageOptions | None = None,
+    limits: AnyLimits | None = None,
 ) -> Result:
     """Return the result of ``read(fp, check)`` for one state of a file.
 
@@ -195,8 +197,9 @@ def read_snapshot(
     `attempts` is the maximum number of calls that get beyond their first `check`.
 
     `path` may be a URL, for which `storage_options` are settings of fsspec. `parts`
-    says that `read` needs only some bytes. Every response is checked to be of the same
-    version of the file, so `check` does nothing.
+    says that `read` needs only some bytes, and `limits` are those that it checks.
+    Every response is checked to be of the same version of the file, so `check` does
+    nothing.
 
     Raises `StorageError` if the file changed during every attempt, or, at a URL, at
     all.
@@ -205,7 +208,12 @@ def read_snapshot(
     if is_url(path):
         from .._storage.remote import opened_remote
 
-        with opened_remote(path, parts=parts, storage_options=storage_options) as fp:
+        with opened_remote(
+            path,
+            parts=parts,
+            storage_options=storage_options,
+            limits=limits,
+        ) as fp:
             return read(fp, lambda header: None)
     for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:

@@ -391,7 +391,10 @@ def open_parts(
         from .._storage.remote import RemoteStorage
 
         remote = RemoteStorage(
-            file, storage_options=storage_options, whole=None if whole else False
+            file,
+            storage_options=storage_options,
+            whole=None if whole else False,
+            limits=limits,
         )
         try:
             return OpenedFile(remote, None, cache, checked, file, nthreads)

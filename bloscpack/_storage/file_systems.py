@@ -13,7 +13,8 @@ import re
 from contextlib import contextmanager
 
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .urls import MARK, public_name, with_lower_schemes
+from .http_session import Refused, with_session
+from .urls import MARK, public_name, schemes_of, with_lower_schemes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -31,11 +32,27 @@ TEMPORARY = {
     "botocore.exceptions.IncompleteReadError",
 }
 FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
-# The error of a URL without a host, the error of a redirection, and how the texts about
-# a wrong port begin.
+# The error of a URL without a host, and how the texts about a wrong port begin.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
-REDIRECTION = "aiohttp.client_exceptions.RedirectClientError"
 INVALID_PORT = ("Invalid URL", "Port out of range")
+# What is said of the errors of aiohttp, whose own texts may be those of the server. The
+# first class counts that an error has.
+TEXTS = {
+    "aiohttp.client_exceptions." + name: text
+    for name, text in (
+        ("ClientConnectorCertificateError", "the certificate of the server is invalid"),
+        ("ClientSSLError", "the server and TLS do not agree"),
+        ("ClientConnectorDNSError", "the host has no address"),
+        ("ClientConnectorError", "there is no connection to the host"),
+        ("ServerDisconnectedError", "the server closed it"),
+        ("ClientPayloadError", "the response ends too early, or is no valid HTTP"),
+        ("ClientResponseError", "the response is no valid HTTP"),
+    )
+}
+# What is behind the error about a response that can't be parsed.
+NO_HTTP = "aiohttp.http_exceptions.HttpProcessingError"
+# What a server answers if there is no file.
+NO_FILE = (404, 410)
 # What Python says about a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
@@ -83,6 +100,7 @@ class ErrorNames:
 
     def temporary(self, error: BaseException) -> str | None:
         """Return the text about an error that may not happen again, or None."""
+        error = _behind(error)
         if isinstance(error, Temporary):
             return str(error)
         kinds = _class_names(error)
@@ -93,15 +111,16 @@ class ErrorNames:
             or "asyncio.exceptions.TimeoutError" in kinds
         ):
             return "the server did not answer in time"
-        status = getattr(error, "status", 0)
         if kinds & TEMPORARY and not kinds & FINAL:
             return "the connection failed: %s" % self._text_of(error)
-        if isinstance(status, int) and 500 <= status < 600:
-            return "the server answered %d" % status
-        return None
+        status = status_of(error)
+        return answered(status) if status >= 500 else None
 
     def _translated(self, error: BaseException) -> BloscpackError:
         """Return the error of a file system as an error of Bloscpack."""
+        error = _behind(error)
+        if isinstance(error, Refused):
+            return self.error(*error.args)
         if isinstance(error, ImportError):
             return self._missing(self._text_of(error))
         if isinstance(error, FileNotFoundError):
@@ -111,8 +130,7 @@ class ErrorNames:
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
             return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
         kinds = _class_names(error)
-        is_invalid = INVALID in kinds or str(error).startswith(INVALID_PORT)
-        if is_invalid and REDIRECTION not in kinds:
+        if INVALID in kinds or str(error).startswith(INVALID_PORT):
             return UsageError(
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
                 % self.name
@@ -143,7 +161,15 @@ class ErrorNames:
         return problem
 
     def _text_of(self, error: BaseException) -> str:
-        """Return the text of an error, or the name of its class if it may be secret."""
+        """Return the text of an error, or the name of its class if it may be secret.
+
+        A server may repeat in its texts what was sent to it, so none is shown.
+        """
+        if status := status_of(error):
+            return answered(status)
+        for kind, text in TEXTS.items():
+            if kind in _class_names(error):
+                return text
         text = " ".join(str(getattr(error, "strerror", None) or error).split())
         if not text or "://" in text or any(s in text for s in self._secrets):
             return type(error).__name__
@@ -163,6 +189,36 @@ class ErrorNames:
         raise problem from problem.__cause__
 
 
+def answered(status: int) -> str:
+    """Return the text about an answer of a server, with the usual phrase."""
+    from http.client import responses
+
+    return ("the server answered %d %s" % (status, responses.get(status, ""))).rstrip()
+
+
+def status_of(error: BaseException) -> int:
+    """Return the status of HTTP behind an error of a file system; 0 if there is none.
+
+    It is an attribute, or, with botocore, an item of the response behind the cause.
+    """
+    if NO_HTTP in _class_names(error.__cause__):
+        return 0  # aiohttp gives it the status of a request that is not valid
+    response = getattr(error.__cause__, "response", None)
+    metadata = response.get("ResponseMetadata", {}) if type(response) is dict else {}
+    found = metadata.get("HTTPStatusCode", getattr(error, "status", 0))
+    return found if isinstance(found, int) and 400 <= found < 600 else 0
+
+
+def _behind(error: BaseException) -> BaseException:
+    """Return the error that fsspec has taken for a file that is not there."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None:
+        is_http = type(cause).__module__.startswith("aiohttp.")
+        if isinstance(cause, Refused) or (is_http and status_of(cause) not in NO_FILE):
+            return cause
+    return error
+
+
 def find_file_system(
     url: str, options: dict[str, Any], names: ErrorNames
 ) -> tuple[Any, str]:
@@ -171,6 +227,7 @@ def find_file_system(
         import fsspec.core
 
         url = with_lower_schemes(url)
+        options = with_session(schemes_of(url), options)
         if url.startswith(("s3://", "s3a://")):
             options = {**_settings_for_s3(), **options}
         fs, path = fsspec.core.url_to_fs(url, **options)
@@ -205,7 +262,7 @@ def _secrets(url: str, options: StorageOptions | None) -> set[str]:
     return {text for text in found if len(text) > 2}
 
 
-def _class_names(error: BaseException) -> set[str]:
+def _class_names(error: BaseException | None) -> set[str]:
     return {"%s.%s" % (k.__module__, k.__name__) for k in type(error).__mro__}
 
 

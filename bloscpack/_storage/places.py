@@ -16,10 +16,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StorageError
-from .file_systems import NO_RANGES, IgnoresRanges, NotFound, Temporary
+from .file_systems import (
+    NO_FILE,
+    NO_RANGES,
+    IgnoresRanges,
+    NotFound,
+    Temporary,
+    answered,
+)
+from .http_session import MAX_SIZE, TooLong, size_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from typing import Protocol
 
     class Fail(Protocol):
@@ -34,6 +42,10 @@ if TYPE_CHECKING:
 HEAD_SIZE = 64 * 2**10
 # Seconds without a byte from the server after which a request has timed out.
 STALL_SECONDS = 30.0
+# Seconds for a request as a whole, to which those for the bytes of the response are
+# added, at the slowest speed in bytes per second at which a server may send them.
+REQUEST_SECONDS = 120.0
+MIN_SPEED = 1000
 # Size in bytes of the blocks in which a whole file is read.
 BLOCK_SIZE = 4 * 2**20
 # Fields of `fs.info` that change with the content, by the names that the file systems
@@ -67,41 +79,49 @@ class Place:
         What fsspec returns for the URL.
     fail
         Returns the error for an error number and a text; it adds the name.
+
+    Attributes
+    ----------
+    size
+        The size of the file in bytes; -1 if the server has not told it.
     """
 
     def __init__(self, fs: Any, path: str, fail: Fail) -> None:
         self.fs = fs
         self.path = path
         self._fail = fail
-        self._size = 0
+        self.size = 0
         self._version: tuple[str, ...] = ()
         # A cache or an archive keeps the content that it had when it was opened.
         self._compares = not class_names(fs) & KEEP_CONTENT
 
     async def open(self) -> Opened:
         """Return size, version and first bytes; later requests expect the same."""
-        self._size, self._version = await self._probe()
-        head = await self.fetch(0, min(self._size, HEAD_SIZE)) if self._size else b""
-        return Opened(self._size, self._version, head)
+        self.size, self._version = await self._probe()
+        head = await self.fetch(0, min(self.size, HEAD_SIZE)) if self.size else b""
+        return Opened(self.size, self._version, head)
 
     async def open_whole(self) -> Opened:
-        """Return size and version, without first bytes: `blocks` is called next."""
-        self._size, self._version = await self._probe()
-        return Opened(self._size, self._version, b"")
+        """Return size and version, without first bytes: `blocks` is called next.
+
+        The size is -1 if the server does not tell it.
+        """
+        self.size, self._version = await self._probe()
+        return Opened(self.size, self._version, b"")
 
     async def fetch(self, start: int, stop: int) -> bytes:
         """Return the bytes of the extent, which lies inside the file."""
         data: bytes = await self._read(start, stop)
         compares = self._compares and self._version
-        if compares and (self._size, self._version) != await self._probe():
+        if compares and (self.size, self._version) != await self._probe():
             raise self._changed()
         self._check_length(len(data), stop - start)
         return data
 
-    async def blocks(self) -> AsyncIterator[bytes]:
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of the whole file."""
-        for start in range(0, self._size, BLOCK_SIZE):
-            yield await self.fetch(start, min(start + BLOCK_SIZE, self._size))
+        for start in range(0, self.size, BLOCK_SIZE):
+            yield await self.fetch(start, min(start + BLOCK_SIZE, self.size))
 
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
         """Return the present size and version of the file."""
@@ -201,14 +221,14 @@ class HttpPlace(Place):
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
         """Make a HEAD request; a size of -1 means that the server does not tell it."""
         async with await self._send("head", {}) as response:
-            if response.status in (404, 410) or response.status >= 500:
+            if response.status in NO_FILE or response.status >= 500:
                 self._judge_status(response)
             if response.status != 200:  # as for an address signed for GET alone
                 return -1, ()
             self._note_version(response.headers)
             plain = response.headers.get("Content-Encoding", "identity") == "identity"
             size = response.headers.get("Content-Length", "") if plain else ""
-            return int(size) if size.isdigit() else -1, self._versions()
+            return size_in(size), self._versions()
 
     def _note_version(self, headers: Mapping[str, str]) -> None:
         self._etag = headers.get("ETag", "")
@@ -218,43 +238,46 @@ class HttpPlace(Place):
         return tuple(filter(None, (self._etag, self._modified)))
 
     async def open(self) -> Opened:
-        self._size, self._version = await self._probe()
-        if self._size == 0:
+        self.size, self._version = await self._probe()
+        if self.size == 0:
             return Opened(0, self._version, b"")
-        stop = HEAD_SIZE if self._size < 0 else min(self._size, HEAD_SIZE)
+        stop = HEAD_SIZE if self.size < 0 else min(self.size, HEAD_SIZE)
         head = await self.fetch(0, stop)
-        return Opened(self._size, self._version, head)
+        return Opened(self.size, self._version, head)
 
     async def fetch(self, start: int, stop: int) -> bytes:
         range_ = {"Range": "bytes=%d-%d" % (start, stop - 1)}
-        async with await self._send("get", range_) as response:
+        async with await self._send("get", range_, stop - start) as response:
             self._judge_status(response)
             stop = self._judge_range(response, start, stop)
             self._judge_version(response.headers)
-            data = bytearray()
-            async for block in response.content.iter_any():
-                data += block
-                if len(data) > stop - start:
-                    raise self._ignores_ranges()
+            try:
+                data: bytes = await response.content.read()
+            except TooLong:
+                raise self._ignores_ranges() from None
         self._check_length(len(data), stop - start)
-        return bytes(data)
+        return data
 
-    async def blocks(self) -> AsyncIterator[bytes]:
-        async with await self._send("get", {}) as response:
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
+        bound = self.size if self.size >= 0 else MAX_SIZE
+        async with await self._send("get", {}, bound) as response:
             self._judge_status(response)
             self._judge_version(response.headers)
+            if self.size < 0:
+                self.size = size_in(response.headers.get("Content-Length", ""))
             count = 0
-            async for block in response.content.iter_chunked(BLOCK_SIZE):
-                count += len(block)
-                if count > self._size >= 0:  # the response may have no end
-                    raise self._changed()
-                yield block
-        expected = response.headers.get("Content-Length", "")
-        if self._size < 0:
-            self._size = int(expected) if expected.isdigit() else count
-        self._check_length(count, self._size)
+            try:
+                async for block in response.content.iter_chunked(BLOCK_SIZE):
+                    count += len(block)
+                    yield block
+            except TooLong:
+                raise self._changed() from None
+        self._check_length(count, count if self.size < 0 else self.size)
 
-    async def _send(self, method: str, headers: Mapping[str, str]) -> Any:
+    async def _send(
+        self, method: str, headers: Mapping[str, str], nbytes: int = 0
+    ) -> Any:
+        """Make a request whose response has at most `nbytes` bytes."""
         import aiohttp
 
         # The settings of fsspec for every request, like `headers` and `auth`.
@@ -265,27 +288,32 @@ class HttpPlace(Place):
             '"'
         ):  # a weak one would never match
             condition = {"If-Match": self._etag}
-        headers = {"Accept-Encoding": "identity", **given, **headers, **condition}
         if "timeout" not in (*settings, *self.fs.client_kwargs):
             settings["timeout"] = aiohttp.ClientTimeout(
-                total=None, sock_connect=STALL_SECONDS, sock_read=STALL_SECONDS
+                total=REQUEST_SECONDS + nbytes / MIN_SPEED,
+                sock_connect=STALL_SECONDS,
+                sock_read=STALL_SECONDS,
             )
-        settings.setdefault("allow_redirects", True)
+        if method == "get":
+            settings["bound"] = nbytes
         session = await self.fs.set_session()
         send = getattr(session, method)
-        return await send(self.fs.encode_url(self.path), headers=headers, **settings)
+        return await send(
+            self.fs.encode_url(self.path),
+            headers={**given, **headers, **condition},
+            **settings,
+        )
 
     def _judge_status(self, response: Any) -> None:
         status = response.status
         if status in (200, 206):
             return
-        text = "the server answered %d %s" % (status, response.reason or "")
-        text = text.rstrip()
-        if status in (404, 410):
+        text = answered(status)
+        if status in NO_FILE:
             raise self._fail(errno.ENOENT, text, NotFound)
         if status >= 500:
             raise Temporary(text)
-        if status in (412, 416) and self._size >= 0:
+        if status in (412, 416) and self.size >= 0:
             raise self._changed()
         denied = status in (401, 403, 407)
         raise self._fail(errno.EACCES if denied else errno.EIO, text)
@@ -293,37 +321,36 @@ class HttpPlace(Place):
     def _judge_range(self, response: Any, start: int, stop: int) -> int:
         """Return where the bytes of a response end, and note an unknown size."""
         if response.status == 200:
-            length = response.headers.get("Content-Length", "")
-            whole = int(length) if length.isdigit() else None
-            if self._size < 0 and whole is not None:
+            whole = size_in(response.headers.get("Content-Length", ""))
+            if self.size < 0 <= whole:
                 self._note_version(response.headers)
-                self._size, self._version = whole, self._versions()
+                self.size, self._version = whole, self._versions()
                 stop = min(stop, whole)
             # The range may be the whole file.
-            if start or stop != self._size or whole not in (None, self._size):
+            if start or stop != self.size or whole not in (-1, self.size):
                 raise self._ignores_ranges()
             return stop
         unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
         span, _, total = rest.partition("/")
         if unit.lower() != "bytes" or not total:
             raise self._fail(errno.EIO, "the response does not name its range")
-        if self._size < 0:
-            if not total.isdigit():
+        if self.size < 0:
+            if size_in(total) < 0:
                 text = "the server does not tell the size of the file"
                 raise self._fail(errno.EIO, text)
             self._note_version(response.headers)
-            self._size, self._version = int(total), self._versions()
-            stop = min(stop, self._size)
-        if total not in ("*", str(self._size)):
+            self.size, self._version = int(total), self._versions()
+            stop = min(stop, self.size)
+        if total not in ("*", str(self.size)):
             raise self._changed()
         first, _, last = span.partition("-")
-        if first != str(start) or not last.isdigit() or int(last) >= stop:
+        if first != str(start) or not 0 <= size_in(last) < stop:
             raise self._fail(
                 errno.EIO,
-                "expected the bytes %d-%d, found '%.50s' in the response"
-                % (start, stop - 1, span),
+                "expected the bytes %d-%d, found another range in the response"
+                % (start, stop - 1),
             )
-        self._check_length(int(last) + 1 - start, stop - start)
+        self._check_length(size_in(last) + 1 - start, stop - start)
         return stop
 
     def _judge_version(self, headers: Mapping[str, str]) -> None:

@@ -13,9 +13,12 @@ import errno
 import io
 import os
 from _thread import allocate_lock
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
-from ..exceptions import BloscpackError
+from ..args import effective_limits
+from ..constants import BLOSCPACK_HEADER_LENGTH
+from ..exceptions import BloscpackError, FormatError
+from ..headers import decode_header
 from .base import Storage, StorageFile, naming_errors
 from .file_systems import (
     ARCHIVES,
@@ -25,6 +28,7 @@ from .file_systems import (
     find_file_system,
     open_archive,
 )
+from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .urls import MARK, is_url, last_part, public_name, split_chain
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, BinaryIO, TypeVar
 
+    from ..args import AnyLimits
     from .places import Fail, Opened, Place
     from .protocols import StorageOptions
 
@@ -51,6 +56,13 @@ RETRY_SECONDS = 120.0
 MAX_REQUESTS = 32
 # Size in bytes up to which a file that must be read whole is kept in memory.
 MAX_IN_MEMORY = 16 * 2**20
+# Maximum number of bytes of a chunk besides its plain bytes: its header, its digest and
+# its offset.
+MAX_BESIDE_CHUNK = 16 + 64 + 8
+TOO_LARGE = (
+    "the server sends more than '%d' bytes, and has not told how many it sends; "
+    "limits of the call, such as limits={'nbytes': 10**11}, allow more"
+)
 # Size in bytes of the blocks that are read ahead, and how many are read at once.
 AHEAD_SIZE = 2 * 2**20
 AHEAD_COUNT = 4
@@ -68,6 +80,10 @@ class RemoteStorage(Storage):
     whole
         Whether to read the whole file at once, in one request. False: only parts.
         None: the whole file if the server can't send parts.
+    limits
+        The limits of the call on the file, which also limit a file that is read whole.
+    most
+        The number of bytes after which a file that is read whole is cut off.
 
     Raises
     ------
@@ -85,7 +101,11 @@ class RemoteStorage(Storage):
         *,
         storage_options: StorageOptions | None = None,
         whole: bool | None = False,
+        limits: AnyLimits | None = None,
+        most: int | None = None,
     ) -> None:
+        self._most = MAX_SIZE if most is None else most
+        self._limits = effective_limits(limits)
         self._names = ErrorNames(url, storage_options)
         self.name = self._names.name
         self._spool: SpooledTemporaryFile[bytes] | None = None
@@ -183,10 +203,39 @@ class RemoteStorage(Storage):
             self._spool.close()
         spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - kept
         self._spool = spool
-        async for block in self._place.blocks():
-            spool.write(block)
+        head, bound = b"", MAX_UNANNOUNCED
+        async with aclosing(self._place.blocks()) as blocks:
+            async for block in blocks:
+                if len(head) < BLOSCPACK_HEADER_LENGTH:
+                    head += block[:BLOSCPACK_HEADER_LENGTH]
+                    bound = self._largest(head)
+                spool.write(block)
+                if spool.tell() >= self._most:
+                    spool.truncate(self._most)
+                    break
+                if spool.tell() > bound:
+                    raise self._names.error(errno.EFBIG, TOO_LARGE % bound)
+        spool.seek(0, os.SEEK_END)
         opened.size = spool.tell()
         return opened
+
+    def _largest(self, head: bytes) -> int:
+        """Return the maximum size of a file that is read whole, from its first bytes.
+
+        Raises `FormatError` if the header exceeds the limits.
+        """
+        limits = self._limits
+        if limits is None or limits.nbytes is None:
+            return MAX_UNANNOUNCED if self._place.size < 0 else self._place.size
+        try:
+            header = decode_header(head)
+        except FormatError:  # a reader says so
+            return MAX_UNANNOUNCED
+        limits.check_nbytes(header.nbytes or 0)
+        count = header.total_prospective_chunks
+        if count is None:
+            count = limits.nbytes // max(header.chunk_size, 1) + 1
+        return MAX_UNANNOUNCED + limits.nbytes + count * MAX_BESIDE_CHUNK
 
     # Reading
 
@@ -326,6 +375,7 @@ def opened_remote(
     *,
     parts: bool = False,
     storage_options: StorageOptions | None = None,
+    limits: AnyLimits | None = None,
 ) -> Iterator[BinaryIO]:
     """Open the file at a URL as a file object; errors about it get its name.
 
@@ -335,7 +385,9 @@ def opened_remote(
     whole = False if parts else None
     with (
         naming_errors(url),
-        RemoteStorage(url, storage_options=storage_options, whole=whole) as storage,
+        RemoteStorage(
+            url, storage_options=storage_options, whole=whole, limits=limits
+        ) as storage,
     ):
         inner = storage if parts else ReadAhead(storage)
         with io.BufferedReader(StorageFile(inner)) as fp:

@@ -13,6 +13,7 @@ import os
 from contextlib import suppress
 
 from ..exceptions import BloscpackError, StorageError
+from .file_systems import status_of
 from .places import Place
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -50,7 +51,7 @@ class S3Place(Place):
                 "get_object", Bucket=bucket, Key=key, **settings
             )
         except OSError as error:
-            if _status_of(error) in (412, 416):
+            if status_of(error) in (412, 416):
                 changed = True
             else:
                 raise
@@ -72,12 +73,6 @@ class S3Place(Place):
             body.close()
         self._check_length(len(data), stop - start)
         return bytes(data)
-
-
-def _status_of(error: OSError) -> int:
-    """Return the HTTP status behind an error of s3fs; 0 if there is none."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 class PartsFile(io.RawIOBase):

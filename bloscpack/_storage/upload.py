@@ -12,7 +12,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageError
-from .file_systems import ErrorNames, find_file_system
+from .file_systems import ErrorNames, find_file_system, status_of
 from .urls import public_name, scheme_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -84,12 +84,6 @@ def check_writable(url: str) -> None:
 def is_s3(fs: object) -> bool:
     """Return whether a file system is that of s3fs."""
     return any(_name_of(kind) == "s3fs.core.S3FileSystem" for kind in type(fs).__mro__)
-
-
-def status_of(error: OSError) -> int:
-    """Return the HTTP status behind an error of s3fs; 0 if there is none."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def _check_free(fs: Any, path: str, names: ErrorNames) -> None:

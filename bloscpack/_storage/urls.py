@@ -44,6 +44,11 @@ def _is_scheme(text: str) -> bool:
     return text[0].isalpha() and rest.isascii() and rest.isalnum()
 
 
+def schemes_of(url: str) -> list[str]:
+    """Return the schemes of the URLs in a chain, in order."""
+    return [part.partition(MARK)[0] for part in _parts(url)]
+
+
 def local_path(path: Path) -> Path:
     """Return the path in a ``file://`` URL; return other names unchanged."""
     if isinstance(path, str) and MARK in path:

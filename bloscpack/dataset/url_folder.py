@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
-from .._storage.file_systems import ErrorNames, find_file_system
+from .._storage.file_systems import ErrorNames, IgnoresRanges, find_file_system
 from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
 from .._storage.upload import (
@@ -170,9 +170,11 @@ class UrlFolder(Folder):
         if self.full(name) in self.documents:
             return True
         try:
-            self._found = name, self._open(name)
+            self._found = name, self._open(name, whole=False)
         except FileNotFoundError:
             return False
+        except IgnoresRanges:
+            return True
         except StorageError as error:
             if error.errno != errno.EISDIR:
                 raise
@@ -193,7 +195,7 @@ class UrlFolder(Folder):
         return content
 
     def _read(self, name: str, limit: int | None) -> bytes:
-        storage = self.storage(name)
+        storage = self.storage(name, limit)
         try:
             return storage.read_at(0, storage.size if limit is None else limit)
         finally:
@@ -210,25 +212,24 @@ class UrlFolder(Folder):
         storage.close()
         return storage.size
 
-    def storage(self, name: str) -> Storage:
-        """Open a file for reading at any position."""
+    def storage(self, name: str, most: int | None = None) -> Storage:
+        """Open a file for reading at any position, or of its first `most` bytes."""
         found, self._found = self._found, None
         if found is not None and found[0] == name:
             return found[1]
-        return self._open(name)
+        return self._open(name, most=most)
 
-    def _open(self, name: str) -> Storage:
+    def _open(self, name: str, **how: Any) -> Storage:
         full = self.full(name)
         pending = self.pending.get(full) if self.pending else None
         if pending is not None:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
-                return self._open_url(joined_url(self._url, pending))
-        return self._open_url(joined_url(self._url, full))
+                return self._open_url(joined_url(self._url, pending), how)
+        return self._open_url(joined_url(self._url, full), how)
 
-    def _open_url(self, url: str) -> Storage:
-        return _repeated(
-            partial(UrlFile, url, storage_options=self._options, whole=None)
-        )
+    def _open_url(self, url: str, how: dict[str, Any]) -> Storage:
+        settings = {"storage_options": self._options, "whole": None, **how}
+        return _repeated(partial(UrlFile, url, **settings))
 
     # Writing
 

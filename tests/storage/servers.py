@@ -59,6 +59,8 @@ class WebServer:
         Such a function for all later requests.
     ranges, etag, conditions, auth
         Whether the server knows ranges and ``If-Match``; its ETag; ``user:password``.
+    sent
+        Number of bytes that `unending` has sent.
     """
 
     def __init__(self, data: bytes | Content) -> None:
@@ -72,6 +74,7 @@ class WebServer:
         self.etag = '"1"'
         self.modified = ""
         self.auth = ""
+        self.sent = 0
         self.ended = threading.Event()
 
     def methods(self) -> list[str]:
@@ -214,6 +217,27 @@ def short(handler: Handler) -> bool:
     handler.end_headers()
     handler.wfile.write(web.content.read(start, stop))
     return True
+
+
+def unending(number: int = 200, block: bytes = bytes(2**16), **headers: str):
+    """Return an answer of a status in chunks that never end; HEAD is refused."""
+
+    def answer(handler: Handler) -> bool:
+        if handler.command == "HEAD":
+            return handler.fail(405)
+        handler.send_response(number)
+        for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.close_connection = True
+        # The end, for a client that reads on.
+        while handler.web.sent < 64 * 2**20:
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block))
+            handler.web.sent += len(block)
+        handler.wfile.write(b"0\r\n\r\n")
+        return True
+
+    return answer
 
 
 def flip(handler: Handler) -> bool:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
+import gzip
 import io
 import os
 import pickle
 import sys
 import time
 import traceback
+from functools import partial
 
 import pytest
 from storage import servers
 from storage.servers import Content, serving
 
 import bloscpack as bp
-from bloscpack._storage import remote
+from bloscpack import dataset
+from bloscpack._storage import http_session, places, remote
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
 from bloscpack._storage.urls import is_url, last_part, public_name, without_url
 
@@ -346,8 +350,6 @@ def test_errors_of_the_client_are_not_repeated(web, number):
 
 
 def test_stall(web, monkeypatch):
-    from bloscpack._storage import places
-
     monkeypatch.setattr(places, "STALL_SECONDS", 0.2)
     web.answers = [None, servers.stall()]
     with RemoteStorage(web.url) as storage:
@@ -414,7 +416,280 @@ def test_file_that_changes_during_the_first_requests(web):
         RemoteStorage(web.url)
 
 
+# Servers that send without an end
+
+
+def unpack(url: str, **settings: object) -> object:
+    return bp.unpack_bytes_from_file(url, **settings)
+
+
+def unpack_to_file(url: str) -> object:
+    return bp.unpack_file_from_file(url, "out")
+
+
+def unpack_array(url: str) -> object:
+    return bp.unpack_ndarray_from_file(url)
+
+
+def open_whole(url: str) -> object:
+    return bp.open_ndarray(url, whole=True)
+
+
+def convert(url: str) -> object:
+    return dataset.convert(url, "out.zarr")
+
+
+def unpack_from_archive(url: str) -> object:
+    return bp.unpack_bytes_from_file("zip://a.blp::" + url)
+
+
+def unpack_from_cache(url: str) -> object:
+    return bp.unpack_bytes_from_file("simplecache::" + url)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        *(unpack, unpack_to_file, unpack_array, open_whole, dataset.open, convert),
+        *(unpack_from_archive, unpack_from_cache),
+    ],
+)
+def test_response_without_an_end(web, read, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for module in (remote, http_session):
+        monkeypatch.setattr(module, "MAX_UNANNOUNCED", 2**20)
+    # A header that claims many chunks, and zeros.
+    web.always = servers.unending(block=large_header() + bytes(2**16))
+    with pytest.raises((bp.StorageError, bp.FormatError)):
+        read(web.url)
+    assert web.sent < 32 * 2**20
+    assert [] == os.listdir(tmp_path)
+
+
+def large_header() -> bytes:
+    return bp.headers.BloscpackHeader(
+        typesize=1, chunk_size=2**20, last_chunk=2**20, nchunks=2**20
+    ).encode()
+
+
+def test_limits_hold_for_a_file_that_is_read_whole():
+    sent = []
+
+    class Counted(servers.RepeatedContent):
+        def read(self, start, stop):
+            sent.append(stop - start)
+            return super().read(start, stop)
+
+    content = Counted(large_header(), bytes(2**20), 2**8)
+    limits = {"nbytes": 10**6}
+    with serving(content) as web:
+        web.ranges = False
+        for read in (unpack, partial(bp.open_ndarray, whole=True), read_as_file):
+            with pytest.raises(bp.FormatError, match="the limit is '1000000'"):
+                read(web.url, limits=limits)
+    assert sum(sent) < 2**27
+
+
+def test_document_of_a_dataset_that_is_too_long(web):
+    """A server without ranges announces much; a document has at most 64 MiB."""
+    web.ranges = False
+    web.content = Content(b"{", 2**40)
+    with pytest.raises((bp.FormatError, bp.StorageError)):
+        dataset.open(web.url)
+
+
+def read_as_file(url: str, **settings: object) -> object:
+    with bp.open(url, whole=True, **settings) as fp:
+        return fp.read(1)
+
+
+def test_limits_allow_a_longer_response(monkeypatch):
+    monkeypatch.setattr(remote, "MAX_UNANNOUNCED", 1000)
+    packed = bp.pack_bytes_to_bytes(DATA)
+    with serving(packed) as web:
+
+        def answer(handler):
+            if handler.command == "HEAD":
+                return handler.fail(405)
+            handler.send_response(200)
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            handler.close_connection = True
+            handler.wfile.write(packed)
+            return True
+
+        web.always = answer
+        assert DATA == unpack(web.url, limits={"nbytes": len(DATA)})[0]
+        with pytest.raises(bp.StorageError, match="more than '1000' bytes"):
+            unpack(web.url)
+
+
+def test_encoded_response_is_refused(web):
+    bomb = gzip.compress(bytes(2**24))
+    web.always = servers.unending(block=bomb, Content_Encoding="gzip")
+    options = {"headers": {"Accept-Encoding": "gzip"}}
+    for url in (web.url, "simplecache::" + web.url):
+        own = options if url == web.url else {"http": options}
+        with pytest.raises(bp.StorageError, match="encoded response"):
+            bp.unpack_bytes_from_file(url, storage_options=own)
+    accepted = {headers["Accept-Encoding"] for _, headers in web.requests}
+    assert {"identity"} == accepted
+    assert web.sent < 32 * 2**20
+
+
+@pytest.mark.parametrize("number", [200, 206, 403, 404])
+def test_part_without_an_end(web, number):
+    span = "bytes 65536-%d/%d" % (len(DATA) - 1, len(DATA))
+    with RemoteStorage(web.url) as storage:
+        web.always = servers.unending(number, Content_Range=span)
+        with pytest.raises(bp.StorageError):
+            storage.read_at(0, len(DATA))
+    assert web.sent < 32 * 2**20
+
+
+def test_response_that_comes_too_slowly(web, monkeypatch):
+    monkeypatch.setattr(places, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(places, "MIN_SPEED", 10**9)
+    monkeypatch.setattr(remote, "RETRY_SECONDS", 0)
+
+    def answer(handler):
+        if handler.command == "HEAD":
+            return handler.fail(405)
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.close_connection = True
+        for _ in range(1000):
+            handler.wfile.write(b"x")
+            if handler.web.ended.wait(0.01):
+                break
+        return True
+
+    web.always = answer
+    with pytest.raises(bp.StorageError, match="did not answer in time"):
+        RemoteStorage(web.url)
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 19, "9" * 5000, "-1", "1_0", "x"])
+def test_sizes_that_are_no_sizes(web, size):
+    def answer(handler):
+        if handler.command == "HEAD":
+            return handler.fail(405)
+        handler.send_response(206)
+        span = ("bytes 0-65535/%s" % size).encode()
+        handler._headers_buffer.append(b"Content-Range: %s\r\n" % span)
+        handler.send_header("Content-Length", "65536")
+        handler.end_headers()
+        handler.wfile.write(DATA[:65536])
+        return True
+
+    web.always = answer
+    with pytest.raises(bp.StorageError):
+        RemoteStorage(web.url)
+
+
 # Credentials
+
+
+def redirecting(web: servers.WebServer, url: str):
+    """Let a server redirect to a URL; return where it gets the credentials of a test.
+
+    It yields URLs and settings, each with credentials for that server.
+    """
+    web.always = servers.status(302, Location=url)
+    aiohttp = pytest.importorskip("aiohttp")
+    login = aiohttp.BasicAuth("joe", "t0ken")
+
+    async def get_client(**settings):
+        return aiohttp.ClientSession(**{**settings, "headers": {"X-Key": "t0ken"}})
+
+    yield web.url.replace("//", "//joe:t0ken@"), {}
+    for settings in (
+        {"client_kwargs": {"auth": login}},
+        {"client_kwargs": {"headers": {"X-Key": "t0ken"}}},
+        {"client_kwargs": {"cookies": {"key": "t0ken"}}},
+        {"headers": {"X-Key": "t0ken", "authorization": "Bearer t0ken"}},
+        {"cookies": {"key": "t0ken"}},
+        {"params": {"key": "t0ken"}},
+        {"get_client": get_client},
+    ):
+        yield web.url, settings
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # for headers
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("chain", ["", "simplecache::"])
+def test_credentials_stay_with_the_host_they_are_for(web, number, chain):
+    told = ("t0ken", base64.b64encode(b"joe:t0ken").decode())
+    with serving(b"") as front:
+        url, options = [*redirecting(front, web.url)][number]
+        options = {"http": options} if chain else options
+        with RemoteStorage(chain + url, storage_options=options) as storage:
+            assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+        assert front.requests
+        if number != 6:  # the server of the test does not record the path
+            assert any(secret in str(front.requests) for secret in told)
+    assert web.requests
+    assert not any(secret in str(web.requests) for secret in told)
+
+
+def test_redirects_of_one_host_keep_the_credentials(web):
+    """A relative URL, an absolute URL, and one of another port and back."""
+    web.auth = "joe:t0ken"
+    for location in ("/data.blp", web.url):
+        web.requests.clear()
+        web.answers = [servers.status(307, Location=location)] * 2
+        with RemoteStorage(web.url.replace("//", "//joe:t0ken@")) as storage:
+            assert DATA[-9:] == storage.read_at(len(DATA) - 9, 9)
+    with serving(b"") as front:
+        front.always = servers.status(302, Location=web.url)
+        web.answers = [servers.status(302, Location=front.url), None] * 2
+        with pytest.raises(bp.StorageError, match="answered 401 Unauthorized"):
+            RemoteStorage(web.url.replace("//", "//joe:t0ken@"))
+
+
+def test_a_server_echoes_what_is_sent_to_it(web):
+    """Neither the secret itself nor another text of the server is shown."""
+
+    def reason(handler):
+        handler.send_response(403, "t0ken " + "t0ken"[::-1])
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return True
+
+    def raw(text):
+        def answer(handler):
+            if handler.command == "HEAD":
+                return handler.fail(405)
+            handler.wfile.write(text.encode())
+            handler.close_connection = True
+            return True
+
+        return answer
+
+    ok = "HTTP/1.1 200 OK\r\n"
+    for answer in (
+        reason,
+        raw("HTTP/1.1 n3kot\r\n\r\n"),
+        raw("n3kot"),
+        raw(ok + "n3kot\r\n\r\n"),
+        raw(ok + "Transfer-Encoding: chunked\r\n\r\nn3kot\r\n"),
+        raw(ok + "Content-Length: n3kot\r\n\r\n"),
+        raw(ok + "Content-Encoding: n3kot\r\nContent-Length: 5\r\n\r\nn3kot"),
+        raw("HTTP/1.1 206 n3kot\r\nContent-Range: bytes n3kot/9\r\n\r\n"),
+        raw("HTTP/1.1 206 n3kot\r\nContent-Range: bytes 0-9/n3kot\r\n\r\n"),
+        servers.status(302, Location="http://n3kot.invalid/"),
+        servers.status(302, Location="http://127.0.0.1:n3kot/"),
+        servers.status(302, Location="n3kot://h/"),
+        servers.status(302, Location="http://127.0.0.1:1/n3kot"),
+    ):
+        web.always = answer
+        options = {"headers": {"X-Key": "t0ken"}}
+        for url in (web.url, "simplecache::" + web.url):
+            own = options if url == web.url else {"http": options}
+            with pytest.raises(bp.StorageError) as caught:
+                RemoteStorage(url, storage_options=own)
+            assert not any(t in text_of(caught.value) for t in ("t0ken", "n3kot"))
 
 
 SECRETS = ("joe", "t0ken", "hidden")
@@ -539,6 +814,15 @@ def test_archives_and_caches(web, tmp_path):
                 extents = [(200_000, 200_009), (100_000, 100_003), (3, 5)]
                 expected = [DATA[slice(*extent)] for extent in extents]
                 assert expected == storage.read_many(extents)
+
+
+@pytest.mark.parametrize("number", [403, 404, 503])
+def test_only_a_missing_file_is_missing_in_a_chain(web, number):
+    """fsspec takes each error of a server for a file that is not there."""
+    web.always = servers.status(number)
+    with pytest.raises(bp.StorageError, match=r"answered|No such file") as caught:
+        RemoteStorage("simplecache::" + web.url)
+    assert (number == 404) == isinstance(caught.value, FileNotFoundError)
 
 
 @pytest.mark.parametrize("head", [True, False])

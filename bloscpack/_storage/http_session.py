@@ -1,0 +1,245 @@
+"""The session of aiohttp that makes every request of HTTP, also those of fsspec.
+
+Strategy: fsspec opens its session with `open_session`, for a URL and for a chain of
+URLs alike. A `Session` follows redirects itself: credentials stay with the origin
+(scheme, host, port) that they were given for. It refuses encoded responses, and stops
+reading a response that is longer than what was requested or announced.
+"""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+    from typing import Any
+
+# Maximum number of redirects that are followed for one request.
+MAX_REDIRECTS = 10
+# Maximum number of bytes of a response whose length neither the request nor the server
+# states: such a response may have no end.
+MAX_UNANNOUNCED = 2**30
+# Maximum number of bytes of a response that reports an error.
+MAX_OF_ERROR = 2**16
+# Size in bytes of the blocks in which a response is read into memory.
+BLOCK_SIZE = 2**20
+REDIRECTS = (301, 302, 303, 307, 308)
+# Largest size of a file: offsets are signed numbers of 64 bits.
+MAX_SIZE = 2**63 - 1
+# What is also sent to another origin than that of the URL. All other headers and
+# settings may contain credentials.
+PUBLIC_HEADERS = {"accept-encoding", "range", "if-match", "user-agent"}
+PUBLIC_SETTINGS = {
+    *("timeout", "proxy", "proxy_auth", "proxy_headers", "trust_env", "version"),
+    *("ssl", "ssl_context", "verify_ssl", "fingerprint", "read_bufsize"),
+    *("max_line_size", "max_field_size", "max_headers", "auto_decompress"),
+}
+
+
+class Refused(Exception):
+    """The response to a request is not accepted: an error number, and our own text."""
+
+
+class TooLong(Refused):
+    """A response is longer than what was requested or announced."""
+
+
+async def open_session(
+    get_client: Callable[..., Any] | None = None, **settings: Any
+) -> Session:
+    """Return a session for fsspec, with the settings `client_kwargs` of the caller.
+
+    `get_client` is the caller's function that opens a session of aiohttp.
+    """
+    # The bytes of a file are those that are sent: there is nothing to decompress.
+    settings["auto_decompress"] = False
+    from fsspec.implementations import http
+
+    return Session(await (get_client or http.get_client)(**settings), settings)
+
+
+class Session:
+    """A session that sends the credentials of the caller only where they belong."""
+
+    def __init__(self, own: Any, settings: Mapping[str, Any]) -> None:
+        self._own = own
+        self._settings = settings
+        self._foreign: Any = None
+        # By this name fsspec closes the connections after the end of its thread.
+        self._connector = getattr(own, "connector", None)
+
+    def get(self, url: object, bound: int | None = None, **settings: Any) -> Request:
+        """Request a file, of which `bound` is the maximum number of bytes, if given."""
+        return Request(self._follow("get", url, bound, settings))
+
+    def head(self, url: object, **settings: Any) -> Request:
+        """Request the headers of a file."""
+        return Request(self._follow("head", url, None, settings))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._foreign is not None:
+            await self._foreign.close()
+        await self._own.close()
+
+    async def _follow(
+        self, method: str, url: Any, bound: int | None, settings: dict[str, Any]
+    ) -> Any:
+        """Return the response to a request, after its redirects."""
+        from yarl import URL
+
+        settings = {**settings, "allow_redirects": False}
+        # A response with another encoding has no ranges and no length of the file.
+        headers = _without(settings.pop("headers", None) or {}, "accept-encoding")
+        headers["Accept-Encoding"] = "identity"
+        session, url = self._own, URL(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            send = getattr(session, method)
+            response = await send(url, headers=headers, **settings)
+            location = response.headers.get("Location", "")
+            if response.status not in REDIRECTS or not location:
+                if method == "get":
+                    _bound_response(response, headers.get("Range", ""), bound)
+                return response
+            response.close()
+            target = self._target(url, location)
+            settings.pop("params", None)  # they belong to the first URL
+            if _origin(target) != _origin(url):
+                session = self._foreign_session()
+                headers = _public(headers, PUBLIC_HEADERS)
+                settings = _public(settings, PUBLIC_SETTINGS | {"allow_redirects"})
+            elif target.user is None and url.user is not None:
+                target = target.with_user(url.user).with_password(url.password)
+            url = target
+        raise Refused(errno.ELOOP, "the server redirects more than 10 times")
+
+    def _target(self, url: Any, location: str) -> Any:
+        """Return the URL that a server redirects to."""
+        from yarl import URL
+
+        quoted = not self._settings.get("requote_redirect_url", True)
+        try:
+            target = url.join(URL(location, encoded=quoted))
+            valid = target.scheme in ("http", "https") and target.host and target.port
+        except ValueError:
+            valid = False
+        if not valid:
+            raise Refused(errno.EIO, "the server redirects to what is no URL of HTTP")
+        return target
+
+    def _foreign_session(self) -> Any:
+        """Return a session without credentials, over the same connections."""
+        if self._foreign is None:
+            from aiohttp import ClientSession
+
+            public = _public(self._settings, PUBLIC_SETTINGS)
+            if self._connector is not None:
+                public.update(connector=self._connector, connector_owner=False)
+            self._foreign = ClientSession(**public)
+        return self._foreign
+
+
+class Request:
+    """A request, which can be awaited or be used with ``async with``."""
+
+    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._answer.__await__()
+
+    async def __aenter__(self) -> Any:
+        self._response = await self._answer
+        return self._response
+
+    async def __aexit__(self, *error: object) -> None:
+        self._response.release()
+
+
+class BoundedContent:
+    """The content of a response, of which at most some bytes are read."""
+
+    def __init__(self, content: Any, bound: int) -> None:
+        self._content = content
+        self._left = bound
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, or all; b'' at the end."""
+        if size < 0:
+            return b"".join([block async for block in self.iter_chunked(BLOCK_SIZE)])
+        # One byte too many is enough to see that there are more.
+        data: bytes = await self._content.read(min(size, self._left + 1))
+        self._left -= len(data)
+        if self._left < 0:
+            raise TooLong(errno.EFBIG, "the response is longer than it may be")
+        return data
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Yield all bytes in blocks of up to `size` bytes."""
+        while block := await self.read(size):
+            yield block
+
+
+def _bound_response(response: Any, range_: str, bound: int | None) -> None:
+    """Refuse a response that is encoded; limit the length of others."""
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        response.close()
+        raise Refused(
+            errno.EIO,
+            "the server sends an encoded response (Content-Encoding), where the bytes "
+            "of the file were requested",
+        )
+    if response.status not in (200, 206):
+        bound = MAX_OF_ERROR
+    if bound is None:
+        bound = size_in(response.headers.get("Content-Length", ""))
+        first, _, last = range_.removeprefix("bytes=").partition("-")
+        if response.status == 206 and size_in(first) >= 0 <= size_in(last):
+            bound = size_in(last) + 1 - size_in(first)
+        if bound < 0:
+            bound = MAX_UNANNOUNCED
+    response.content = BoundedContent(response.content, bound)
+
+
+def size_in(text: str) -> int:
+    """Return the number in a header; -1 if it is no size of a file."""
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    return int(text) if is_number and int(text) <= MAX_SIZE else -1
+
+
+def _origin(url: Any) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port
+
+
+def _public(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: given[name] for name in given if name.lower() in names}
+
+
+def _without(given: Any, unwanted: str) -> dict[str, Any]:
+    return {name: v for name, v in dict(given).items() if name.lower() != unwanted}
+
+
+def with_session(schemes: list[str], options: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of fsspec in which file systems of HTTP use `open_session`.
+
+    `schemes` are those of the URLs in a chain. The settings of the first are `options`
+    themselves, and those of the others are inside, by their schemes.
+    """
+    for number, scheme in enumerate(schemes):
+        if scheme in ("http", "https"):
+            inner = dict(options.get(scheme, {}))
+            given = inner.pop("get_client", None)
+            if not number:
+                given = options.get("get_client") or given
+            opens = partial(open_session, given) if given else open_session
+            if not number:
+                options = {**options, "get_client": opens}
+            else:
+                options = {**options, scheme: {**inner, "get_client": opens}}
+    return options
