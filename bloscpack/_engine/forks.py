@@ -11,14 +11,16 @@ it as if each were alone, so it belongs to the process that opened it: see `Owne
 from __future__ import annotations
 
 import os
-from _thread import RLock
+from _thread import RLock, allocate_lock
+from contextlib import contextmanager
 
 from ..exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Protocol
-    from weakref import WeakSet
+    from weakref import WeakSet, WeakValueDictionary
 
     class Renewable(Protocol):
         """An object with locks."""
@@ -46,6 +48,31 @@ def renew_after_fork(owner: Renewable) -> None:
 def _renew_all() -> None:
     for owner in list(_owners or ()):
         owner.renew_locks()
+
+
+class NamedLocks:
+    """A lock for each name, which the same thread may take several times."""
+
+    def __init__(self) -> None:
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Forget all locks: no thread has one."""
+        from weakref import WeakValueDictionary
+
+        self._adding = allocate_lock()
+        self._locks: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+    @contextmanager
+    def at(self, name: str) -> Iterator[None]:
+        """Keep the other threads away from a name."""
+        with self._adding:
+            lock = self._locks.get(name)
+            if lock is None:
+                lock = self._locks[name] = RLock()
+        with lock:
+            yield
 
 
 class Owner:

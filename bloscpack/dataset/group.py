@@ -9,13 +9,13 @@ and several processes may change different members of a group.
 from __future__ import annotations
 
 import os
-from _thread import RLock, allocate_lock
+from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from weakref import WeakValueDictionary
 
-from .._engine.forks import renew_after_fork
+from .._engine.forks import NamedLocks
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .create import remove_dataset, remove_leftovers
@@ -135,7 +135,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
         writer.close()
 
 
-class OpenMembers:
+class OpenMembers(NamedLocks):
     """The members of a group, and of the groups in it, that are open for changes.
 
     A second writer could not open them. One thread at a time opens, creates or removes
@@ -146,23 +146,12 @@ class OpenMembers:
         # By path. At a URL they stay open: closing a table removes its journal.
         self._opened: MutableMapping[str, Any] = {} if far else WeakValueDictionary()
         self._end = "/" if far else os.sep
-        self.renew_locks()
-        renew_after_fork(self)
+        super().__init__()
 
     def renew_locks(self) -> None:
         """Replace the locks by free ones."""
+        super().renew_locks()
         self._lock = allocate_lock()
-        self._places: WeakValueDictionary[str, Any] = WeakValueDictionary()
-
-    @contextmanager
-    def at(self, place: str) -> Iterator[None]:
-        """Keep the other threads away from the member at a path or URL."""
-        with self._lock:
-            lock = self._places.get(place)
-            if lock is None:
-                lock = self._places[place] = RLock()
-        with lock:
-            yield
 
     @contextmanager
     def closed_at(self, place: str) -> Iterator[None]:
