@@ -12,9 +12,9 @@ import io
 import os
 import stat
 import warnings
-from _thread import RLock
 from contextlib import suppress
 
+from ._engine.forks import OwnLock
 from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
@@ -134,8 +134,8 @@ class BloscpackFile(io.BufferedIOBase):
         self._name = os.fspath(file) if _is_path(file) else None
         self._file: Any = file if self._name is None else os.fsdecode(self._name)
         refuse_text(file)
-        self._lock = RLock()
-        self._pid = os.getpid()
+        self._label = shown_name(self._name or repr(file))
+        self._owner = OwnLock(self._label)
         if self._kind == "r":
             refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
             _refuse(
@@ -368,7 +368,7 @@ class BloscpackFile(io.BufferedIOBase):
         """
         if type(data) is not bytes or len(data) > WORTH_A_VIEW:
             data = as_bytes_view(data)
-        with self._lock:
+        with self._owner:
             output = self._find_output()
             try:
                 output.write(data)
@@ -383,7 +383,7 @@ class BloscpackFile(io.BufferedIOBase):
         self._check_open()
         if self._kind == "r":
             return
-        with self._lock:
+        with self._owner:
             output = self._find_output()
             try:
                 output.flush()
@@ -394,12 +394,10 @@ class BloscpackFile(io.BufferedIOBase):
     def _find_output(self) -> Output:
         """Return the output, or raise the error that explains why there is none."""
         output = self._output
-        if output is None or self._failure is not None or self._pid != os.getpid():
+        if output is None or self._failure is not None:
             self._check_open()
             if output is None:
                 raise io.UnsupportedOperation("the file is not open for writing")
-            if self._failure is None:
-                raise StorageError("the file was opened for writing by another process")
             raise StorageError(
                 "nothing more can be written after an error: %s" % self._failure
             ) from self._failure
@@ -411,9 +409,16 @@ class BloscpackFile(io.BufferedIOBase):
         """Close the file. A file that was written is now complete.
 
         The second call does nothing. After an error of an earlier `write`, the output
-        is abandoned, and this raises `StorageError`.
+        is abandoned, and this raises `StorageError`. In a process that has inherited
+        a file that is written, it raises `UsageError`, and the file stays as it is.
         """
-        with self._lock:
+        if not self._owner.is_here:
+            is_written = self._output is not None
+            self._leave()
+            if is_written:
+                self._owner.check(self._label)
+            return
+        with self._owner:
             if self._closed:
                 return
             try:
@@ -428,12 +433,14 @@ class BloscpackFile(io.BufferedIOBase):
     def _abandon(self, error: BaseException) -> None:
         """Leave the old file under the path."""
         output, self._output = self._output, None
-        if output is None:
-            return
-        if self._pid == os.getpid():
+        if output is not None:
             output.abandon(error)
-        else:  # the parent process has the temporary file and the threads
-            _OF_PARENT.append(output)
+
+    def _leave(self) -> None:
+        """Close the file in a process that has inherited it."""
+        if self._output is not None:  # the other process has the file and the threads
+            _OF_PARENT.append(self._output)
+        self._release()
 
     def _release(self) -> None:
         buffer, self._buffer = self._buffer, None
@@ -451,7 +458,10 @@ class BloscpackFile(io.BufferedIOBase):
 
     def _discard(self, error: BaseException) -> None:
         """Close the file; one that was written has failed because of `error`."""
-        with self._lock:
+        if not self._owner.is_here:
+            self._leave()
+            return
+        with self._owner:
             try:
                 self._abandon(error)
             finally:
@@ -464,10 +474,9 @@ class BloscpackFile(io.BufferedIOBase):
             self.close()
             return
         self._discard(StorageError("the file was not closed"))
-        if self._pid == os.getpid():
+        if self._owner.is_here:
             warnings.warn(
-                "the file %r was not closed, so nothing was written"
-                % (self._file if self._name is None else shown_name(self._name),),
+                "the file %r was not closed, so nothing was written" % self._label,
                 ResourceWarning,
                 source=self,
                 stacklevel=2,

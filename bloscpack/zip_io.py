@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from weakref import WeakSet
+from contextlib import nullcontext
+from weakref import WeakValueDictionary
 
 from ._archives.names import BLP, check_names, document_name, parents_of
 from ._archives.reading import ArchiveFile
 from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._crashsafe.replace import replacing
+from ._engine.forks import OwnLock
 from ._format.zarr_metadata import ZARR_JSON, ArrayDocument, encode_json, group_document
 from ._reading.chunk_cache import ChunkCache
 from ._reading.opened import CACHE_NBYTES, OpenedFile
@@ -121,7 +123,8 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
     ``archive[name] = array``, several at once by ``archive.update(...)``, and removed
     by ``del archive[name]``. Each such change writes a new file, into which the other
     arrays are copied, and which replaces the old one when it is complete.
-    Lazy arrays that were there before keep the old content.
+    Lazy arrays that were there before keep the old content. Changes of several threads
+    are made one after another; a process that has inherited the archive can only read.
 
     Attributes
     ----------
@@ -140,13 +143,15 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         self._settings = settings
         self._options = options
         self._closed = False
-        self._lent: WeakSet[LazyArray] = WeakSet()
+        # By identity: the references can be listed while another thread adds one.
+        self._lent: WeakValueDictionary[int, LazyArray] = WeakValueDictionary()
         self._file = ArchiveFile(file, settings.storage_options)
         # The file stays the same if the process goes to another folder.
         name = self._file.name
         self._place = None if name is None else full_name(name)
+        self._owner = OwnLock(self._place or "the archive")
         # Its states that arrays still read.
-        self._opened = WeakSet([self._file])
+        self._opened = WeakValueDictionary({id(self._file): self._file})
 
     @property
     def files(self) -> list[str]:
@@ -163,12 +168,17 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
     # Closing
 
     def close(self) -> None:
-        """Close the file and its arrays. A file object of the caller stays open."""
-        self._closed = True
-        for array in [*self._lent]:
-            array.close()
-        for file in [*self._opened]:
-            file.close()
+        """Close the file and its arrays. A file object of the caller stays open.
+
+        This waits for the change of another thread.
+        """
+        with self._owner if self._owner.is_here else nullcontext():
+            self._closed = True
+            for parts in (self._lent, self._opened):
+                for reference in parts.valuerefs():
+                    part: LazyArray | ArchiveFile | None = reference()
+                    if part is not None:
+                        part.close()
 
     def __enter__(self) -> ArrayArchive:
         return self
@@ -207,7 +217,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             array = LazyArray(parts, self._origin(name))
             if document is not None:
                 _check_document(document, array, member.name)
-        self._lent.add(array)
+        self._lent[id(array)] = array
         return array
 
     def _origin(self, name: str) -> Origin | None:
@@ -234,6 +244,11 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             self._change(new)
 
     def _change(self, new: Mapping[str, Any], removed: str | None = None) -> None:
+        with self._owner:
+            self._replace(new, removed)
+
+    def _replace(self, new: Mapping[str, Any], removed: str | None) -> None:
+        """Replace the file; no other thread does so meanwhile."""
         self._check_open()
         if self._mode != "r+":
             raise UsageError("the archive was opened for reading: use the mode 'r+'")
@@ -248,8 +263,8 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
                 old.close()
         file = ArchiveFile(path)
         file.name = self._file.name
+        self._opened[id(file)] = file
         self._file = file
-        self._opened.add(file)
 
     def _write_changed(
         self,

@@ -25,6 +25,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 
+from .._engine.forks import Owner
 from .._storage.base import READ_SIZE, write_all
 from .._storage.disk import disk
 from .._storage.local import whole_file, writes_at_end
@@ -57,6 +58,7 @@ class Change:
             raise UsageError(
                 "a file that is opened with 'a' can't be changed: expected 'r+b'"
             )
+        self._owner = Owner()
         self._fp = fp
         # Bypass buffering: a late flush would overwrite the restored bytes.
         self._raw = fp
@@ -87,6 +89,8 @@ class Change:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        if not self._owner.is_here:
+            return
         committed = False
         try:
             if error_type is None:

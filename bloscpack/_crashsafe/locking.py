@@ -5,7 +5,9 @@ interrupted, before it yields the file. The lock ends with the block or the proc
 `LockedFile.remove_journal` is the commit point of a journaled change.
 
 The lock is ``flock``: advisory, so it keeps out only the writers that ask for it, and a
-file system or a system may have none. A reader takes no lock (see `snapshot`).
+file system or a system may have none. A reader takes no lock (see `snapshot`). A child
+process that inherits a lock does not unlock the file when it closes it, and it neither
+changes nor restores the file.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from .. import log
+from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageError
@@ -58,6 +61,7 @@ class LockedFile:
     def __init__(self, path: Path, fp: BinaryFile, sync: bool) -> None:
         self.path = path
         self.fp = fp
+        self.owner = Owner()
         self.sync = sync
         self.changing = False
         self.temporary: TemporaryFile | None = None
@@ -220,7 +224,11 @@ def open_locked(
             fp.seek(0)
         try:
             yield locked_file
+            locked_file.owner.check(os.fsdecode(path))
         except BaseException as error:
+            if not locked_file.owner.is_here:
+                locked_file.owner.close_file(fp)
+                raise
             # Ctrl-C may come when a change has begun but its block has not, or after
             # it. A journal that can't be applied now stays for the next writer.
             try:
@@ -289,10 +297,12 @@ def add_that_journal_remains(
 @contextmanager
 def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
     _lock(fp, path)
+    owner = Owner()
     try:
         yield
     finally:
-        _unlock(fp)
+        if owner.is_here:
+            _unlock(fp)
 
 
 def _lock(fp: BinaryFile, path: Path) -> None:
@@ -330,7 +340,7 @@ def _unlock(fp: BinaryFile) -> None:
         fcntl.flock(fp.fileno(), fcntl.LOCK_UN)
 
 
-class FolderLock:
+class FolderLock(Owner):
     """A folder that one writer has locked, until `close` or the end of the process.
 
     Raises `StorageError` if another writer has locked it. Where there are no locks, it
@@ -338,6 +348,7 @@ class FolderLock:
     """
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self._descriptor: int | None = None
         try:
             import fcntl
@@ -359,13 +370,15 @@ class FolderLock:
     def close(self) -> None:
         """Unlock the folder."""
         descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
+        if descriptor is None:
+            return
+        if self.is_here:
             import fcntl
 
             # Closing is not enough if the process has forked meanwhile.
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+        os.close(descriptor)
 
     def __del__(self) -> None:
         descriptor, self._descriptor = self._descriptor, None

@@ -4,7 +4,8 @@ Contract: a temporary file is locked as long as its writer lives, so the next wr
 the same target can tell the files of dead writers, and removes them. A file is renamed
 or removed only if its name still refers to the file that was created: another user who
 can write to the folder may have put another file, or a symbolic link, in its place.
-Where there are no locks, files of dead writers stay.
+Where there are no locks, files of dead writers stay. A child process that inherits a
+file neither renames nor removes it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 
+from .._engine.forks import Owner
 from .._storage.disk import disk
 from ..exceptions import StorageError
 
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
 _unfinished: list[TemporaryFile] = []
 
 
-class TemporaryFile:
+class TemporaryFile(Owner):
     """A new file in the folder of `target`, open as ``fp``, with the name ``name``.
 
     `target` is a real path, and `mode` are the permission bits.
     """
 
     def __init__(self, target: str, mode: int) -> None:
+        super().__init__()
         self._done = False
         # A descriptor that holds the lock until the file has its final name. Windows
         # has no such lock, and keeps others from renaming or removing an open file.
@@ -99,6 +102,9 @@ class TemporaryFile:
 
     def discard(self) -> None:
         """Close and remove the file, unless it has its final name."""
+        if not self.is_here:
+            self.close_file(self.fp)
+            return
         with suppress(OSError):  # closing writes the buffer: the disk may be full
             self.fp.close()
         if self._done:
@@ -109,6 +115,7 @@ class TemporaryFile:
             self._finish()
 
     def _close_and_check(self) -> None:
+        self.check(self.name)
         self.fp.close()
         if not self._has_name():
             raise self._gone()
@@ -121,7 +128,7 @@ class TemporaryFile:
 
     def remove_name(self) -> None:
         """Remove the file, unless the name refers to another one; do not close it."""
-        if self._has_name():
+        if self.is_here and self._has_name():
             with suppress(FileNotFoundError):
                 disk.remove(self.name)
 

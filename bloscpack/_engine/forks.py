@@ -1,18 +1,26 @@
-"""Locks that are free in a child process after a fork.
+"""Locks that are free in a child process after a fork, and what belongs to a process.
 
 A fork copies a lock that another thread holds, but not that thread: nothing would ever
 release the lock in the child process. Objects with locks are listed here, and get new
 ones in each child before any other code runs there.
+
+A fork also copies what the process has opened for changes. Two processes would change
+it as if each were alone, so it belongs to the process that opened it: see `Owner`.
 """
 
 from __future__ import annotations
 
 import os
+from _thread import RLock, allocate_lock
+from contextlib import contextmanager
+
+from ..exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Protocol
-    from weakref import WeakSet
+    from collections.abc import Iterator
+    from typing import Any, Protocol
+    from weakref import WeakSet, WeakValueDictionary
 
     class Renewable(Protocol):
         """An object with locks."""
@@ -40,3 +48,85 @@ def renew_after_fork(owner: Renewable) -> None:
 def _renew_all() -> None:
     for owner in list(_owners or ()):
         owner.renew_locks()
+
+
+class NamedLocks:
+    """A lock for each name, which the same thread may take several times."""
+
+    def __init__(self) -> None:
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Forget all locks: no thread has one."""
+        from weakref import WeakValueDictionary
+
+        self._adding = allocate_lock()
+        self._locks: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+    @contextmanager
+    def at(self, name: str) -> Iterator[None]:
+        """Keep the other threads away from a name."""
+        with self._adding:
+            lock = self._locks.get(name)
+            if lock is None:
+                lock = self._locks[name] = RLock()
+        with lock:
+            yield
+
+
+class Owner:
+    """The process that opened something for changes.
+
+    In other processes a change is an error, and nothing is unlocked or removed.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process."""
+        return self._pid == os.getpid()
+
+    def check(self, name: str) -> None:
+        """Raise `UsageError` in another process; `name` is that of what it opened."""
+        if not self.is_here:
+            raise UsageError(
+                "'%s' was opened for changes by the process %d, and this is the "
+                "process %d: open it again here" % (name, self._pid, os.getpid())
+            )
+
+    def close_file(self, fp: Any) -> None:
+        """Close a file that is written.
+
+        In another process the bytes in its buffer are dropped: this process is going to
+        write them.
+        """
+        if not self.is_here and not fp.closed:
+            null = os.open(os.devnull, os.O_RDWR)
+            try:
+                os.dup2(null, fp.fileno(), inheritable=False)
+            finally:
+                os.close(null)
+        fp.close()
+
+
+class OwnLock(Owner):
+    """A lock for the threads of one process, which a thread may take several times.
+
+    Taking it raises `UsageError` in another process, where it would never be free if a
+    thread held it at the time of the fork.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        self.check(self._name)
+        self._lock.acquire()
+
+    def __exit__(self, *args: object) -> None:
+        self._lock.release()

@@ -11,7 +11,9 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 
+from .._engine.forks import Owner
 from ..exceptions import StorageError, UsageError
+from .disk import remove_tree
 from .file_systems import ErrorNames, find_file_system, status_of
 from .urls import public_name, scheme_of
 
@@ -48,29 +50,40 @@ def uploading(
     fs, path = find_file_system(url, dict(storage_options or {}), names)
     if exclusive:
         _check_free(fs, path, names)
+    owner = Owner()
     if is_s3(fs):
         from .s3 import PartsFile
 
         parts = PartsFile(fs, path, names)
         try:
             yield parts  # type: ignore[misc]
+            owner.check(names.name)
             if exclusive:
                 _check_free(fs, path, names)
             parts.complete()
         except BaseException:
-            parts.abort()
+            if owner.is_here:
+                parts.abort()
             raise
         return
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
-        name = os.path.join(folder, "new")
-        with open(name, "w+b") as spool:
+    # No `TemporaryDirectory`: a child process would remove it when it ends.
+    folder = tempfile.mkdtemp()
+    try:
+        spool = open(os.path.join(folder, "new"), "w+b")  # noqa: SIM115
+        try:
             yield spool
+        finally:
+            owner.close_file(spool)
+        owner.check(names.name)
         if exclusive:
             _check_free(fs, path, names)
         with names.translating():
-            fs.put_file(name, path)
+            fs.put_file(spool.name, path)
+    finally:
+        if owner.is_here:
+            remove_tree(folder)
 
 
 def check_writable(url: str) -> None:

@@ -38,8 +38,8 @@ class AttributeSet(Base):
     def __init__(self, tree: Tree, folder: str) -> None:
         self._tree = tree
         self._folder = folder
-        self._signature: object = None
-        self._known: Attributes = {}
+        # The state of the files, and what they have.
+        self._known: tuple[object, Attributes] = (None, {})
 
     def _path(self, file: str) -> str:
         return os.path.join(self._folder, file)
@@ -47,16 +47,21 @@ class AttributeSet(Base):
     def _load(self) -> Attributes:
         """Return all attributes, from the files only if they have changed."""
         signature = (self._state(LEGACY), self._state(ATTRIBUTES))
-        if signature != self._signature:
-            found: Attributes = {}
-            for file, decode, state in (
-                (LEGACY, attributes.decode_legacy, signature[0]),
-                (ATTRIBUTES, attributes.decode, signature[1]),
-            ):
-                if state is not None:
-                    found.update(self._decoded(self._path(file), decode))
-            self._known, self._signature = found, signature
-        return self._known
+        known = self._known
+        if signature != known[0]:
+            known = self._known = signature, self._read()
+        return known[1]
+
+    def _read(self) -> Attributes:
+        """Return all attributes in the files."""
+        found: Attributes = {}
+        for file, decode in (
+            (LEGACY, attributes.decode_legacy),
+            (ATTRIBUTES, attributes.decode),
+        ):
+            with suppress(FileNotFoundError):
+                found.update(self._decoded(self._path(file), decode))
+        return found
 
     def _decoded(self, path: str, decode: Any) -> Attributes:
         try:
@@ -76,15 +81,16 @@ class AttributeSet(Base):
     def _change(self, removed: list[bytes], added: Attributes) -> None:
         """Remove and add attributes in one step."""
         with locked_folder(self._folder):
-            found = dict(self._load())
+            found = self._read()
             for name in removed:
-                found.pop(name, None)
+                if found.pop(name, None) is None:  # another thread has removed it
+                    raise KeyError(name.decode("utf-8", "surrogateescape"))
             found.update(added)
             self._tree.replace_text(self._path(ATTRIBUTES), attributes.encode(found))
             if removed:  # the legacy file would bring them back
                 with suppress(FileNotFoundError):
                     os.unlink(self._path(LEGACY))
-            self._signature = None
+            self._known = (None, {})
 
     def raw(self, name: str) -> Attribute:
         """Return an attribute as it is stored: type, number of items, bytes."""

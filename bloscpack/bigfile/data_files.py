@@ -11,6 +11,7 @@ import os
 import threading
 from contextlib import contextmanager, suppress
 
+from .._engine.forks import renew_after_fork
 from .._storage.local import FileRange
 from .header import FILE_NAME
 
@@ -24,15 +25,26 @@ if TYPE_CHECKING:
 MAX_OPEN = 32
 
 
+class OpenFile(io.FileIO):
+    """A data file, which is closed when no thread uses it any more."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class DataFiles:
     """The data files in the folder of a block, opened when they are first used."""
 
     def __init__(self, tree: Tree, folder: str) -> None:
         self._tree = tree
         self._folder = folder
-        self._lock = threading.Lock()
         self._kept: dict[tuple[int, bool], FileRange] = {}
-        self._raw: list[io.FileIO] = []
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = threading.Lock()
 
     def path(self, number: int) -> str:
         """Return the path of a data file."""
@@ -46,9 +58,8 @@ class DataFiles:
             with self._lock:
                 kept = self._kept.get((number, write))
                 if kept is None and len(self._kept) < MAX_OPEN:
-                    raw = self._open(number, write)
-                    self._raw.append(raw)
-                    kept = self._kept[number, write] = FileRange(raw)
+                    kept = FileRange(self._open(number, write))
+                    self._kept[number, write] = kept
         try:
             if kept is not None:
                 yield kept
@@ -61,10 +72,10 @@ class DataFiles:
                 error.filename = self.path(number)
             raise
 
-    def _open(self, number: int, write: bool) -> io.FileIO:
+    def _open(self, number: int, write: bool) -> OpenFile:
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
         descriptor = self._tree.open_file(self.path(number), flags)
-        return io.FileIO(descriptor, "r+b" if write else "rb")
+        return OpenFile(descriptor, "r+b" if write else "rb")
 
     def nbytes(self, number: int) -> int:
         """Return the size of a data file; 0 if it does not exist."""
@@ -98,9 +109,6 @@ class DataFiles:
         os.close(self._tree.open_file(self.path(number), flags))
 
     def close(self) -> None:
-        """Close all files."""
+        """Forget all files: they are closed when no thread reads or writes them."""
         with self._lock:
             self._kept.clear()
-            for raw in self._raw:
-                raw.close()
-            self._raw.clear()

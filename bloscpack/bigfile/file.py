@@ -95,14 +95,18 @@ class File:
         self._tree = tree
         self._group = group
         self._nthreads = nthreads
-        self._listed: list[str] | None = None
+        # The number of blocks created when the blocks were listed, and their names.
+        self._listed: tuple[int, list[str]] = (-1, [])
+        self._created = 0
         self.basename = os.path.join(tree.path, group) if group else tree.path
 
     @property
     def blocks(self) -> list[str]:
-        if self._listed is None:
-            self._listed = self._tree.blocks(self._group)
-        return list(self._listed)
+        listed = self._listed
+        if listed[0] != self._created:
+            created = self._created  # before: another thread may create one meanwhile
+            listed = self._listed = created, self._tree.blocks(self._group)
+        return list(listed[1])
 
     @property
     def attrs(self) -> AttributeSet:
@@ -110,7 +114,7 @@ class File:
 
     def refresh(self) -> None:
         """Forget the list of blocks: another program may have created some."""
-        self._listed = None
+        self._created += 1
 
     def keys(self) -> list[str]:
         """Return the names of all blocks; so does `list_blocks`."""
@@ -200,6 +204,7 @@ class File:
         writer = self._make(full, new)
         rows = [(0, new.size)] if new.size else []
         commit_new(self._tree, self._tree.folder(full), new, unwritten=rows)
+        self._created += 1
         return Column._over(self._tree, full, writer, self._nthreads)
 
     def create_from_array(
@@ -251,6 +256,7 @@ class File:
             sums, _ = writer.take()
             folder = self._tree.folder(full)
             commit_new(self._tree, folder, new, sums=sums, unwritten=unwritten)
+            self._created += 1
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
         return column
@@ -271,7 +277,6 @@ class File:
                 "'%s' is a group of blocks, so it can't be a block" % full
             )
         folder = make_block(self._tree, full, new)
-        self._listed = None
         return Writer(self._tree, folder, new)
 
     def close(self) -> None:

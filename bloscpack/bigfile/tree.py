@@ -16,6 +16,7 @@ import stat
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.replace import replacing
+from .._engine.forks import NamedLocks, Owner
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -32,6 +33,8 @@ MAX_TEXT = 2**28
 # Maximum number of folders inside each other; a deeper one is refused.
 MAX_DEPTH = 100
 _DATA_FILE = re.compile("[0-9A-F]{6,}")
+# The folders that a thread of this process changes: not all systems have file locks.
+_FOLDERS = NamedLocks()
 _BAD_NAME = re.compile("[\x00-\x20\x7f]")
 _OPEN_FLAGS = (
     getattr(os, "O_NOFOLLOW", 0)
@@ -219,16 +222,25 @@ def locked_folder(path: str) -> Iterator[None]:
     Some file systems have no locks; there, two processes must not change the header or
     the attributes of a block at the same time.
     """
+    with _FOLDERS.at(path), _folder_lock(path):
+        yield
+
+
+@contextmanager
+def _folder_lock(path: str) -> Iterator[None]:
     try:
         import fcntl
-
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except ImportError:
         yield
         return
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    owner = Owner()
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        if owner.is_here:  # closing is not enough if the process has forked meanwhile
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

@@ -2,23 +2,26 @@
 
 Strategy: rows are written straight to their place in the data files, by any number of
 threads and processes at a time, and need no lock as long as these do not write the same
-rows. The header is written once, by `Writer.commit`, under the lock of the folder: the
-writer adds the sums of its bytes to those in the header, so the order of several
-writers does not matter. If a row is written again, its old bytes are subtracted. So a
-checksum is always the sum of the bytes in the file.
+rows. Threads that write the same rows through one writer wait for each other. The
+header is written once, by `Writer.commit`, under the lock of the folder: the writer
+adds the sums of its bytes to those in the header, so the order of several writers does
+not matter. If a row is written again, its old bytes are subtracted. So a checksum is
+always the sum of the bytes in the file.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy
 
+from .._engine.forks import renew_after_fork
 from .._engine.threads import for_each
 from ..defaults import available_cpus
-from ..exceptions import FormatError, StorageError
+from ..exceptions import FormatError, StorageError, UsageValueError
 from . import coverage, header
 from .data_files import DataFiles
 from .dtypes import SILENT_CASTS
@@ -129,19 +132,53 @@ class Writer:
         self._folder = folder
         self.layout = layout
         self.files = DataFiles(tree, folder)
-        self._lock = threading.Lock()
         self._commits_itself = commits_itself
-        self._process = os.getpid()
+        self._closed = False
+        self._begin()
+        renew_after_fork(self)
+
+    def _begin(self) -> None:
+        """Forget what was written, and which threads write."""
+        self._lock = threading.Lock()
+        self._free = threading.Condition()
+        self._busy: list[Range] = []  # the rows that threads write now
+        # Held while the header is replaced: its rows are not fresh any more.
+        self._committing = threading.RLock()
         self._sums: dict[int, int] = {}
         self._rows: list[Range] = []
         # Rows whose old bytes need not be subtracted; None before the first write.
         self._fresh: Rows | None = None
 
+    def renew_locks(self) -> None:
+        """Begin anew in a child process: its parent commits its own rows."""
+        self._commits_itself = True
+        self._begin()
+
+    @contextmanager
+    def _using(self, start: int, stop: int, *, closes: bool = False) -> Iterator[None]:
+        """Wait until no other thread writes any of the rows."""
+        rows = start, stop
+        with self._free:
+            self._free.wait_for(
+                lambda: not any(a < stop and start < b for a, b in self._busy)
+            )
+            if self._closed and not closes:
+                raise UsageValueError("the block '%s' is closed" % self._folder)
+            self._closed = self._closed or closes
+            self._busy.append(rows)
+        try:
+            yield
+        finally:
+            with self._free:
+                self._busy.remove(rows)
+                self._free.notify_all()
+
     def write(self, start: int, rows: Array, nthreads: int = 1) -> None:
         """Write an array of the shape (rows, nmemb), in any convertible type."""
-        if os.getpid() != self._process:  # a fork: its parent commits its own rows
-            self._process, self._commits_itself = os.getpid(), True
-            self._sums, self._rows, self._fresh = {}, [], None
+        with self._using(start, start + len(rows)):
+            self._write(start, rows, nthreads)
+
+    def _write(self, start: int, rows: Array, nthreads: int) -> None:
         stop = start + len(rows)
         old = without([(start, stop)], self._known_fresh())
 
@@ -172,7 +209,7 @@ class Writer:
 
     def _known_fresh(self) -> Rows:
         """Return the rows that neither this writer nor another one has written."""
-        with self._lock:
+        with self._committing, self._lock:
             if self._fresh is None:
                 found, content = read_header(self._tree, self._folder)
                 self._check_layout(found)
@@ -218,7 +255,7 @@ class Writer:
 
         If that fails, the next commit adds them.
         """
-        if os.getpid() == self._process:
+        with self._committing:
             taken = self.take()
             try:
                 self.commit_all([taken])
@@ -260,8 +297,12 @@ class Writer:
         The header is replaced when the rows are in the files, so a crash leaves the
         block as it was.
         """
+        with self._using(self.layout.size, sys.maxsize):
+            self._append(rows, size, nfile, nthreads)
+
+    def _append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
         self.commit()
-        with locked_folder(self._folder):
+        with self._committing, locked_folder(self._folder):
             found, content = read_header(self._tree, self._folder)
             self._check_layout(found)
             counts = header.split_rows(size, nfile) if nfile else []
@@ -298,11 +339,12 @@ class Writer:
         self.layout, self._fresh = layout, None
 
     def close(self) -> None:
-        """Commit and close the files."""
-        try:
-            self.commit()
-        finally:
-            self.files.close()
+        """Commit what all threads have written, and close the files."""
+        with self._using(0, sys.maxsize, closes=True):
+            try:
+                self.commit()
+            finally:
+                self.files.close()
 
 
 def added(taken: Iterable[Written]) -> Written:

@@ -105,7 +105,7 @@ class Array(Node):
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
-        return self._layout.cbytes
+        return self._read(lambda: self._layout.cbytes)
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -144,12 +144,17 @@ class Array(Node):
 
         A column of a table stays open for writing until the table is closed.
         """
+        with self._closing():
+            self.stop_reading()
+            if self._table is not None and self._closes_table:
+                self._table.close()
+            if not self._is_column:
+                super().close()
+
+    def stop_reading(self) -> None:
+        """Make each read an error from now on, and close the files."""
         self._layout.reader.closed = True
         self._layout.close_files()
-        if self._table is not None and self._closes_table:
-            self._table.close()
-        if not self._is_column:
-            super().close()
 
     # Reading
 
@@ -170,7 +175,9 @@ class Array(Node):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        return self._layout.reader.get(key)
+        if self._writer is None:
+            return self._layout.reader.get(key)
+        return self._writer.read(lambda: self._layout.reader.get(key))
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
         """Return all items as an array of `dtype`; NumPy calls this."""
@@ -219,7 +226,7 @@ class Array(Node):
         """
         from .dask_read import array_to_dask
 
-        return array_to_dask(self, chunks)
+        return self._read(lambda: array_to_dask(self, chunks))
 
     # Changing
 
@@ -251,9 +258,12 @@ class Array(Node):
         rows = stream_of(values, self.dtype, self.shape[1:])
         if rows.length == 0:
             return
-        with writer.change() as change:
+
+        def take_over() -> None:
+            self._layout.committed(len(self) + (rows.length or 0))
+
+        with writer.change(take_over, disturbs=False) as change:
             self.stage_append(change, rows)
-        self._layout.committed(len(self) + (rows.length or 0))
 
     def resize(self, length: int | tuple[int, ...]) -> None:
         """Set the number of rows: remove the last rows, or add rows of `fill_value`.
@@ -269,15 +279,14 @@ class Array(Node):
             If the shape differs in another axis.
         """
         writer = self._check_alone()
-        length = self._checked_length(length)
-        old = len(self)
-        with writer.change() as change:
-            self.stage_resize(change, length)
-        self.resized(length, old)
+        rows = self._checked_length(length)
+        with writer.change(lambda: self.resized(rows, len(self))) as change:
+            self.stage_resize(change, rows)
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        self.resize(checked_trim(len(self), count))
+        with self._check_alone().turn():
+            self.resize(checked_trim(len(self), count))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -291,9 +300,9 @@ class Array(Node):
             Values that NumPy can broadcast to the selected items, and convert to their
             type without a loss; only floats are rounded.
         """
-        with self._check_writer().change() as change:
+        writer = self._check_writer()
+        with writer.change(lambda: self._layout.committed(len(self))) as change:
             self.stage_items(change, key, values)
-        self._layout.committed(len(self))
 
     # Parts of a change, for tables
 

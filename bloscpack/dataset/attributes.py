@@ -2,6 +2,7 @@
 
 Strategy: the file is read when an attribute is first used, and replaced as a whole by
 each change. A value that JSON can't represent is refused before anything is written.
+The values are never changed in place: a thread that reads them has one state.
 """
 
 from __future__ import annotations
@@ -31,21 +32,27 @@ class Attributes(MutableMapping[str, "Json"]):
     ) -> None:
         self._layout = layout
         self._writer = writer
-        self._values: JsonObject | None = None
+        # The values under the key "known", once they are: `setdefault` does not replace
+        # those of a change that another thread has made meanwhile.
+        self._state: dict[str, JsonObject] = {}
 
     def _loaded(self) -> JsonObject:
-        if self._values is None:
-            self._values = self._layout.read_attributes()
-        return self._values
+        known = self._state.get("known")
+        if known is None:
+            known = self._state.setdefault("known", self._layout.read_attributes())
+        return known
 
     def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
         writer = checked(self._writer, self._layout.folder.path())
-        with writer.change() as change:
-            if writer.shared:  # other writers may have changed them
-                self._values = None
-            values = edit(self._loaded())
+
+        def take_over() -> None:
+            self._state["known"] = values
+
+        with writer.change(take_over, disturbs=False) as change:
+            # Other writers of a group may have changed them.
+            shared = writer.shared
+            values = edit(self._layout.read_attributes() if shared else self._loaded())
             self._layout.stage_attributes(change, values)
-        self._values = values
 
     def __getitem__(self, name: str) -> Json:
         return self._loaded()[name]

@@ -22,6 +22,7 @@ from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from itertools import count
 
+from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
 from .folder import CHANGES, JOURNAL, encode_json
@@ -53,6 +54,7 @@ class Change:
     def __init__(self, folder: Folder, sync: bool = True) -> None:
         self._root = folder if not folder.prefix else type(folder)(folder.root)
         self._sync = sync
+        self.owner = Owner()
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._removed: list[str] = []
         self._folders: set[str] = set()  # with names that are not on the disk yet
@@ -115,8 +117,8 @@ class Change:
         """Close and remove files."""
         for file in files:
             with suppress(OSError):  # closing writes the buffer: the disk may be full
-                file.fp.close()
-        for file in files:
+                self.owner.close_file(file.fp)
+        for file in files if self.owner.is_here else ():
             disk.remove(self._root.path(file.place))
 
     def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
@@ -138,6 +140,7 @@ class Change:
 
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none."""
+        self.owner.check(self.path)
         self._sync_folders()
         if len(self._staged) > 1 or self._removed:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}

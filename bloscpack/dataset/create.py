@@ -193,8 +193,9 @@ def beside(target: str) -> Iterator[str]:
         yield os.path.join(folder, os.path.basename(target))
     finally:
         lock.close()
-        with suppress(OSError):  # the next writer of the name removes it
-            remove_tree(folder)
+        if lock.is_here:
+            with suppress(OSError):  # the next writer of the name removes it
+                remove_tree(folder)
 
 
 def start_of(target: str) -> tuple[str, str]:

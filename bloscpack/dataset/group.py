@@ -9,10 +9,13 @@ and several processes may change different members of a group.
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 from collections.abc import Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from weakref import WeakValueDictionary
 
+from .._engine.forks import NamedLocks
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .create import remove_dataset, remove_leftovers
@@ -34,6 +37,7 @@ from .table import Table
 from .url_create import remove_dataset as remove_objects
 from .url_folder import UrlFolder, open_folder
 from .url_writer import creating, group_writer_of, shared_writer_of
+from .writer import waiting
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,6 +50,10 @@ if TYPE_CHECKING:
     from .writer import SharedWriter
 
     Kind = TypeVar("Kind", bound=Node)
+
+# Number of seconds that opening a member waits: another thread may have dropped the
+# last reference to it, and not unlocked it yet.
+DROPPED_WAIT = 1.0
 
 
 def open_node(found: Found, options: Options) -> Array | Table | Group:
@@ -127,6 +135,62 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
         writer.close()
 
 
+class OpenMembers(NamedLocks):
+    """The members of a group, and of the groups in it, that are open for changes.
+
+    A second writer could not open them. One thread at a time opens, creates or removes
+    a member; different members do not wait for each other.
+    """
+
+    def __init__(self, far: bool) -> None:
+        # By path. At a URL they stay open: closing a table removes its journal.
+        self._opened: MutableMapping[str, Any] = {} if far else WeakValueDictionary()
+        self._end = "/" if far else os.sep
+        super().__init__()
+
+    def renew_locks(self) -> None:
+        """Replace the locks by free ones."""
+        super().renew_locks()
+        self._lock = allocate_lock()
+
+    @contextmanager
+    def closed_at(self, place: str) -> Iterator[None]:
+        """Close the members at a path and inside of it; keep the other threads away."""
+        while True:
+            # Outside of the lock: a change that a member waits for may use the group.
+            self.close(place)
+            with self.at(place):
+                if not self._inside(place):
+                    yield
+                    return
+
+    def get(self, place: str) -> Any:
+        """Return the member at a path; None if it is not open."""
+        with self._lock:
+            member = self._opened.get(place)
+        return None if member is None or member.closed else member
+
+    def put(self, place: str, member: Node) -> None:
+        """Note that a member is open."""
+        with self._lock:
+            self._opened[place] = member
+
+    def _inside(self, place: str) -> list[Node]:
+        start = place.rstrip(self._end) + self._end
+        with self._lock:
+            opened = list(self._opened.items())
+        return [
+            member
+            for path, member in opened
+            if (path + self._end).startswith(start) and not member.closed
+        ]
+
+    def close(self, place: str) -> None:
+        """Close the members at a path and inside of it."""
+        for member in self._inside(place):
+            member.close()
+
+
 class Group(Node, Mapping[str, Node]):
     """Arrays, tables and groups in a folder, by name; `open_group` makes it.
 
@@ -155,11 +219,7 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         self._closed = False
-        # The members that are open, by path: a second writer could not open them. At a
-        # URL they stay open: closing a table removes its journal.
-        self._opened: MutableMapping[str, Any] = WeakValueDictionary()
-        if layout.folder.far:
-            self._opened = {}
+        self._members = OpenMembers(layout.folder.far)
 
     @property
     def closed(self) -> bool:
@@ -169,16 +229,8 @@ class Group(Node, Mapping[str, Node]):
     def close(self) -> None:
         """Close the group, and its members that are open for changes."""
         self._closed = True
-        self._close_members(self._layout.folder.place_of()[0])
+        self._members.close(self._layout.folder.place_of()[0])
         super().close()
-
-    def _close_members(self, path: str) -> None:
-        """Close the members that are open, at a path or URL and inside of it."""
-        end = "/" if self._layout.folder.far else os.sep
-        for place, member in list(self._opened.items()):
-            is_inside = (place + end).startswith(path.rstrip(end) + end)
-            if is_inside and member is not self and not member.closed:
-                member.close()
 
     # Members
 
@@ -221,24 +273,28 @@ class Group(Node, Mapping[str, Node]):
         return key.strip("/")
 
     def _open_member(self, name: str) -> Array | Table | Group | None:
-        found = find_member(self._layout.folder, name)
-        if found is None:
+        if not is_member_name(name):
             return None
-        place = self._layout.folder.place_of(name)[0]
-        opened: Array | Table | Group | None = self._opened.get(place)
-        if opened is not None and not opened.closed:
-            return opened
-        options = self._options
-        if not found.writable:
-            options = Options(options.allow_pickle)
-        return self._adopted(place, open_node(found, options))
+        place, options = self._layout.folder.place_of(name)[0], self._options
+        with self._members.at(place) if options.writable else nullcontext():
+            found = find_member(self._layout.folder, name)
+            if found is None:
+                return None
+            opened: Array | Table | Group | None = self._members.get(place)
+            if opened is not None:
+                return opened
+            in_child = self._writer is not None and not self._writer.owner.is_here
+            if not found.writable or in_child:
+                options = Options(options.allow_pickle)
+            member = waiting(lambda: open_node(found, options), DROPPED_WAIT)
+            return self._adopted(place, member)
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Return a member that was opened, after a note of it."""
         if isinstance(member, Group):
-            member._opened = self._opened
+            member._members = self._members
         if self._options.writable:
-            self._opened[path] = member
+            self._members.put(path, member)
         return member
 
     def __contains__(self, key: object) -> bool:
@@ -308,10 +364,14 @@ class Group(Node, Mapping[str, Node]):
         Raises `UsageError` if the member is no group.
         """
         self._check_writer()
+        found: Node
         try:
             found = self[name]
         except KeyError:
-            return self.create_group(name, **options)
+            try:
+                return self.create_group(name, **options)
+            except FileExistsError:  # another thread or process has created it
+                found = self[name]
         if not isinstance(found, Group):
             raise UsageTypeError("'%s' is no group" % found.path)
         return found
@@ -326,11 +386,14 @@ class Group(Node, Mapping[str, Node]):
             return group._created(create, last, *data, **options)
         folder = self._layout.folder
         place, storage_options = folder.place_of(last)
-        if options.get("mode") == "w":
-            self._close_members(place)
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
-        return self._adopted(place, create(place, *data, **options))
+        replaces = options.get("mode") == "w"
+        with self._members.closed_at(place) if replaces else self._members.at(place):
+            member = self._adopted(place, create(place, *data, **options))
+        if self._closed:
+            member.close()
+        return member
 
     def _checked_name(self, name: str) -> list[str]:
         """Return the parts of the name of a new member."""
@@ -359,11 +422,17 @@ class Group(Node, Mapping[str, Node]):
         elif last not in self:
             raise KeyError(key)
         else:
-            folder, sync = self._layout.folder, self._options.sync
-            self._close_members(folder.place_of(last)[0])
-            prepare_change(self.layout, folder, partial(shared_writer_of, sync=sync))
-            inner = folder.dataset(last)
-            if isinstance(inner, UrlFolder):
-                remove_objects(inner)
-            else:
-                remove_dataset(folder.path(last), sync)
+            with self._members.closed_at(self._layout.folder.place_of(last)[0]):
+                self._remove(last)
+
+    def _remove(self, name: str) -> None:
+        """Remove a member that is not open here."""
+        if name not in self:  # another thread has removed it
+            raise KeyError(name)
+        folder, sync = self._layout.folder, self._options.sync
+        prepare_change(self.layout, folder, partial(shared_writer_of, sync=sync))
+        inner = folder.dataset(name)
+        if isinstance(inner, UrlFolder):
+            remove_objects(inner)
+        else:
+            remove_dataset(folder.path(name), sync)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from .attributes import Attributes
 from .writer import checked
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from typing import TypeVar
 
     from .layouts.base import NodeLayout
     from .writer import SharedWriter, Writer
 
     Self = TypeVar("Self", bound="Node")
+    Result = TypeVar("Result")
 
 
 class Node:
@@ -36,6 +41,18 @@ class Node:
 
     def _check_writer(self) -> Writer | SharedWriter:
         return checked(self._writer, self.path)
+
+    def _read(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that reads items, all of one state."""
+        return function() if self._writer is None else self._writer.read(function)
+
+    def _closing(self) -> AbstractContextManager[None]:
+        """Return a context that waits for the change of another thread.
+
+        In a process that has inherited a writer, no other thread makes a change.
+        """
+        writer = self._writer
+        return writer.turn() if writer and writer.owner.is_here else nullcontext()
 
     def flush(self) -> None:
         """Do nothing: each change is in the files when it has been made."""

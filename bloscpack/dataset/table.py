@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from functools import partial
 
 import numpy
 
@@ -34,8 +35,8 @@ ITERATION_ROWS = 16384
 class Columns(Mapping[str, Array]):
     """The columns of a table, by name and by position."""
 
-    def __init__(self, columns: dict[str, Array]) -> None:
-        self._columns = columns
+    def __init__(self) -> None:
+        self._columns: dict[str, Array] = {}  # replaced, never changed
 
     def __getitem__(self, key: str | int) -> Array:
         if isinstance(key, str):
@@ -78,21 +79,24 @@ class Table(Node):
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
         self._token: object = None  # what the files were when Dask got the table
-        self._columns: dict[str, Array] = {}
-        self.columns = Columns(self._columns)
+        self.columns = Columns()
         self._set_columns()
+
+    @property
+    def _columns(self) -> dict[str, Array]:
+        return self.columns._columns
 
     def _set_columns(self) -> None:
         """Make and lock the objects for new columns; those of the others stay."""
-        old = dict(self._columns)
-        self._columns.clear()
+        old, new = self._columns, {}
         for name, layout in self._layout.columns.items():
             column = old.get(name)
             if column is None:
                 if self._writer is not None:
                     self._writer.lock(layout.folder)
                 column = Array(layout, self._writer, is_column=True)
-            self._columns[name] = column
+            new[name] = column
+        self.columns._columns = new
 
     # Description
 
@@ -155,9 +159,10 @@ class Table(Node):
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
-        for column in self._columns.values():
-            column.close()
-        super().close()
+        with self._closing():
+            for column in self._columns.values():
+                column.close()
+            super().close()
 
     # Reading
 
@@ -186,8 +191,12 @@ class Table(Node):
                 raise KeyError(key)
             return self._columns[key]
         if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-            return read_rows({name: self[name] for name in key}, len(self), slice(None))
-        return read_rows(self._columns, len(self), key)
+            return self._read(
+                lambda: read_rows(
+                    {name: self[name] for name in key}, len(self), slice(None)
+                )
+            )
+        return self._read(lambda: read_rows(self._columns, len(self), key))
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), ITERATION_ROWS):
@@ -205,11 +214,13 @@ class Table(Node):
             raise UsageError(
                 "to_pandas needs the package pandas: pip install 'bloscpack[tables]'"
             ) from error
-        return self.frame(slice(len(self)), self.names)
+        return self._read(lambda: self.frame(slice(len(self)), self.names))
 
     def frame(self, rows: slice, names: Sequence[str]) -> Any:
         """Return some rows of some columns as a DataFrame."""
-        return read_frame({name: self._columns[name] for name in names}, rows)
+        return self._read(
+            lambda: read_frame({name: self._columns[name] for name in names}, rows)
+        )
 
     # Pickle and Dask
 
@@ -241,7 +252,7 @@ class Table(Node):
         """
         from .dask_read import table_to_dask
 
-        return table_to_dask(self, rows, columns)
+        return self._read(lambda: table_to_dask(self, rows, columns))
 
     # Changing
 
@@ -261,29 +272,31 @@ class Table(Node):
             If the rows don't fit, or if the table was opened for reading.
         """
         writer = self._check_writer()
-        types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-        new = as_columns(columns_of(rows), types)
-        count = len(next(iter(new.values()))) if new else 0
-        if not count:
-            return
-        length = len(self) + count
-        with writer.change() as change:
-            for name, column in self._columns.items():
-                column.stage_append(change, new[name])
-        self._committed(length)
+        given = columns_of(rows)
+        with writer.turn():
+            types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
+            new = as_columns(given, types)
+            count = len(next(iter(new.values()))) if new else 0
+            if not count:
+                return
+            length = len(self) + count
+            taking_over = partial(self._committed, length)
+            with writer.change(taking_over, disturbs=False) as change:
+                for name, column in self._columns.items():
+                    column.stage_append(change, new[name])
 
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
-        length, old = checked_length(length), len(self)
-        with writer.change() as change:
+        rows = checked_length(length)
+        with writer.change(lambda: self._committed(rows, len(self))) as change:
             for column in self._columns.values():
-                column.stage_resize(change, length)
-        self._committed(length, old)
+                column.stage_resize(change, rows)
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        self.resize(checked_trim(len(self), count))
+        with self._check_writer().turn():
+            self.resize(checked_trim(len(self), count))
 
     def _committed(self, length: int, old: int = 0) -> None:
         for column in self._columns.values():
@@ -297,11 +310,11 @@ class Table(Node):
                 "'%s': the columns had different lengths; rows that not all columns "
                 "have are removed" % self.path
             )
+            taking_over = partial(self._committed, len(self), max(lengths))
             length = len(self)
-            with self._check_writer().change() as change:
+            with self._check_writer().change(taking_over) as change:
                 for column in self._columns.values():
                     column.stage_resize(change, length)
-            self._committed(length, max(lengths))
 
     def __setitem__(self, key: Any, rows: Any) -> None:
         """Assign to rows, or to all items of the column that `key` names.
@@ -320,16 +333,16 @@ class Table(Node):
             return
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
-        given = named_columns(rows, self.names)
-        if set(given) != set(self._columns):
-            raise DoesNotFit(
-                "expected the columns %s, found %s"
-                % (", ".join(self._columns), ", ".join(map(str, given)))
-            )
-        with writer.change() as change:
-            for name, column in self._columns.items():
-                column.stage_items(change, key, given[name])
-        self._committed(len(self))
+        with writer.turn():
+            given = named_columns(rows, self.names)
+            if set(given) != set(self._columns):
+                raise DoesNotFit(
+                    "expected the columns %s, found %s"
+                    % (", ".join(self._columns), ", ".join(map(str, given)))
+                )
+            with writer.change(lambda: self._committed(len(self))) as change:
+                for name, column in self._columns.items():
+                    column.stage_items(change, key, given[name])
 
     def add_column(
         self,
@@ -356,42 +369,50 @@ class Table(Node):
         chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
-        writer = self._check_writer()
         layout = self._layout
-        layout.check_column_name(name)
-        if name in self._columns:
-            raise UsageValueError("the table has a column '%s'" % name)
-        rows = items_of(values)
-        if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-            raise DoesNotFit(
-                "expected '%d' rows, found an array of shape %s"
-                % (len(self), rows.shape)
+
+        def take_over() -> None:
+            layout.columns_committed(names)
+            self._set_columns()
+
+        writer = self._check_writer()
+        with writer.turn():
+            layout.check_column_name(name)
+            if name in self._columns:
+                raise UsageValueError("the table has a column '%s'" % name)
+            rows = items_of(values)
+            if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+                raise DoesNotFit(
+                    "expected '%d' rows, found an array of shape %s"
+                    % (len(self), rows.shape)
+                )
+            new = NewArray(
+                *(rows.dtype, rows.shape, chunks, fill_value, attrs, settings),
+                shards=shards,
             )
-        new = NewArray(
-            *(rows.dtype, rows.shape, chunks, fill_value, attrs, settings),
-            shards=shards,
-        )
-        names = self.names
-        names.insert(len(names) if position is None else position, name)
-        blocks = column_blocks(type(layout), name, new, rows)
-        with writer.change() as change:
-            layout.create_column(change, name, (new, blocks))
-            layout.stage_columns(change, names)
-        layout.columns_committed(names)
-        self._set_columns()
+            names = self.names
+            names.insert(len(names) if position is None else position, name)
+            blocks = column_blocks(type(layout), name, new, rows)
+            with writer.change(take_over) as change:
+                layout.create_column(change, name, (new, blocks))
+                layout.stage_columns(change, names)
 
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
+
+        def take_over() -> None:
+            column.stop_reading()
+            self._layout.columns_committed(names)
+            self._set_columns()
+
         writer = self._check_writer()
-        column = self._columns[name]
-        if len(self._columns) == 1:
-            raise UsageValueError("a table must have a column")
-        names = [other for other in self._columns if other != name]
-        with writer.change() as change:
-            self._layout.stage_columns(change, names)
-        column.close()
-        self._layout.columns_committed(names)
-        self._set_columns()
+        with writer.turn():
+            column = self._columns[name]
+            if len(self._columns) == 1:
+                raise UsageValueError("a table must have a column")
+            names = [other for other in self._columns if other != name]
+            with writer.change(take_over) as change:
+                self._layout.stage_columns(change, names)
 
 
 def reopened(layout: TableLayout, length: int) -> Table:

@@ -100,6 +100,7 @@ class NewChange(UrlChange):
 
     def commit(self) -> None:
         """Store the staged objects, and ``zarr.json`` last."""
+        self.owner.check(self.path)
         root = self._contents.pop(ZARR_JSON)
         for name, content in self._contents.items():
             self._find_version(name)
@@ -114,6 +115,8 @@ class NewChange(UrlChange):
     def discard(self) -> None:
         """Remove what was stored, if possible, after an error."""
         with suppress(StorageError):
+            if not self.owner.is_here:
+                return
             if not self._may_be_stored or self._at.is_leftover:
                 self._claim.discard()
 

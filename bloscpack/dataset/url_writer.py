@@ -13,7 +13,7 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.file_systems import ErrorNames
 from .._storage.upload import check_writable, conflict
 from .._storage.urls import is_url, local_path
-from ..exceptions import StorageError, UsageError, UsageValueError
+from ..exceptions import StorageError, UsageError
 from . import create
 from .folder import JOURNAL
 from .layouts import prepare_change
@@ -27,7 +27,7 @@ from .url_change import (
 )
 from .url_create import creating_at_url
 from .url_folder import UNFINISHED, UrlFolder
-from .writer import SharedWriter, Writer
+from .writer import SerialWriter, SharedWriter, Writer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ class UrlWriter(Writer):
 
     def __init__(self, folder: UrlFolder) -> None:
         check_writable(folder.root)
-        self._folder = folder
-        self._failed = self.closed = self._claimed = False
-        self._locks = []
+        SerialWriter.__init__(self, folder)
+        self._failed = self._claimed = False
         self._version = folder.object_version(self._change.guard)
         self._complete()
 
@@ -78,11 +77,10 @@ class UrlWriter(Writer):
         """Do nothing: the guard shows whether another writer was here."""
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
-        """Yield a change, which is committed when the block ends without an error."""
+    def _changed(
+        self, take_over: Callable[[], object], disturbs: bool
+    ) -> Iterator[Change]:
         folder, guard = self._folder, self._change.guard
-        if self.closed:
-            raise UsageValueError("the dataset is closed: '%s'" % folder.root)
         if self._failed:
             raise StorageError(
                 errno.EIO, "an earlier change failed: open it again", folder.root
@@ -100,15 +98,14 @@ class UrlWriter(Writer):
             self._failed = False
             raise
         else:
-            change.commit()
+            self._commit(change, take_over, disturbs)
             self._version = change.version
             self._failed = False
         finally:
             change.close()
 
-    def close(self) -> None:
-        """Allow no more changes."""
-        self.closed = True
+    def _release(self) -> None:
+        """Do nothing: there is no lock."""
 
 
 class UrlTableWriter(UrlWriter):
@@ -137,11 +134,8 @@ class UrlTableWriter(UrlWriter):
                 raise conflict(ErrorNames(folder.path(name), None))
         folder.kept = None
 
-    def close(self) -> None:
-        """Allow no more changes, and remove the journal if it is still the own one."""
-        if self.closed:
-            return
-        self.closed = True
+    def _release(self) -> None:
+        """Remove the journal if it is still the own one."""
         if self._claimed:
             self._folder.remove(JOURNAL, self._version)
 
@@ -153,21 +147,17 @@ class UrlGroupWriter(SharedWriter):
 
     def __init__(self, folder: UrlFolder) -> None:
         check_writable(folder.root)
-        self.closed = False
-        self._folder = folder
+        SerialWriter.__init__(self, folder)
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
-        """Yield a change, which is committed when the block ends without an error.
-
-        Raises `Conflict` if another writer has changed the group meanwhile.
-        """
+    def _changed(
+        self, take_over: Callable[[], object], disturbs: bool
+    ) -> Iterator[Change]:
+        """Raise `Conflict` if another writer has changed the group meanwhile."""
         folder = self._folder
-        if self.closed:
-            raise UsageValueError("the group is closed: '%s'" % folder.root)
         change = UrlChange(folder, folder.object_version(ZARR_JSON))
         yield change
-        change.commit()
+        self._commit(change, take_over, disturbs)
 
 
 def writer_of(folder: Folder, layout: str, kind: str, sync: bool) -> Writer:

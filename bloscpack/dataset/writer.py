@@ -3,6 +3,9 @@
 The folder of the dataset is locked until the writer is closed, dropped, or its process
 ends. The first thing that a writer does is to complete the change of a writer that
 died.
+
+Many threads may use a writer: their changes are made one after another. Another process
+that has inherited a writer may not use it.
 """
 
 from __future__ import annotations
@@ -10,20 +13,24 @@ from __future__ import annotations
 import errno
 import os
 import time
+from _thread import RLock
 from contextlib import contextmanager, suppress
 
 from .._crashsafe.locking import FolderLock
-from ..exceptions import StorageError, UsageValueError
+from .._engine.forks import OwnLock, renew_after_fork
+from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, naming_dataset, recover, remove_changes
 from .folder import CHANGES, JOURNAL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeVar
 
     from .folder import Folder
 
     Prepare = Callable[[Change], object]
+    Result = TypeVar("Result")
 
 # Number of seconds that a change of a group waits for the changes of other writers, and
 # between two attempts.
@@ -31,7 +38,122 @@ WAIT = 5.0
 PAUSE = 0.01
 
 
-class Writer:
+class SerialWriter:
+    """One change at a time, and reads of one state beside it.
+
+    A subclass applies its changes in the context `_replacing`.
+    """
+
+    # Whether other writers may change the dataset between two changes of this one.
+    shared = False
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.closed = False
+        self.owner = OwnLock(folder.root)
+        self._changing = False
+        self._commits = 0
+        self._disturbances = 0
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Let a child process read the state that its objects know."""
+        self._replacing_lock = RLock()
+        self._is_replacing = False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep the other threads from changing and closing the dataset.
+
+        Raises `UsageError` in another process, and within a change of this thread.
+        """
+        with self.owner:
+            if self._changing:
+                raise UsageError(
+                    "'%s' can't be changed or closed while rows for a change of it are "
+                    "produced" % self._folder.root
+                )
+            yield
+
+    @contextmanager
+    def change(
+        self, take_over: Callable[[], object] = bool, *, disturbs: bool = True
+    ) -> Iterator[Change]:
+        """Yield a change, which is committed when the block ends without an error.
+
+        `take_over` is called when the change is committed: the objects of the dataset
+        get its new state. `disturbs` says that a read that has begun before may find
+        new items.
+        """
+        with self.turn():
+            if self.closed:
+                raise UsageValueError("the dataset is closed: '%s'" % self._folder.root)
+            self._changing = True
+            try:
+                with self._changed(take_over, disturbs) as change:
+                    yield change
+            finally:
+                self._changing = False
+
+    @contextmanager
+    def _changed(
+        self, take_over: Callable[[], object], disturbs: bool
+    ) -> Iterator[Change]:
+        """Yield a change, and commit it."""
+        raise NotImplementedError
+        yield
+
+    def _commit(
+        self, change: Change, take_over: Callable[[], object], disturbs: bool
+    ) -> None:
+        """Commit a change, and take it over, while no thread reads what it replaces."""
+        self.owner.check(self._folder.root)  # the block may have forked
+        self._commits += 1
+        if not disturbs:
+            change.commit()
+        with self._replacing_lock:
+            self._is_replacing = True
+            try:
+                if disturbs:
+                    self._disturbances += 1
+                    change.commit()
+                take_over()
+            finally:
+                self._is_replacing = False
+
+    def read(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that reads items, all of one state.
+
+        It is called again, while nothing is replaced, if a change has disturbed it.
+        """
+        if not self._is_replacing:
+            commits, disturbances = self._commits, self._disturbances
+            try:
+                result = function()
+            except Exception:
+                if commits == self._commits:
+                    raise
+            else:
+                if disturbances == self._disturbances:
+                    return result
+        with self._replacing_lock:
+            return function()
+
+    def close(self) -> None:
+        """Allow no more changes, when those of other threads have been made."""
+        if self.owner.is_here:
+            with self.turn():
+                if not self.closed:
+                    self.closed = True
+                    self._release()
+        self.closed = True
+
+    def _release(self) -> None:
+        """Let other writers in."""
+
+
+class Writer(SerialWriter):
     """A dataset that is open for changes.
 
     Parameters
@@ -44,17 +166,13 @@ class Writer:
         Called with the first change.
     """
 
-    # Whether other writers may change the dataset between two changes of this one.
-    shared = False
-
     def __init__(
         self, folder: Folder, sync: bool = True, *, prepare: Prepare | None = None
     ) -> None:
+        super().__init__(folder)
         self._prepare = prepare
-        self._folder = folder
         self._sync = sync
         self._failed = False
-        self.closed = False
         outer = os.path.join(os.path.dirname(folder.root), *JOURNAL.split("/"))
         if os.path.lexists(outer):
             raise StorageError(
@@ -75,10 +193,9 @@ class Writer:
         self._locks.append(FolderLock(folder.path()))
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
-        """Yield a change, which is committed when the block ends without an error."""
-        if self.closed:
-            raise UsageValueError("the dataset is closed: '%s'" % self._folder.root)
+    def _changed(
+        self, take_over: Callable[[], object], disturbs: bool
+    ) -> Iterator[Change]:
         if self._failed:
             raise StorageError(
                 errno.EIO,
@@ -91,17 +208,14 @@ class Writer:
                 self._prepare(change)
             yield change
             try:
-                change.commit()
+                self._commit(change, take_over, disturbs)
                 self._prepare = None
             except BaseException:
                 self._failed = True
                 raise
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Remove what was not committed, and let other writers in."""
-        if self.closed:
-            return
-        self.closed = True
         try:
             if self._locks and not self._folder.exists(JOURNAL):
                 remove_changes(self._folder)
@@ -110,7 +224,7 @@ class Writer:
                 lock.close()
 
 
-class SharedWriter:
+class SharedWriter(SerialWriter):
     """A group that is open for changes, which several writers may have open.
 
     Its folder is locked during each change. Each member has a writer of its own.
@@ -121,46 +235,48 @@ class SharedWriter:
     def __init__(
         self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
     ) -> None:
+        super().__init__(folder)
         self._prepare = prepare
-        self.closed = False
         self.sync = sync
-        self._folder = folder
         if folder.is_folder(CHANGES):  # of a writer that died, or that works now
             with suppress(StorageError):
                 self._lock(0).close()
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
-        """Yield a change, which is committed when the block ends without an error."""
-        if self.closed:
-            raise UsageValueError("the group is closed: '%s'" % self._folder.root)
+    def _changed(
+        self, take_over: Callable[[], object], disturbs: bool
+    ) -> Iterator[Change]:
         writer = self._lock(WAIT)
         try:
-            with writer.change() as change:
+            with writer.change(take_over, disturbs=disturbs) as change:
                 yield change
         finally:
             writer.close()
 
     def _lock(self, wait: float) -> Writer:
         """Lock the folder; raise `StorageError` if that fails for `wait` seconds."""
-        end = time.monotonic() + wait
-        while True:
-            try:
-                return Writer(self._folder, self.sync, prepare=self._prepare)
-            except StorageError as error:
-                if error.errno != errno.EAGAIN or time.monotonic() >= end:
-                    raise
-            time.sleep(PAUSE)
+        return waiting(
+            lambda: Writer(self._folder, self.sync, prepare=self._prepare), wait
+        )
 
-    def close(self) -> None:
-        """Allow no more changes."""
-        self.closed = True
+
+def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
+    """Return what a function opens; wait as long as another writer has locked it."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return open_it()
+        except StorageError as error:
+            if error.errno != errno.EAGAIN or time.monotonic() >= end:
+                raise
+        time.sleep(PAUSE)
 
 
 def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedWriter:
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
         raise UsageValueError("the dataset was opened for reading: '%s'" % path)
+    writer.owner.check(path)
     if writer.closed:
         raise UsageValueError("the dataset is closed: '%s'" % path)
     return writer

@@ -605,7 +605,7 @@ def test_child_process(filled):
     if not child:
         try:
             file.write(DATA)
-        except bp.StorageError:
+        except bp.UsageError:
             with warnings.catch_warnings():
                 del file
                 gc.collect()
