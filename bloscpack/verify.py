@@ -1,5 +1,6 @@
 """Check files, ``bloscpack.verify(path)``: report every rule that a file breaks.
 
+A file is an array file, any other Bloscpack file, or an archive of `savez`.
 Damage never raises here. Only a file that is no Bloscpack file, or can't be read, does.
 """
 
@@ -14,6 +15,7 @@ from ._engine.blosc_settings import own_settings
 from ._loop.nthreads import effective_nthreads
 from ._storage.spool import positional
 from ._storage.urls import shown_name
+from .constants import MAGIC
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def verify_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check a file of any layout from the position of a file object on.
+    """Check a file of any layout, or an archive, from the position of a file object on.
 
     All bytes are read, and every chunk is decompressed. After a damaged chunk, the
     check goes on at the next intact one. The file object is left at its end. One that
@@ -53,6 +55,11 @@ def verify_fp(
     """
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
+        if storage.read_at(0, len(MAGIC)) != MAGIC:
+            from ._archives.checking import is_archive, report_on_archive
+
+            if is_archive(storage):
+                return report_on_archive(storage, count, progress)
         return report_on(inspect(storage, count, progress))
 
 

@@ -227,7 +227,8 @@ def _start_of(data: bytes, member: Member) -> int | None:
     pairs = zip((crc, *numbers), (member.crc, member.size, member.size), strict=True)
     if any(found not in (expected, unknown) for found, expected in pairs):
         return None
-    return member.offset + length + extra_length
+    start: int = member.offset + length + extra_length
+    return start
 
 
 # The directory
