@@ -6,6 +6,7 @@ Damage never raises here. Only a file that is no Bloscpack file, or can't be rea
 
 from __future__ import annotations
 
+from ._archives.detection import is_archive
 from ._compat import make_callable
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
@@ -15,7 +16,6 @@ from ._engine.blosc_settings import own_settings
 from ._loop.nthreads import effective_nthreads
 from ._storage.spool import positional
 from ._storage.urls import shown_name
-from .constants import MAGIC
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ def verify_fp(
     """
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
-        if storage.read_at(0, len(MAGIC)) != MAGIC:
-            from ._archives.checking import is_archive, report_on_archive
+        if is_archive(storage):
+            from ._archives.checking import report_on_archive
 
-            if is_archive(storage):
-                return report_on_archive(storage, count, progress)
+            return report_on_archive(storage, count, progress)
         return report_on(inspect(storage, count, progress))
 
 

@@ -15,19 +15,12 @@ from .._damage.findings import Findings, Report
 from .._damage.inspection import inspect
 from .._format.shard import count_slots
 from .._format.zarr_metadata import ZARR_JSON
-from .._format.zip_format import (
-    LOCAL,
-    LOCAL_SIGNATURE,
-    STORED,
-    UTF8,
-    encode_directory,
-    encode_local,
-)
+from .._format.zip_format import STORED, UTF8, encode_directory, encode_local
 from .._storage.base import PartStorage
 from ..exceptions import DamageError, FormatError, UsageError
 from ..serializers import shard_rows
 from .names import BLP, document_name, parents_of
-from .reading import ArchiveFile, check_document, members_of, read_directory
+from .reading import ArchiveFile, check_document
 from .writing import CHECKSUM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -44,21 +37,6 @@ if TYPE_CHECKING:
 SECTION = "archive"
 # The numbers of a report that are those of all arrays together.
 COUNTS = "nchunks", "nintact", "nbytes", "nbytes_intact"
-
-
-def is_archive(storage: Storage) -> bool:
-    """Return whether `savez` may have written the bytes, which may be damaged.
-
-    Its first member, and one of the directory, is the document of the group.
-    """
-    name = ZARR_JSON.encode()
-    head = storage.read_at(0, LOCAL.size + len(name))
-    if head.startswith(LOCAL_SIGNATURE) and head.endswith(name):
-        return True
-    try:
-        return ZARR_JSON in members_of(read_directory(storage)[1])
-    except FormatError:
-        return False
 
 
 def report_on_archive(
@@ -192,40 +170,44 @@ class _Checker:
             self._add("other", name, message, True)
 
     def _check_array(self, name: str) -> None:
-        file = self.file
-        try:
-            member = file.chunks(name)
-            start, stop = file.extent(member)
-        except FormatError as error:
-            # The finding on a local header is there already.
-            if file.arrays[name] not in file.members:
-                self._add("missing", document_name(name), error.message)
+        file, chunks = self.file, self.file.arrays[name]
+        if chunks == document_name(name):
+            message = "no member has the chunks of the array"
+            self._add("missing", chunks, message)
             return
-        inspection = self._check_chunks(member, start, stop)
-        if member.name.endswith(BLP):
+        try:
+            start, stop = file.extent(file.members[chunks])
+        except FormatError:  # there is a finding already
+            return
+        inspection = self._check_chunks(chunks, start, stop)
+        if chunks.endswith(BLP):
+            return
+        if document_name(name) not in file.members:
+            message = "there is no document of the array"
+            self._add("missing", chunks, message)
             return
         try:
             document = file.document(name)
             if inspection is not None:
-                _check_shard(document, inspection, member.name)
+                _check_shard(document, inspection, chunks)
         except (FormatError, UsageError) as error:
             self._add("document", document_name(name), str(error))
 
-    def _check_chunks(self, member: Member, start: int, stop: int) -> Inspection | None:
+    def _check_chunks(self, member: str, start: int, stop: int) -> Inspection | None:
         """Check a member as a file; return the inspection if no errors were found."""
         storage = PartStorage(self.file.storage, start, stop)
         try:
             inspection = inspect(storage, self.nthreads, self.progress)
         except FormatError as error:
-            self._add("chunks", member.name, error.message, extent=(start, stop))
+            self._add("chunks", member, error.message, extent=(start, stop))
             return None
         report = report_on(inspection)
         for name in COUNTS:
             self.counts[name] += getattr(report, name) or 0
-        self.findings.join(report, member.name, start)
+        self.findings.join(report, member, start)
         if report.ok and inspection.geometry.array is None:
             message = "the metadata of the member describe no array"
-            self._add("chunks", member.name, message, extent=(start, stop))
+            self._add("chunks", member, message, extent=(start, stop))
         return inspection if report.ok and inspection.geometry.array else None
 
 
