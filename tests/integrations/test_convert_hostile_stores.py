@@ -261,6 +261,17 @@ def test_claimed_shapes():
 # Damaged ZIP files
 
 
+def test_members_without_a_name():
+    np.savez("a.npz", a=np.arange(20))
+    with open("a.npz", "rb") as fp:
+        data = fp.read()
+    for old, new in ((b"a.npy", b"\0.npy"), (b"a.npy", b"\xff.npy")):
+        with open("b.npz", "wb") as fp:
+            fp.write(data.replace(old, new))
+        with pytest.raises(BloscpackError, match=r"b\.npz"):
+            dataset.convert("b.npz", "out.npy")
+
+
 @pytest.mark.parametrize("kind", ["npz", "zip"])
 def test_flipped_bits_in_zip_files(kind):
     """Every failure is one of ours, and names the file."""

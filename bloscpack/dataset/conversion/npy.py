@@ -67,7 +67,7 @@ def read_npz(path: str, request: Request) -> Content:
     archive = request.resources.enter_context(open_zip(path, path))
     root = GroupContent({})
     for info in archive.infolist():
-        if info.is_dir():
+        if info.filename.endswith("/"):
             continue
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):

@@ -47,10 +47,11 @@ class ZipErrors:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, BloscpackError):
             return
+        text = "zipfile can't read it: %s: %s" % (type(error).__name__, error)
         if isinstance(error, Exception) and _is_damage(error):
-            raise DamageError(str(error), filename=self._name) from error
+            raise DamageError(text, filename=self._name) from error
         if isinstance(error, RuntimeError):  # encrypted, or an unknown method
-            raise NotReadable(str(error), filename=self._name) from error
+            raise NotReadable(text, filename=self._name) from error
 
 
 def _is_damage(error: Exception) -> bool:
