@@ -179,14 +179,13 @@ class ArchiveFile:
                     % (arrays[array], name)
                 )
             arrays[array] = name
-        documents = [
-            name.removesuffix("/" + ZARR_JSON)
-            for name in members
-            if name.endswith("/" + ZARR_JSON)
-        ]
-        known = {*arrays, *others, *parents_of([*documents, *arrays])}
+        end = "/" + ZARR_JSON
+        documents = [name.removesuffix(end) for name in members if name.endswith(end)]
+        left = set(documents).difference(arrays, others)
+        if left:
+            left.difference_update(parents_of([*documents, *arrays]))
         for name in documents:
-            if name not in known and self._lacks_chunks(name):
+            if name in left and self._lacks_chunks(name):
                 arrays[name] = document_name(name)
         return {name: member for name, member in arrays.items() if name not in others}
 

@@ -188,7 +188,10 @@ def decode_local(data: Buffer, member: Member) -> int:
     the member are in front of the next part of the file.
     """
     member.check()
-    start = _start_of(bytes(data), member)
+    if member.flags == UTF8 and data == encode_local(member):
+        start: int | None = member.offset + len(data)
+    else:
+        start = _start_of(bytes(data), member)
     if start is None or start + member.size > member.limit:
         raise DamageError(
             "expected the local header of the member %.200r and its '%d' bytes, found "
@@ -216,17 +219,19 @@ def _start_of(data: bytes, member: Member) -> int | None:
         return None
     extra, numbers = data[length : length + extra_length], [size, packed]
     whole = len(extra) == extra_length
-    try:
-        _read_extra64(extra, numbers)
-    except StructError:
-        if whole:
-            return None
+    if MAX32 in numbers:
+        try:
+            _read_extra64(extra, numbers)
+        except StructError:
+            if whole:
+                return None
     if not whole:  # another writer's; the directory has the sizes as well
         numbers = [member.size if n == MAX32 else n for n in numbers]
-    unknown = 0 if flags & DESCRIPTOR else None
-    pairs = zip((crc, *numbers), (member.crc, member.size, member.size), strict=True)
-    if any(found not in (expected, unknown) for found, expected in pairs):
-        return None
+    found, expected = [crc, *numbers], [member.crc, member.size, member.size]
+    if found != expected:
+        pairs = zip(found, expected, strict=True)
+        if not flags & DESCRIPTOR or any(a and a != b for a, b in pairs):
+            return None
     start: int = member.offset + length + extra_length
     return start
 
@@ -369,7 +374,8 @@ def decode_directory(data: bytes, directory: Directory) -> list[Member]:
                 % (member.name, member.offset, member.size, limit)
             )
         limit = member.offset
-        if member.stored_digest not in (None, member.digest):
+        stored = member.stored_digest
+        if stored is not None and stored != member.digest:
             raise _damaged(
                 "the digest of the entry %.200r in its directory does not match"
                 % member.name
@@ -391,13 +397,14 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     member.flags, member.method, member.crc = flags, method, crc
     numbers = [size, packed, offset]
     extra = data[middle : middle + extra_length]
-    _read_extra64(extra, numbers)
+    if MAX32 in numbers:
+        _read_extra64(extra, numbers)
     member.size, packed, member.offset = numbers
     if method == STORED and packed != member.size:
         raise StructError("a stored member has two sizes, %d and %d" % (packed, size))
-    field = dict(_extra_fields(extra)).get(EXTRA_DIGEST, b"")
-    if len(field) == DIGEST.size:
-        (member.stored_digest,) = DIGEST.unpack(field)
+    for kind, field in _extra_fields(extra) if extra else ():
+        if kind == EXTRA_DIGEST and len(field) == DIGEST.size:
+            (member.stored_digest,) = DIGEST.unpack(field)
     return member, stop
 
 
@@ -413,8 +420,6 @@ def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _read_extra64(extra: bytes, numbers: list[int]) -> None:
     """Replace the numbers that are too large for their fields."""
-    if MAX32 not in numbers:
-        return
     for kind, field in _extra_fields(extra):
         if kind == EXTRA64:
             at = 0

@@ -262,14 +262,14 @@ def test_claimed_shapes():
 
 
 def test_members_without_a_name():
-    np.savez("a.npz", a=np.arange(20))
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("x", b"")
     with open("a.npz", "rb") as fp:
         data = fp.read()
-    for old, new in ((b"a.npy", b"\0.npy"), (b"a.npy", b"\xff.npy")):
-        with open("b.npz", "wb") as fp:
-            fp.write(data.replace(old, new))
-        with pytest.raises(BloscpackError, match=r"b\.npz"):
-            dataset.convert("b.npz", "out.npy")
+    with open("a.npz", "wb") as fp:
+        fp.write(data.replace(b"x", b"\0"))
+    with pytest.raises(BloscpackError, match=r"a\.npz"):
+        dataset.convert("a.npz", "out.npy")
 
 
 @pytest.mark.parametrize("kind", ["npz", "zip"])
