@@ -1,10 +1,12 @@
 """Check files, ``bloscpack.verify(path)``: report every rule that a file breaks.
 
+A file is an array file, any other Bloscpack file, or an archive of `savez`.
 Damage never raises here. Only a file that is no Bloscpack file, or can't be read, does.
 """
 
 from __future__ import annotations
 
+from ._archives.detection import is_archive
 from ._compat import make_callable
 from ._crashsafe.snapshot import read_snapshot
 from ._damage.checks import report_on
@@ -30,7 +32,7 @@ def verify_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check a file of any layout from the position of a file object on.
+    """Check a file of any layout, or an archive, from the position of a file object on.
 
     All bytes are read, and every chunk is decompressed. After a damaged chunk, the
     check goes on at the next intact one. The file object is left at its end. One that
@@ -53,6 +55,10 @@ def verify_fp(
     """
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
+        if is_archive(storage):
+            from ._archives.checking import report_on_archive
+
+            return report_on_archive(storage, count, progress)
         return report_on(inspect(storage, count, progress))
 
 

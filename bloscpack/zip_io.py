@@ -20,17 +20,17 @@ from contextlib import nullcontext
 from weakref import WeakValueDictionary
 
 from ._archives.names import BLP, check_names, document_name, parents_of
-from ._archives.reading import ArchiveFile
+from ._archives.reading import ArchiveFile, check_document
 from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._crashsafe.replace import replacing
 from ._engine.forks import OwnLock
-from ._format.zarr_metadata import ZARR_JSON, ArrayDocument, encode_json, group_document
+from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._reading.chunk_cache import ChunkCache
 from ._reading.opened import CACHE_NBYTES, OpenedFile
 from ._storage.base import naming_errors
 from ._storage.urls import shown_name, without_url
 from .args import effective_limits
-from .exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from .exceptions import UsageError, UsageTypeError, UsageValueError
 from .lazy_array import LazyArray, full_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -205,18 +205,18 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         """Return an array; raise ``KeyError`` if there is none of this name."""
         self._check_open()
         file = self._file
-        member = file.members[file.arrays[name]]
         label = file.label(name)
         limits = effective_limits(self._options["limits"])
         cache = ChunkCache(self._options["cache_nbytes"])
         nthreads = self._options["nthreads"]
         with naming_errors(label):
+            member = file.chunks(name)
             content = file.content(member)
             document = None if member.name.endswith(BLP) else file.document(name)
             parts = OpenedFile(content, None, cache, limits, label, nthreads)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
-                _check_document(document, array, member.name)
+                check_document(document, array.shape, array.dtype, member.name)
         self._lent[id(array)] = array
         return array
 
@@ -296,18 +296,6 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         for name, array in new.items():
             writer.add_array(name, array, self._settings.packing)
         writer.finish()
-
-
-def _check_document(document: ArrayDocument, array: LazyArray, member: str) -> None:
-    """Raise `FormatError` unless ``zarr.json`` describes an array in a single shard."""
-    found = array.shape, array.dtype
-    in_place = member.endswith("/c" + "/0" * array.ndim)
-    if (document.shape, document.dtype) != found or not in_place:
-        raise DamageError(
-            "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
-            "shape %s and dtype '%s': another program has changed it"
-            % (ZARR_JSON, document.shape, document.dtype, member, *found)
-        )
 
 
 def loadz(

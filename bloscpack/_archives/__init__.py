@@ -1,1 +1,1 @@
-"""What `bloscpack.zip_io` is made of: names, writing and reading of archives."""
+"""What archives are made of: names, writing, reading, and the check of damage."""

@@ -12,33 +12,37 @@ from .._format.zip_format import (
     Directory,
     decode_directory,
     decode_local,
-    local_length,
+    local_extent,
 )
 from .._reading.opened import storage_from
 from .._storage.base import PartStorage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
-from ..exceptions import DamageError, NotReadable, UsageError
-from .names import BLP, document_name
+from ..exceptions import DamageError, FormatError, NotReadable, UsageError
+from .names import BLP, document_name, parents_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
+    from .._format.dtypes import DType
     from .._format.zip_format import Member
     from .._storage.base import Storage
     from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
+    from ..serializers import JsonObject
 
 # Maximum size of a ``zarr.json`` in bytes: it is read into memory as a whole.
 MAX_DOCUMENT = 16 * 2**20
 
 
 class ArchiveFile:
-    """An open archive: its storage, its members by name, and its arrays.
+    """An open archive: its storage, its members, and its arrays.
 
-    ``arrays`` has, by the name of each array, the name of the member with its chunks.
+    ``entries`` are all members in the order of the ``directory``, and ``members`` those
+    that count, by name: of several with a name the last one, as in Zarr. ``arrays``
+    has, by the name of each array, the name of the member with its chunks.
     """
 
     def __init__(
@@ -51,8 +55,9 @@ class ArchiveFile:
         self.storage = self._open(file, storage_options)
         try:
             with naming_errors(self.name or ""):
-                self.members = _read_directory(self.storage)
-                self.arrays = _find_arrays(self.members)
+                self.directory, self.entries = read_directory(self.storage)
+                self.members = members_of(self.entries)
+                self.arrays = self._find_arrays()
         except BaseException:
             self.close()
             raise
@@ -84,15 +89,36 @@ class ArchiveFile:
         """Return the name of an array with the name of the file, for messages."""
         return name if self.name is None else "%s/%s" % (self.name, name)
 
+    def member(self, name: str) -> Member:
+        """Return a member; raise `FormatError` if there is none of this name."""
+        if name not in self.members:
+            raise DamageError("the member %.200r of the archive is missing" % name)
+        return self.members[name]
+
+    def chunks(self, name: str) -> Member:
+        """Return the member with the chunks of an array.
+
+        Raises ``KeyError`` if there is no array of this name.
+        """
+        member = self.arrays[name]
+        if member == document_name(name):
+            raise DamageError(
+                "no member of the archive has the chunks of %.200r" % name
+            )
+        return self.member(member)
+
+    def extent(self, member: Member) -> tuple[int, int]:
+        """Return the extent of the bytes of a member."""
+        start, stop = local_extent(member)
+        start = decode_local(self.storage.read_at(start, stop - start), member)
+        return start, start + member.size
+
     def content(self, member: Member) -> PartStorage:
         """Return the bytes of a member."""
-        length = local_length(member)
-        start = decode_local(self.storage.read_at(member.offset, length), member)
-        return PartStorage(self.storage, start, start + member.size, self)
+        return PartStorage(self.storage, *self.extent(member), self)
 
-    def document(self, name: str) -> ArrayDocument:
-        """Return what ``zarr.json`` says about an array."""
-        member = self.members[document_name(name)]
+    def json(self, member: Member) -> JsonObject:
+        """Return the content of a ``zarr.json``."""
         content = self.content(member)
         if content.size > MAX_DOCUMENT:
             raise DamageError(
@@ -108,52 +134,96 @@ class ArchiveFile:
             raise DamageError(
                 "expected JSON in %.200r: %.200s" % (member.name, error)
             ) from error
+        return document if isinstance(document, dict) else {}
+
+    def document(self, name: str) -> ArrayDocument:
+        """Return what ``zarr.json`` says about an array."""
+        document = self.json(self.member(document_name(name)))
         try:
-            return decode_array(document if isinstance(document, dict) else {})
+            return decode_array(document)
         except UsageError as error:
             error.filename = shown_name(self.label(name))
             raise
 
+    def _find_arrays(self) -> dict[str, str]:
+        """Return the name of the member with the chunks of each array.
 
-def _read_directory(storage: Storage) -> dict[str, Member]:
-    """Return the members by name; of several with a name the last one, as Zarr does."""
+        An array of which the document or the chunks are missing is one of them: reading
+        it raises an error. Raises `FormatError` if `savez` can't have written the file.
+        """
+        members = self.members
+        if ZARR_JSON not in members:
+            npy = any(name.endswith(".npy") for name in members)
+            raise NotReadable(
+                "expected a ZIP file of savez, with the member '%s', found %s"
+                % (
+                    ZARR_JSON,
+                    "arrays of NumPy: numpy.load reads it" if npy else "none",
+                )
+            )
+        arrays: dict[str, str] = {}
+        others = set()
+        for name in members:
+            array, mark, chunk = name.rpartition("/c/")
+            if name.endswith(BLP):
+                array = name.removesuffix(BLP)
+            elif not mark:
+                continue
+            elif set(chunk.split("/")) != {"0"}:
+                if document_name(array) in members:
+                    others.add(array)
+                continue
+            if array in arrays:
+                raise DamageError(
+                    "the members %.200r and %.200r are the same array"
+                    % (arrays[array], name)
+                )
+            arrays[array] = name
+        end = "/" + ZARR_JSON
+        documents = [name.removesuffix(end) for name in members if name.endswith(end)]
+        left = set(documents).difference(arrays, others)
+        if left:
+            left.difference_update(parents_of([*documents, *arrays]))
+        for name in documents:
+            if name in left and self._lacks_chunks(name):
+                arrays[name] = document_name(name)
+        return {name: member for name, member in arrays.items() if name not in others}
+
+    def _lacks_chunks(self, name: str) -> bool:
+        """Return whether a document without chunks may be that of an array."""
+        try:
+            if self.json(self.members[document_name(name)]).get("node_type") == "group":
+                return False
+            self.document(name)
+        except FormatError:
+            pass
+        except UsageError:  # an array that savez can't have written
+            return False
+        return True
+
+
+def read_directory(storage: Storage) -> tuple[Directory, list[Member]]:
+    """Return where the directory is, and its members."""
     length = min(storage.size, TAIL_LENGTH)
     tail = storage.read_at(storage.size - length, length)
     directory = Directory(tail, storage.size)
     data = storage.read_at(directory.start, directory.stop - directory.start)
-    members = decode_directory(data, directory)
-    return {m.name: m for m in members if not m.name.endswith("/")}
+    return directory, decode_directory(data, directory)
 
 
-def _find_arrays(members: Mapping[str, Member]) -> dict[str, str]:
-    """Return the name of the member with the chunks of each array.
+def members_of(entries: list[Member]) -> dict[str, Member]:
+    """Return the members by name; of several with a name the last one, as Zarr does."""
+    return {m.name: m for m in entries if not m.name.endswith("/")}
 
-    Raises `FormatError` if `savez` can't have written the file.
-    """
-    if ZARR_JSON not in members:
-        npy = any(name.endswith(".npy") for name in members)
-        raise NotReadable(
-            "expected a ZIP file of savez, with the member '%s', found %s"
-            % (
-                ZARR_JSON,
-                "arrays of NumPy: numpy.load reads it" if npy else "none",
-            )
+
+def check_document(
+    document: ArrayDocument, shape: tuple[int, ...], dtype: DType, member: str
+) -> None:
+    """Raise `FormatError` unless ``zarr.json`` describes the array in a member."""
+    in_place = member.endswith("/c" + "/0" * len(shape))
+    if (document.shape, document.dtype) != (shape, dtype) or not in_place:
+        raise DamageError(
+            "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
+            "shape %s and dtype '%s': another program has changed it"
+            % (ZARR_JSON, document.shape, document.dtype, member, shape, dtype)
         )
-    arrays: dict[str, str] = {}
-    others = set()
-    for name in members:
-        array, mark, chunk = name.rpartition("/c/")
-        if name.endswith(BLP):
-            array = name.removesuffix(BLP)
-        elif not mark or document_name(array) not in members:
-            continue
-        elif set(chunk.split("/")) != {"0"}:
-            others.add(array)
-            continue
-        if array in arrays:
-            raise DamageError(
-                "the members %.200r and %.200r are the same array"
-                % (arrays[array], name)
-            )
-        arrays[array] = name
-    return {name: member for name, member in arrays.items() if name not in others}

@@ -218,24 +218,15 @@ def _array_in(content: bytes, name: str) -> Items:
 
 
 def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
-    import zipfile
-
-    from ..dataset.conversion.npy import ZipErrors
+    from ..dataset.conversion.zip_files import ZipErrors, open_zip
 
     arrays = {}
-    try:
-        with zipfile.ZipFile(fp) as archive:
-            for member in archive.namelist():
-                place = "%s/%s" % (name, member)
-                with ZipErrors(place):
-                    content = archive.read(member)
-                arrays[member.removesuffix(".npy")] = _array_in(content, place)
-    except zipfile.BadZipFile as error:
-        raise DamageError(
-            "expected a .npz file, found another content: %s" % error,
-            section="chunks",
-            filename=name,
-        ) from error
+    with open_zip(fp, name) as archive:
+        for member in archive.namelist():
+            place = "%s/%s" % (name, member)
+            with ZipErrors(place):
+                content = archive.read(member)
+            arrays[member.removesuffix(".npy")] = _array_in(content, place)
     if isinstance(found, dataset.Table):
         return arrays
     if len(arrays) != 1:

@@ -6,7 +6,7 @@ something unusual but harmless.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Finding(Record):
     Attributes
     ----------
     section
-        ``'header'``, ``'metadata'``, ``'offsets'``, ``'chunks'`` or ``'shard'``.
+        ``'header'``, ``'metadata'``, ``'offsets'``, ``'chunks'`` or ``'shard'``, or
+        ``'archive'``, the ZIP file around such files.
     kind
         A short word that stays the same from release to release; see the tables in
         ``docs/damage.rst``.
@@ -66,6 +67,8 @@ class Finding(Record):
     span, rows
         The plain bytes concerned, and the rows of the array that they touch, as (start,
         stop), or None.
+    member
+        The name of the member of an archive, None in another file.
     """
 
     section: str
@@ -77,9 +80,11 @@ class Finding(Record):
     extent: Pair | None = None
     span: Pair | None = None
     rows: Pair | None = None
+    member: str | None = None
 
     def __str__(self) -> str:
-        place = place_in_file(self.section, self.chunk, self.offset)
+        place = [] if self.member is None else ["member '%s'" % self.member]
+        place += place_in_file(self.section, self.chunk, self.offset)
         place += plain_place(self.span, self.rows)
         return "%s: %s (%s)" % (self.severity, self.message, ", ".join(place))
 
@@ -131,6 +136,23 @@ class Findings:
         """Add a finding that is harmless."""
         self.add(section, kind, message, severity=NOTE, **where)
 
+    def join(self, report: Report, member: str, start: int) -> None:
+        """Add the findings on the member of an archive that begins at `start`."""
+        for finding in report.findings:
+            at, extent = finding.offset, finding.extent
+            self._take(
+                replace(
+                    finding,
+                    member=member,
+                    offset=None if at is None else start + at,
+                    extent=extent and (start + extent[0], start + extent[1]),
+                )
+            )
+        # Those that the report has only counted.
+        kept = Findings(report.findings)
+        self.nerrors += report.nerrors - kept.nerrors
+        self.nnotes += report.nnotes - kept.nnotes
+
     def _take(self, finding: Finding) -> None:
         self.nnotes += finding.severity == NOTE
         self.nerrors += finding.severity == ERROR
@@ -157,9 +179,10 @@ class Report(Record):
     cbytes
         The size of the file in bytes.
     layout
-        The layout of the file, 0 to 3, None if the header is damaged.
+        The layout of the file, 0 to 3, None if the header is damaged, and for an
+        archive.
     checksum
-        The name of the checksum.
+        The name of the checksum; for an archive ``'crc32'``, that of all members.
     """
 
     findings: list[Finding]

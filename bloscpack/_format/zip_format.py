@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as StructError
+from zlib import crc32
 
 from ..exceptions import DamageError, NotReadable, Unsupported, UsageValueError
 from .crc32c import multiply, power
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .._storage.protocols import Buffer
 
@@ -50,12 +51,20 @@ LOCATOR_SIGNATURE = b"PK\x06\x07"
 EXTRA = Struct("<2H")
 EXTRA64 = 1
 SIZES64 = Struct("<2Q")
+# The extra field of an entry with the crc32 of what `DIGESTED` holds and of the name.
+# The directory has no checksum of its own: one flipped bit would rename a member.
+EXTRA_DIGEST = int.from_bytes(b"Bp", "little")
+DIGEST = Struct("<I")
+# flags, method, crc32, size
+DIGESTED = Struct("<2HIQ")
 
 MAX16 = 2**16 - 1
 MAX32 = 2**32 - 1
 STORED = 0
-# Flags of a member: encrypted in one of three ways, and a name in UTF-8.
+# Flags of a member: encrypted in one of three ways, checksum and sizes behind its bytes
+# and not in its local header, and a name in UTF-8.
 ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
+DESCRIPTOR = 1 << 3
 UTF8 = 1 << 11
 # Version 4.5 of the format has Zip64; the upper byte says that attributes are Unix's.
 VERSION = 45
@@ -89,9 +98,14 @@ class Member:
         Checksum and number of its bytes.
     offset, limit
         Where its local header begins, and where the next part of the file does.
+    stored_digest
+        The digest in its entry; None if there is none.
     """
 
-    __slots__ = "crc", "flags", "limit", "method", "name", "offset", "raw_name", "size"
+    __slots__ = (
+        *("crc", "flags", "limit", "method", "name", "offset", "raw_name", "size"),
+        "stored_digest",
+    )
 
     def __init__(self, name: str, raw_name: bytes) -> None:
         self.name = name
@@ -99,6 +113,13 @@ class Member:
         self.flags = UTF8
         self.method = STORED
         self.crc = self.size = self.offset = self.limit = 0
+        self.stored_digest: int | None = None
+
+    @property
+    def digest(self) -> int:
+        """The digest of an entry for this member."""
+        fields = DIGESTED.pack(self.flags, self.method, self.crc, self.size)
+        return crc32(self.raw_name, crc32(fields))
 
     def check(self) -> None:
         """Raise `Unsupported` unless the member is neither compressed nor encrypted."""
@@ -150,29 +171,28 @@ def encode_local(member: Member) -> bytes:
 
 
 def local_length(member: Member) -> int:
-    """Return the number of bytes that `decode_local` needs."""
+    """Return the number of bytes of a local header without its extra field."""
     return LOCAL.size + len(member.raw_name)
 
 
-def decode_local(data: Buffer, member: Member) -> int:
-    """Return where the bytes of a member begin; `data` is at its offset.
+def local_extent(member: Member) -> tuple[int, int]:
+    """Return the extent of the local header that `encode_local` makes."""
+    length = local_length(member) + EXTRA.size + SIZES64.size
+    return member.offset, member.offset + length
 
-    Raises `FormatError` unless all of them are in front of the next part of the file.
+
+def decode_local(data: Buffer, member: Member) -> int:
+    """Return where the bytes of a member begin; `data` are those of `local_extent`.
+
+    Raises `FormatError` unless the header agrees with the directory, and all bytes of
+    the member are in front of the next part of the file.
     """
     member.check()
-    start = 0
-    if len(data) == local_length(member):
-        signature, _, flags, method, *_, name_length, extra_length = LOCAL.unpack_from(
-            data
-        )
-        if (
-            signature == LOCAL_SIGNATURE
-            and (flags & ENCRYPTED, method) == (0, STORED)
-            and data[LOCAL.size :] == member.raw_name
-            and name_length == len(member.raw_name)
-        ):
-            start = member.offset + local_length(member) + extra_length
-    if not start or start + member.size > member.limit:
+    if member.flags == UTF8 and data == encode_local(member):
+        start: int | None = member.offset + len(data)
+    else:
+        start = _start_of(bytes(data), member)
+    if start is None or start + member.size > member.limit:
         raise DamageError(
             "expected the local header of the member %.200r and its '%d' bytes, found "
             "something else" % (member.name, member.size),
@@ -181,12 +201,52 @@ def decode_local(data: Buffer, member: Member) -> int:
     return start
 
 
+def _start_of(data: bytes, member: Member) -> int | None:
+    """Return where the bytes of a member begin, None for the header of another one."""
+    length = local_length(member)
+    if len(data) < length:
+        return None
+    fields = LOCAL.unpack_from(data)
+    signature, _, flags, method, _, _, crc, packed, size = fields[:9]
+    name_length, extra_length = fields[9:]
+    if (
+        signature != LOCAL_SIGNATURE
+        or (flags ^ member.flags) & (ENCRYPTED | UTF8)
+        or method != member.method
+        or name_length != len(member.raw_name)
+        or data[LOCAL.size : length] != member.raw_name
+    ):
+        return None
+    extra, numbers = data[length : length + extra_length], [size, packed]
+    whole = len(extra) == extra_length
+    if MAX32 in numbers:
+        try:
+            _read_extra64(extra, numbers)
+        except StructError:
+            if whole:
+                return None
+    if not whole:  # another writer's; the directory has the sizes as well
+        numbers = [member.size if n == MAX32 else n for n in numbers]
+    found, expected = [crc, *numbers], [member.crc, member.size, member.size]
+    if found != expected:
+        pairs = zip(found, expected, strict=True)
+        if not flags & DESCRIPTOR or any(a and a != b for a, b in pairs):
+            return None
+    start: int = member.offset + length + extra_length
+    return start
+
+
 # The directory
 
 
-def encode_directory(members: Iterable[Member], start: int) -> bytes:
-    """Return the directory that begins at `start`, and the end records behind it."""
-    entries = [_encode_entry(member) for member in members]
+def encode_directory(
+    members: Iterable[Member], start: int, *, digests: bool = True
+) -> bytes:
+    """Return the directory that begins at `start`, and the end records behind it.
+
+    `digests` says whether the entries have digests.
+    """
+    entries = [_encode_entry(member, digests) for member in members]
     size = sum(map(len, entries))
     if size > MAX_DIRECTORY:
         raise UsageValueError(
@@ -209,13 +269,15 @@ def encode_directory(members: Iterable[Member], start: int) -> bytes:
     )
 
 
-def _encode_entry(member: Member) -> bytes:
+def _encode_entry(member: Member, digests: bool = True) -> bytes:
     numbers = member.size, member.size, member.offset
     large = [number for number in numbers if number >= MAX32]
     extra = b""
     if large:
         extra = EXTRA.pack(EXTRA64, 8 * len(large))
         extra += b"".join(number.to_bytes(8, "little") for number in large)
+    if digests:
+        extra += EXTRA.pack(EXTRA_DIGEST, DIGEST.size) + DIGEST.pack(member.digest)
     size, _, offset = (min(number, MAX32) for number in numbers)
     return (
         ENTRY.pack(
@@ -285,7 +347,8 @@ def _damaged(why: str) -> DamageError:
 def decode_directory(data: bytes, directory: Directory) -> list[Member]:
     """Return the members; `data` are the bytes of their directory.
 
-    Raises `FormatError` unless they are in front of it and apart from each other.
+    Raises `FormatError` unless they are in front of it and apart from each other, and
+    their digests are right.
     """
     members = []
     at = 0
@@ -311,6 +374,12 @@ def decode_directory(data: bytes, directory: Directory) -> list[Member]:
                 % (member.name, member.offset, member.size, limit)
             )
         limit = member.offset
+        stored = member.stored_digest
+        if stored is not None and stored != member.digest:
+            raise _damaged(
+                "the digest of the entry %.200r in its directory does not match"
+                % member.name
+            )
     return members
 
 
@@ -327,29 +396,40 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     member = Member(raw_name.decode("utf-8" if flags & UTF8 else "cp437"), raw_name)
     member.flags, member.method, member.crc = flags, method, crc
     numbers = [size, packed, offset]
+    extra = data[middle : middle + extra_length]
     if MAX32 in numbers:
-        _read_extra64(data[middle : middle + extra_length], numbers)
+        _read_extra64(extra, numbers)
     member.size, packed, member.offset = numbers
     if method == STORED and packed != member.size:
         raise StructError("a stored member has two sizes, %d and %d" % (packed, size))
+    for kind, field in _extra_fields(extra) if extra else ():
+        if kind == EXTRA_DIGEST and len(field) == DIGEST.size:
+            (member.stored_digest,) = DIGEST.unpack(field)
     return member, stop
+
+
+def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of each extra field; the last one may be cut off."""
+    at = 0
+    while at + EXTRA.size <= len(extra):
+        kind, length = EXTRA.unpack_from(extra, at)
+        at += EXTRA.size
+        yield kind, extra[at : at + length]
+        at += length
 
 
 def _read_extra64(extra: bytes, numbers: list[int]) -> None:
     """Replace the numbers that are too large for their fields."""
-    at = 0
-    while at < len(extra):
-        kind, length = EXTRA.unpack_from(extra, at)
-        at += EXTRA.size
+    for kind, field in _extra_fields(extra):
         if kind == EXTRA64:
+            at = 0
             for i, number in enumerate(numbers):
                 if number == MAX32:
-                    if min(length, len(extra) - at) < 8:
+                    if at + 8 > len(field):
                         raise StructError("a number of Zip64 is missing")
-                    numbers[i] = int.from_bytes(extra[at : at + 8], "little")
-                    at, length = at + 8, length - 8
+                    numbers[i] = int.from_bytes(field[at : at + 8], "little")
+                    at += 8
             return
-        at += length
     # Without the field, the number itself is meant.
 
 

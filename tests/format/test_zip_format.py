@@ -22,12 +22,15 @@ from bloscpack._format.zip_format import (
     encode_directory,
     encode_local,
     join_crc,
+    local_extent,
     local_length,
     new_member,
 )
 from bloscpack.exceptions import FormatError, Unsupported, UsageError
 
 LARGE = 5 * 2**30
+U16 = struct.Struct("<H").pack
+U32 = struct.Struct("<I").pack
 
 
 def member_of(name, content, offset):
@@ -36,14 +39,14 @@ def member_of(name, content, offset):
     return member
 
 
-def archive(contents):
+def archive(contents, digests=True):
     """Return a ZIP file with these members."""
     parts, members, at = [], [], 0
     for name, content in contents.items():
         members.append(member_of(name, content, at))
         parts.append(encode_local(members[-1]) + content)
         at += len(parts[-1])
-    return b"".join([*parts, encode_directory(members, at)])
+    return b"".join([*parts, encode_directory(members, at, digests=digests)])
 
 
 def decoded(data):
@@ -133,8 +136,11 @@ def test_too_many_members(monkeypatch):
 
 
 def changed(entry_at=None, end_at=None, local_at=None, **fields):
-    """Return an archive of two members with other bytes at a place of the second."""
-    data = bytearray(archive({"one": b"1" * 50, "two": b"2" * 50}))
+    """Return an archive of two members with other bytes at a place of the second.
+
+    It has no digests, like those of other writers.
+    """
+    data = bytearray(archive({"one": b"1" * 50, "two": b"2" * 50}, digests=False))
     entry = data.rindex(b"PK\x01\x02")
     end = data.rindex(b"PK\x05\x06")
     local = data.rindex(b"PK\x03\x04")
@@ -144,8 +150,6 @@ def changed(entry_at=None, end_at=None, local_at=None, **fields):
     return bytes(data)
 
 
-U16 = struct.Struct("<H").pack
-U32 = struct.Struct("<I").pack
 HOSTILE = {
     "no ZIP": (b"x" * 100, "no end record"),
     "empty": (b"", "no end record"),
@@ -213,16 +217,82 @@ def test_every_changed_byte():
             assert all(0 <= m.offset <= m.limit <= len(other) for m in members)
 
 
+def flipped(data, start, stop):
+    """Yield `data` with each bit of the bytes [start, stop) flipped."""
+    for at in range(8 * start, 8 * stop):
+        other = bytearray(data)
+        other[at // 8] ^= 1 << at % 8
+        yield bytes(other)
+
+
+def described(members):
+    return [(m.name, m.flags, m.method, m.crc, m.size) for m in members]
+
+
+def test_every_flipped_bit_of_a_directory():
+    """No member gets another name, size or checksum."""
+    data = archive(CONTENTS)
+    expected = described(decoded(data))
+    for other in flipped(data, data.index(b"PK\x01\x02"), len(data)):
+        try:
+            found = described(decoded(other))
+        except FormatError:
+            continue
+        assert expected == found
+
+
+def test_every_flipped_bit_of_a_local_header():
+    """It agrees with the directory in all that says where and what the bytes are."""
+    data = archive(CONTENTS)
+    for member in decoded(data):
+        start, stop = local_extent(member)
+        header = data[start:stop]
+        assert stop == decode_local(header, member)
+        # Versions, times, flags that concern compressed members, and the length of the
+        # only extra field.
+        harmless = {*range(4, 8), *range(10, 14), len(header) - 18, len(header) - 17}
+        for i, other in enumerate(flipped(header, 0, len(header))):
+            if i // 8 not in harmless:
+                with pytest.raises(FormatError, match="local header"):
+                    decode_local(other, member)
+
+
+class Unseekable(io.BytesIO):
+    """Zipfile writes checksums and sizes behind the bytes of the members."""
+
+    def seek(self, *args):
+        raise io.UnsupportedOperation
+
+    tell = seek
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+@pytest.mark.parametrize("extra", [b"", U16(0x5455) + U16(60) + bytes(60)], ids=len)
+def test_local_headers_of_other_writers(seekable, extra):
+    fp = io.BytesIO() if seekable else Unseekable()
+    info = zipfile.ZipInfo("one")
+    info.extra = extra
+    with zipfile.ZipFile(fp, "w") as file:
+        with file.open(info, "w", force_zip64=True) as member:
+            member.write(b"1" * 99)
+        file.writestr("two", b"2")
+    data = fp.getvalue()
+    for member, content in zip(decoded(data), (b"1" * 99, b"2"), strict=True):
+        start, stop = local_extent(member)
+        start = decode_local(data[start:stop], member)
+        assert content == data[start : start + member.size]
+
+
 def test_a_large_directory_takes_limited_time():
     size = ENTRY.size
-    entry = bytearray(encode_directory([member_of("", b"", 0)], 0)[:size])
+    entry = encode_directory([member_of("", b"", 0)], 0, digests=False)[:size]
     count = MAX_DIRECTORY // size
     end = zip_format.END64.pack(
         b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, count * size, 0
     )
     end += zip_format.LOCATOR.pack(b"PK\x06\x07", 0, count * size, 1)
     end += zip_format.END.pack(b"PK\x05\x06", 0, 0, 65535, 65535, *[2**32 - 1] * 2, 0)
-    data = bytes(entry) * count + end
+    data = entry * count + end
     begin = time.process_time()
     with pytest.raises(FormatError, match="overlaps"):
         decoded(data)
@@ -251,7 +321,7 @@ def test_names_of_other_writers():
 
 def with_extra(extra):
     """Return an archive of a member whose size is in an extra field."""
-    data = bytearray(archive({"one": b"1" * 50}))
+    data = bytearray(archive({"one": b"1" * 50}, digests=False))
     entry, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
     data[entry + 20 : entry + 28] = U32(2**32 - 1) * 2
     data[entry + 30 : entry + 32] = U16(len(extra))

@@ -35,6 +35,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
         ("chunks", 3, 2),
         ("dtypes", 4, 2),
         ("journals", 5, 2),
+        ("archives", 6, 4),
     ],
 )
 def test_by_chance(of, seed, seconds):

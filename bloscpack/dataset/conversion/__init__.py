@@ -6,7 +6,6 @@ To add a format, add a module with a reader or a writer, and one entry of `FORMA
 from __future__ import annotations
 
 import os
-import zipfile
 from importlib import import_module
 
 from ..._crashsafe.replace import check_distinct
@@ -25,6 +24,7 @@ from .contents import (
     without_group,
 )
 from .request import Request
+from .zip_files import is_zip, open_zip
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def source_format(path: str) -> Format:
     for found in FORMATS.values():
         if found.begins and begin.startswith(found.begins):
             return found
-    if begin.startswith(b"PK") and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
+    if begin.startswith(b"PK") and is_zip(path):
+        with open_zip(path, path) as archive:
             from .zarr_stores import is_zip_store
 
             return STORE if is_zip_store(archive.namelist()) else FORMATS["npz"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-import zlib
 from contextlib import ExitStack
 from functools import partial
 from shutil import copyfileobj
@@ -31,11 +30,7 @@ from .contents import (
     as_array,
     rows_in_block,
 )
-
-try:
-    from lzma import LZMAError
-except ImportError:  # Python was built without it
-    LZMAError = zipfile.BadZipFile  # type: ignore
+from .zip_files import ZipErrors, open_zip
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -69,15 +64,10 @@ def _opened(path: str) -> BinaryIO:
 
 def read_npz(path: str, request: Request) -> Content:
     """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
-    try:
-        archive = request.resources.enter_context(zipfile.ZipFile(path))
-    except (zipfile.BadZipFile, ValueError) as error:
-        raise DamageError(
-            "expected a ZIP archive of arrays: %s" % error, filename=path
-        ) from error
+    archive = request.resources.enter_context(open_zip(path, path))
     root = GroupContent({})
     for info in archive.infolist():
-        if info.is_dir():
+        if info.filename.endswith("/"):
             continue
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):
@@ -85,6 +75,7 @@ def read_npz(path: str, request: Request) -> Content:
         open_ = partial(_Member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
+            fp.check_size(array.nbytes)
         content = _content(open_, array, name)
         _add(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
@@ -118,46 +109,29 @@ class _Member:
         self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
     ) -> None:
         self._name = name
-        with self._translated():
+        self._left = info.file_size
+        with ZipErrors(name):
             self._fp = archive.open(info)
 
-    def _translated(self) -> ZipErrors:
-        return ZipErrors(self._name)
-
     def read(self, size: int = -1) -> bytes:
-        with self._translated():
-            return self._fp.read(size)
+        with ZipErrors(self._name):
+            data = self._fp.read(size)
+        self._left -= len(data)
+        return data
+
+    def check_size(self, nbytes: int) -> None:
+        """Raise `FormatError` unless so many bytes follow, by the directory."""
+        if nbytes > self._left:
+            raise DamageError(
+                "the member ends too early: expected '%d' bytes of items, found '%d'"
+                % (nbytes, self._left)
+            )
 
     def __enter__(self) -> _Member:
         return self
 
     def __exit__(self, *args: object) -> None:
         self._fp.close()
-
-
-class ZipErrors:
-    """Turns the errors about the bytes of an archive into `DamageError`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, Exception) and _is_damage(error):
-            raise DamageError(str(error), filename=self._name) from error
-        if isinstance(error, (NotImplementedError, RuntimeError)):  # encrypted
-            raise NotReadable(str(error), filename=self._name) from error
-
-
-def _is_damage(error: Exception) -> bool:
-    """Return whether an error of the modules for archives is about wrong bytes."""
-    wrong = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError)
-    # The module `bz2` raises an OSError without a number.
-    return isinstance(error, wrong) or (
-        isinstance(error, OSError) and error.errno is None
-    )
 
 
 def _content(

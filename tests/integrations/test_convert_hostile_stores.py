@@ -1,0 +1,306 @@
+"""Zarr stores of somebody else: they run no code, and take no memory that they claim.
+
+The documents are written by hand, so that the tests run with zarr 2 and 3 and with all
+versions of numcodecs.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.dataset.conversion import zarr_stores
+from bloscpack.exceptions import BloscpackError, DamageError, FormatError, UsageError
+
+zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+zarr3 = pytest.mark.skipif(zarr.__version__.startswith("2."), reason="needs zarr 3")
+PICKLE = {"id": "pickle"}
+
+
+class Payload:
+    """Unpickling it makes a file."""
+
+    def __reduce__(self):
+        return open, ("executed", "w")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # As in releases of numcodecs before 0.16.6.
+    name = "numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE"
+    monkeypatch.setattr(name, True, raising=False)
+    yield
+    assert not os.path.exists("executed")
+
+
+def array(**changes):
+    """Return the document of an array of format 2."""
+    document = {
+        "zarr_format": 2,
+        "shape": [2],
+        "chunks": [2],
+        "dtype": "<i8",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
+    return document | changes
+
+
+def array3(*codecs, **changes):
+    """Return the document of an array of format 3."""
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [2],
+        "data_type": "int64",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, *codecs],
+        "attributes": {},
+    }
+    return document | changes
+
+
+def sharded(inner):
+    configuration = {
+        "chunk_shape": [2],
+        "codecs": [{"name": "bytes"}, inner],
+        "index_codecs": [{"name": "bytes"}],
+    }
+    return {"name": "sharding_indexed", "configuration": configuration}
+
+
+GROUP = {"zarr_format": 2}
+GROUP3 = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+PICKLE3 = {"name": "numcodecs.pickle", "configuration": {}}
+CHUNK = pickle.dumps(Payload())
+FILL = base64.b64encode(CHUNK).decode()
+OBJECTS = {"dtype": "|O", "filters": [PICKLE], "fill_value": None}
+
+
+def consolidated(documents):
+    return {"kind": "inline", "must_understand": False, "metadata": documents}
+
+
+HOSTILE = {
+    "compressor": {".zarray": array(compressor=PICKLE), "0": CHUNK},
+    "filter": {".zarray": array(filters=[PICKLE]), "0": CHUNK},
+    "objects": {".zarray": array(**OBJECTS), "0": CHUNK},
+    "behind others": {
+        ".zarray": array(filters=[{"id": "delta", "dtype": "<i8"}, PICKLE]),
+        "0": CHUNK,
+    },
+    "fill value": {
+        ".zarray": array(dtype=[["a", "|O"]], filters=[PICKLE], fill_value=FILL)
+    },
+    "member": {
+        ".zgroup": GROUP,
+        "attributes/.zarray": array(**OBJECTS),
+        "attributes/0": CHUNK,
+    },
+    "consolidated": {
+        ".zgroup": GROUP,
+        "x/.zarray": array(),
+        "x/0": CHUNK,
+        ".zmetadata": {
+            "zarr_consolidated_format": 1,
+            "metadata": {".zgroup": GROUP, "x/.zarray": array(**OBJECTS)},
+        },
+    },
+    "two names": {".zarray": array(compressor={"id": "zlib", "name": "pickle"})},
+    "no name": {".zarray": array(compressor={})},
+    "format 3": {"zarr.json": array3(PICKLE3), "c/0": CHUNK},
+    "shard": {"zarr.json": array3() | {"codecs": [sharded(PICKLE3)]}, "c/0": CHUNK},
+    "consolidated 3": {
+        "zarr.json": GROUP3
+        | {"consolidated_metadata": consolidated({"attributes": array3(PICKLE3)})}
+    },
+}
+# What zarr 2 does not read, or does not use.
+ONLY_3 = ("consolidated", "format 3", "shard", "consolidated 3")
+CASES = [
+    pytest.param(files, id=name, marks=[zarr3] if name in ONLY_3 else [])
+    for name, files in HOSTILE.items()
+]
+
+
+def content_of(file):
+    return file if isinstance(file, bytes) else json.dumps(file).encode()
+
+
+def write_folder(files, name="a.zarr"):
+    for path, content in files.items():
+        path = os.path.join(name, *path.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as fp:
+            fp.write(content_of(content))
+    return name
+
+
+def write_zip(files, name="a.zip", method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(name, "w", method) as archive:
+        for path, content in files.items():
+            archive.writestr(path, content_of(content))
+    return name
+
+
+@pytest.mark.parametrize("write", [write_folder, write_zip])
+@pytest.mark.parametrize("files", CASES)
+def test_codecs_that_run_code(files, write):
+    if files is HOSTILE["consolidated 3"] and write is write_folder:
+        pytest.skip("a folder with this document is opened without zarr")
+    with pytest.raises(UsageError, match=r"names the codec '(.*pickle|None)'"):
+        dataset.convert(write(files), "out.npz")
+
+
+def test_codecs_that_run_code_at_a_url():
+    fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is missing")
+    fs = fsspec.filesystem("memory")
+    for name, content in HOSTILE["objects"].items():
+        fs.pipe("/hostile/" + name, content_of(content))
+    try:
+        with pytest.raises(UsageError, match="names the codec 'pickle'"):
+            dataset.convert("memory://hostile", "out.npy")
+    finally:
+        fs.rm("/hostile", recursive=True)
+
+
+@pytest.mark.parametrize("write", [write_folder, write_zip])
+def test_known_codecs_and_attributes(write):
+    """Attributes and the names of members may look like codecs."""
+    plain = np.arange(2, dtype="<i8")
+    files = {
+        ".zgroup": GROUP,
+        ".zattrs": {"compressor": PICKLE, "metadata": {"x": {"filters": [PICKLE]}}},
+        "filters/.zarray": array(
+            filters=[{"id": "delta", "dtype": "<i8"}], compressor={"id": "zlib"}
+        ),
+        "codecs/.zarray": array(),
+        "codecs/0": plain.tobytes(),
+    }
+    dataset.convert(write(files), "out.npz")
+    with np.load("out.npz") as found:
+        assert [0, 0] == found["filters"].tolist()
+        assert [0, 1] == found["codecs"].tolist()
+
+
+def test_objects_in_npy_files():
+    for save, name in ((np.save, "a.npy"), (np.savez, "a.npz")):
+        save(name, np.array([Payload()], object), allow_pickle=True)
+        with pytest.raises(BloscpackError, match="Python objects"):
+            dataset.convert(name, "out.zarr")
+
+
+# Memory
+
+
+def bomb(name, size, method=zipfile.ZIP_DEFLATED):
+    """Write a store with a document of `size` blanks."""
+    with (
+        zipfile.ZipFile("a.zip", "w", method) as archive,
+        archive.open(name, "w", force_zip64=True) as member,
+    ):
+        for _ in range(size >> 20):
+            member.write(b" " * 2**20)
+    return "a.zip"
+
+
+LARGE = (".zarray", ".zgroup", pytest.param("zarr.json", marks=zarr3))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_documents(name):
+    """No more is unpacked than a document may have."""
+    path = bomb(name, 65 * 2**20)
+    assert os.path.getsize(path) < 10**6
+    with pytest.raises(DamageError, match="expected a document of at most '67108864'"):
+        dataset.convert(path, "out.npy")
+
+
+def test_large_documents_in_folders():
+    write_folder({".zarray": array()})
+    os.truncate("a.zarr/.zarray", 5 * 2**30)
+    with pytest.raises(FormatError, match=r"at most '67108864'"):
+        dataset.convert("a.zarr", "out.npy")
+
+
+def test_claimed_sizes():
+    """A member can't have more bytes than its stored ones hold."""
+    np.savez_compressed("a.npz", a=np.arange(1000))
+    with open("a.npz", "rb") as fp:
+        data = bytearray(fp.read())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = (2**32 - 2).to_bytes(4, "little")
+    with open("b.npz", "wb") as fp:
+        fp.write(data)
+    with pytest.raises(DamageError, match=r"can't have '4294967294' bytes.*b\.npz"):
+        dataset.convert("b.npz", "out.npy")
+
+
+def test_claimed_shapes():
+    with zipfile.ZipFile("a.npz", "w") as archive, archive.open("a.npy", "w") as fp:
+        np.lib.format.write_array_header_1_0(
+            fp, {"descr": "<f8", "fortran_order": False, "shape": (1, 2**40)}
+        )
+    with pytest.raises(DamageError, match="ends too early: expected '8796093022208'"):
+        dataset.convert("a.npz", "out.npy")
+
+
+# Damaged ZIP files
+
+
+def test_members_without_a_name():
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("x", b"")
+    with open("a.npz", "rb") as fp:
+        data = fp.read()
+    with open("a.npz", "wb") as fp:
+        fp.write(data.replace(b"x", b"\0"))
+    with pytest.raises(BloscpackError, match=r"a\.npz"):
+        dataset.convert("a.npz", "out.npy")
+
+
+@pytest.mark.parametrize("kind", ["npz", "zip"])
+def test_flipped_bits_in_zip_files(kind):
+    """Every failure is one of ours, and names the file."""
+    if kind == "npz":
+        np.savez("a.npz", a=np.arange(20), b=np.eye(3))
+    else:
+        write_zip({".zgroup": GROUP, "x/.zarray": array(), "x/0": bytes(16)})
+    with open("a." + kind, "rb") as fp:
+        data = fp.read()
+    start = 8 * data.index(b"PK\x01\x02")
+    bits = [*range(start, 8 * len(data), 7), *range(0, start, 301)]
+    if sys.version_info >= (3, 12):  # zarr starts a thread for each store
+        bits = bits[::3]
+    refused = 0
+    for bit in bits:
+        other = bytearray(data)
+        other[bit // 8] ^= 1 << bit % 8
+        with open("b." + kind, "wb") as fp:
+            fp.write(other)
+        try:
+            dataset.convert("b." + kind, "out.npz", force=True)
+        except BloscpackError as error:
+            refused += "b." + kind in str(error) or pytest.fail("%d: %s" % (bit, error))
+    assert refused > len(bits) / 20
+
+
+def test_documents_are_checked_in_all_forms():
+    """What is no object has no codecs."""
+    for document in (None, [], "text", {"consolidated_metadata": []}, {"codecs": None}):
+        zarr_stores.check_codecs("zarr.json", document, "a")
+    with pytest.raises(UsageError, match=r"'a': the document 'zarr\.json' names"):
+        zarr_stores.check_codecs("zarr.json", {"codecs": "pickle"}, "a")
