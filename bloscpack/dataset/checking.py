@@ -12,12 +12,20 @@ import os
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
+from .._format.row_sets import union
 from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file
-from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
+from .file_checks import (
+    FOREIGN,
+    MISSING,
+    SHORT,
+    FileCheck,
+    check_file,
+    missing_files,
+)
+from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES
 from .layouts import (
     array_class,
@@ -216,10 +224,7 @@ class _Checker:
             used |= {check.file for check in checks}
             _allow_missing_rows(checks, layout)
             name = joined_name(member, column, *fields)
-            lost = [n for check in checks if not check.ok for n in check.lost]
-            for start, stop in runs_of(lost):
-                rows = checks[0].rows_of(start, stop - 1)
-                report.losses.append(RowLoss(name, rows))
+            report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
                 if self._on_file is not None:
@@ -229,9 +234,11 @@ class _Checker:
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.
 
-        A file that was never written counts for nothing.
+        A file that was never written counts for nothing. Adjacent files that are
+        missing are one finding.
         """
-        files = list(source.files())
+        stored = source.stored()
+        files = list(map(source.place_of, stored))
         if layout.may_lack_files:
             files = [file for file in files if layout.folder.exists(file[0])]
         outer = self._nthreads if len(files) >= self._nthreads else 1
@@ -247,11 +254,14 @@ class _Checker:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
         for_each(files, work, deliver, outer)
-        return checks
+        if not layout.may_lack_files:
+            missing = gaps_in(stored, range(source.nfiles))
+            checks += [missing_files(layout, source, files) for files in missing]
+        return sorted(checks, key=lambda check: check.numbers.start)
 
     def _take(self, check: FileCheck, member: str) -> None:
         report = self._report
-        report.nfiles += 1
+        report.nfiles += check.nfiles
         report.nchunks += len(check.numbers)
         # Other programs leave out chunks, which are not damaged.
         report.nintact += len(check.numbers if check.ok else check.intact)
@@ -314,6 +324,12 @@ def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
 def joined_name(*parts: str) -> str:
     """Return names with slashes between them."""
     return "/".join(part for part in parts if part)
+
+
+def lost_rows(checks: list[FileCheck]) -> list[tuple[int, int]]:
+    """Return the rows of a part of an array whose chunks are not intact, as runs."""
+    lost = (run for check in checks if not check.ok for run in check.lost)
+    return [checks[0].rows_of(start, stop - 1) for start, stop in union(lost)]
 
 
 def _message(error: Exception) -> str:

@@ -42,8 +42,15 @@ if TYPE_CHECKING:
 
         nchunks: int
 
-        def files(self) -> Iterator[tuple[str, range]]:
-            """Yield the name of each file in the folder, and the numbers of chunks."""
+        @property
+        def nfiles(self) -> int:
+            """Number of files of the array, also if some are missing."""
+
+        def stored(self) -> Sequence[int]:
+            """Return the numbers of the files that exist, ascending."""
+
+        def place_of(self, number: int) -> tuple[str, range]:
+            """Return the name of a file in the folder, and its chunks' numbers."""
 
     # The fields of an item, from outside to inside, and the chunks of this part of it.
     Part = tuple[tuple[str, ...], ChunkFiles]

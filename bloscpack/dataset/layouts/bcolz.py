@@ -33,7 +33,6 @@ from .chunk_files import (
     HEADER,
     FileChunks,
     chunk_name,
-    chunk_number,
     write_chunks,
 )
 from .description_check import DescriptionCheck
@@ -41,7 +40,7 @@ from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     from ..._format.dtypes import DType
@@ -195,11 +194,11 @@ class BcolzArray(ArrayLayout):
         """Size in bytes of the files of chunks."""
         nchunks = self._source.nchunks
         if not self.folder.lists:
-            return self.folder.total_size([name for name, _ in self._source.files()])
+            return self.folder.total_size(list(map(chunk_name, self._source.stored())))
         total = 0
         with suppress(FileNotFoundError):
             for name, size in self.folder.sizes(DATA):
-                number = chunk_number(name)
+                number = chunk_name.number(name)
                 total += size if number is not None and number < nchunks else 0
         return total
 
@@ -333,8 +332,8 @@ class BcolzArray(ArrayLayout):
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
         first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
-        for number in range(first, after):
-            with suppress(FileNotFoundError):
+        for number in chunk_name.stored(self.folder, after):
+            if number >= first:
                 disk.remove(self.folder.path(chunk_name(number)))
 
 
@@ -355,9 +354,18 @@ class ObjectChunks:
         self._chunks = FileChunks(folder, nchunks, 1, check_description)
         self._folder = folder
 
-    def files(self) -> Iterator[tuple[str, range]]:
-        """Yield the name of each file in the folder, and the number of its chunk."""
-        return self._chunks.files()
+    @property
+    def nfiles(self) -> int:
+        """Number of files: each has a chunk."""
+        return self.nchunks
+
+    def stored(self) -> Sequence[int]:
+        """Return the numbers of the files that exist, ascending."""
+        return self._chunks.stored()
+
+    def place_of(self, number: int) -> tuple[str, range]:
+        """Return the name of a file in the folder, and the number of its chunk."""
+        return self._chunks.place_of(number)
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""

@@ -80,10 +80,10 @@ class Leaf:
             items = items[field]
         return items
 
-    def file_name(self, number: int) -> str:
-        """Return the name of a superchunk, relative to the folder of the array."""
-        parts = [*map(encode_name, self.fields), "__%d__.bin" % (number + 1)]
-        return "/".join(parts)
+    @property
+    def folder(self) -> str:
+        """The name of its folder, relative to the data of the array."""
+        return "/".join(map(encode_name, self.fields))
 
 
 def leaves_of(dtype: DType) -> list[Leaf]:
