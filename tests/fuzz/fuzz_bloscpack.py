@@ -34,13 +34,14 @@ if GUIDED:
 else:
     watching = contextlib.nullcontext()
 with watching:
-    from fuzz import dtypes, files, guarded, journals
+    from fuzz import documents, dtypes, files, guarded, journals
 
 TARGETS = {
     "files": files,
     "chunks": guarded,
     "dtypes": dtypes,
     "journals": journals,
+    "documents": documents,
 }
 
 LONGEST_INPUT = 4096
