@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, is_intact
-from .._format.crc32c import crc32c
+from .._format.crc32c import crc32c, with_zeros
 from .._format.sections import read_beginning, walk_chunks
 from .._format.shard import (
     CRC_LENGTH,
@@ -119,10 +119,15 @@ def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int |
 
 def _search(storage: Storage) -> int | None:
     """Return where the last trailer begins whose index is intact, None without one."""
-    stop, left = storage.size, MAX_CANDIDATES
+    left = MAX_CANDIDATES
+    extents = list(storage.data_extents(0, storage.size))
     budget = _Budget(MAX_TIMES_READ * storage.size)
-    while stop > 0:
-        start = max(0, stop - READ_SIZE)
+    blocks = (
+        (max(first, stop - READ_SIZE), stop)
+        for first, last in reversed(extents)
+        for stop in range(last, first, -READ_SIZE)
+    )
+    for start, stop in blocks:
         # A separator may lie across two blocks.
         block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
         at = block.rfind(SEPARATOR)
@@ -133,7 +138,6 @@ def _search(storage: Storage) -> int | None:
             if not left or budget.left < 0:
                 return None
             at = block.rfind(SEPARATOR, 0, at)
-        stop = start
     return None
 
 
@@ -161,9 +165,12 @@ def _is_trailer(storage: Storage, start: int, budget: _Budget) -> bool:
 
 def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
     """Return the checksum of an extent, which may be too long for the memory."""
-    value = 0
-    for at in range(start, stop, READ_SIZE):
-        value = crc32c(storage.read_at(at, min(READ_SIZE, stop - at)), value)
+    value, end = 0, start
+    for first, last in [*storage.data_extents(start, stop), (stop, stop)]:
+        value = with_zeros(value, first - end)
+        for at in range(first, last, READ_SIZE):
+            value = crc32c(storage.read_at(at, min(READ_SIZE, last - at)), value)
+        end = last
     return value.to_bytes(CRC_LENGTH, "little")
 
 
@@ -284,7 +291,7 @@ class _TrailerCheck:
 
     def _compare(self, expected: bytes) -> None:
         """Compare the index with the entries of the chunks; the others are missing."""
-        whole, first, nwrong = self.inspection.whole, None, 0
+        whole = self.inspection.whole
         stop = self.stop - CRC_LENGTH
         for start in range(self.index_start, stop, READ_SIZE):
             index = whole.read_at(start, min(READ_SIZE, stop - start))
@@ -294,17 +301,14 @@ class _TrailerCheck:
                 continue
             pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(right), strict=True)
             wrong = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]
-            nwrong += len(wrong)
-            if first is None:
-                first = at // ENTRY.size + wrong[0][0], *wrong[0][1:]
-        if first is None:
+            number, places = at // ENTRY.size + wrong[0][0], wrong[0][1:]
+            message = "the shard index says that inner chunk %d has %s, but it has %s"
+            message %= number, *(_place(*place) for place in places)
+            if len(wrong) > 1:
+                message += "; '%d' more entries are wrong" % (len(wrong) - 1)
+            at = self.index_start + ENTRY.size * number
+            self._add(message, at, at + ENTRY.size)
             return
-        message = "the shard index says that inner chunk %d has %s, but it has %s"
-        message %= first[0], *(_place(*place) for place in first[1:])
-        if nwrong > 1:
-            message += "; '%d' more entries are wrong" % (nwrong - 1)
-        at = self.index_start + ENTRY.size * first[0]
-        self._add(message, at, at + ENTRY.size)
 
     def _check_copy(self, offset: int, nbytes: int) -> None:
         """Compare the padded copy with the last chunk, at `offset`."""

@@ -38,7 +38,7 @@ from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
@@ -50,13 +50,24 @@ if TYPE_CHECKING:
         TableLayout,
     )
 
-    # Called with the member, the layout, the number of its part, and the findings.
-    OnFile = Callable[[str, ArrayLayout, int, FileCheck], object]
 
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # Layouts without digests of chunks.
 WITHOUT_DIGESTS = ("bcolz", "blz")
+
+
+class Watcher:
+    """Is told what is checked; it may raise. By default it ignores everything."""
+
+    def take_node(self, member: str, layout: str, kind: str) -> None:
+        """Take the name, layout and kind of the dataset, or of a member."""
+
+    def take_file(self, name: str, check: FileCheck) -> None:
+        """Take what was found in a file of an array."""
+
+    def take_error(self, error: FormatError | OSError) -> None:
+        """Take the error of a description that can't be read."""
 
 
 def verify(
@@ -107,17 +118,17 @@ def check_dataset(
     path: Path,
     nthreads: int | None = None,
     progress: Progress | None = None,
-    on_file: OnFile | None = None,
+    watcher: Watcher | None = None,
     storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
-    """Check a dataset; call `on_file` with what was found in each file."""
+    """Check a dataset, and tell `watcher` about it."""
     folder = open_folder(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
     report = DatasetReport(folder.root, layout, kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
-        checker = _Checker(report, count, progress, on_file)
+        checker = _Checker(report, count, progress, watcher or Watcher())
         checker.check(folder, "", layout, kind)
     return report
 
@@ -130,15 +141,16 @@ class _Checker:
         report: DatasetReport,
         nthreads: int,
         progress: Progress | None,
-        on_file: OnFile | None,
+        watcher: Watcher,
     ) -> None:
         self._report = report
         self._nthreads = nthreads
         self._progress = progress
-        self._on_file = on_file
+        self._watcher = watcher
 
     def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         """Check the dataset, or the member of a group, in a folder."""
+        self._watcher.take_node(member, layout, kind)
         try:
             self._check_changes(folder, member)
             node = open_for_check(folder, layout, kind)
@@ -178,6 +190,7 @@ class _Checker:
         return name.replace(os.sep, "/")
 
     def _description_failed(self, error: FormatError | OSError) -> None:
+        self._watcher.take_error(error)
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
@@ -219,7 +232,7 @@ class _Checker:
         for length in layout.shape:
             size *= length
         report.nbytes += size
-        for number, (fields, source) in enumerate(layout.parts()):
+        for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
             _allow_missing_rows(checks, layout)
@@ -227,8 +240,7 @@ class _Checker:
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
-                if self._on_file is not None:
-                    self._on_file(name, layout, number, check)
+                self._watcher.take_file(name, check)
         return used
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:

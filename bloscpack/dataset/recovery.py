@@ -7,6 +7,7 @@ the tables of the file.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from bisect import bisect_right
@@ -18,9 +19,21 @@ from .._format.array_metadata import new_array
 from .._format.chunks import decompress
 from .._format.row_sets import common, count, union, without
 from .._storage.urls import local_path, without_url
-from ..exceptions import DamageError, FormatError, UsageError, UsageValueError
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageValueError,
+)
 from ..headers import check_range
-from .checking import check_dataset, joined_name, lost_rows, open_for_check
+from .checking import (
+    Watcher,
+    check_dataset,
+    joined_name,
+    lost_rows,
+    open_for_check,
+)
 from .create import creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
@@ -49,9 +62,6 @@ if TYPE_CHECKING:
     from .findings import DatasetReport
     from .layouts import Found
     from .layouts.base import Blocks, NewArray
-
-    # What was found in the damaged files of a part of an array, by the array's name.
-    Damage = dict[str, list[FileCheck]]
 
 # The layout of a new dataset for those that can only be read.
 INSTEAD = {"folder": "zarr"}
@@ -111,14 +121,9 @@ def recover(
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
-    damage: Damage = {}
-
-    def keep(name: str, layout: ArrayLayout, part: int, check: FileCheck) -> None:
-        if not check.ok:
-            damage.setdefault(name, []).append(check)
-
-    report = check_dataset(root, nthreads, progress, keep)
-    saver = _Saver(report, damage, fill, drop, sync)
+    evidence = Evidence()
+    report = check_dataset(root, nthreads, progress, evidence)
+    saver = _Saver(report, evidence, fill, drop, sync)
     with own_settings:
         found = detect(Folder(root))
         saver.save(root, os.fspath(target), "", found.layout, found.kind, mode)
@@ -135,13 +140,49 @@ def _check_apart(damaged: str, target: str) -> None:
         )
 
 
+class Evidence(Watcher):
+    """What the check has found, and so what is saved.
+
+    Attributes
+    ----------
+    nodes
+        Layout and kind of the dataset and of its members, by name.
+    damage
+        What was found in the damaged files, by the name of the array.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[str, str]] = {}
+        self.damage: dict[str, list[FileCheck]] = {}
+
+    def take_node(self, member: str, layout: str, kind: str) -> None:
+        """Take the name, layout and kind of the dataset, or of a member."""
+        self.nodes[member] = layout, kind
+
+    def take_file(self, name: str, check: FileCheck) -> None:
+        """Take what was found in a file of an array."""
+        if not check.ok:
+            self.damage.setdefault(name, []).append(check)
+
+    def take_error(self, error: FormatError | OSError) -> None:
+        """Raise an error that may not come again: the file was not read at all."""
+        if not isinstance(error, (FormatError, FileNotFoundError)):
+            raise error
+
+    def members_of(self, group: str) -> set[str]:
+        """Return the names of the members of a group."""
+        return {
+            name for name in self.nodes if name and name.rpartition("/")[0] == group
+        }
+
+
 class _Saver:
     """Writes the new dataset; `recovery` has the result."""
 
     def __init__(
         self,
         report: DatasetReport,
-        damage: Damage,
+        evidence: Evidence,
         fill: int | None,
         drop: bool,
         sync: bool,
@@ -150,9 +191,10 @@ class _Saver:
         self.recovery.nsaved = report.nintact
         self.recovery.nlost = report.nchunks - report.nintact
         self.recovery.certain = all(
-            check.certain for checks in damage.values() for check in checks
+            check.certain for checks in evidence.damage.values() for check in checks
         )
-        self._damage = damage
+        self._evidence = evidence
+        self._damage = evidence.damage
         self._fill = fill
         self._drop = drop
         self._sync = sync
@@ -161,6 +203,7 @@ class _Saver:
         self, root: str, target: Path, name: str, layout: str, kind: str, mode: str
     ) -> None:
         """Write the dataset, or the member of a group, in the folder `root`."""
+        self._check_same((layout, kind), self._evidence.nodes.get(name), root)
         folder = Folder.open(root)
         node = open_for_check(folder, layout, kind)
         attributes = self._attributes(node, name)
@@ -172,9 +215,12 @@ class _Saver:
         elif isinstance(node, TableLayout):
             self._save_table(node, target, name, new_layout, mode, attributes)
         else:
+            members = dict(find_members(Folder(root)))
+            names = {joined_name(name, last) for last in members}
+            self._check_same(names, self._evidence.members_of(name), root)
             with creating(target, mode, self._sync) as change:
                 group_class(new_layout).create(change, attributes)
-                for last, found in find_members(Folder(root)):
+                for last, found in members.items():
                     place = os.path.join(change.path, last)
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
@@ -186,6 +232,18 @@ class _Saver:
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
+
+    def _check_same(self, found: object, checked: object, root: str) -> None:
+        """Raise `StorageError` unless what is saved is what was checked.
+
+        A writer may have changed the dataset, or a file could be read only once.
+        """
+        if found != checked:
+            raise StorageError(
+                errno.EAGAIN,
+                "expected what was checked, %s, found %s" % (checked, found),
+                root,
+            )
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -273,7 +331,11 @@ class SavedArray:
     """The rows of an array, with fill values in place of those that are lost."""
 
     def __init__(
-        self, layout: ArrayLayout, name: str, damage: Damage, fill: int | None
+        self,
+        layout: ArrayLayout,
+        name: str,
+        damage: dict[str, list[FileCheck]],
+        fill: int | None,
     ) -> None:
         if layout.dtype == OBJECT:
             raise UsageError(

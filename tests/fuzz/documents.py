@@ -242,7 +242,7 @@ def change_value(entries: dict, rng: random.Random) -> None:
         return change_text(entries, rng)
     try:
         document = json.loads(entries[name]["text"])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     places = list(places_in(document))
     if not places:
@@ -512,6 +512,12 @@ def tree(path: str) -> None:
         found.create("new", "f4", 10)
 
 
+def of_tree(path: str) -> None:
+    """Make a group that has the record of a tree in its attributes."""
+    tree(path + ".tree")
+    dataset.convert(path + ".tree", path, to="zarr", sync=False)
+
+
 def unfinished(path: str) -> None:
     """Make a table whose change is committed, but not complete."""
     table("zarr")(path)
@@ -539,5 +545,6 @@ SEEDS = {
     "blz-table": table("blz"),
     "folder": plain_folder,
     "tree": tree,
+    "of-tree": of_tree,
     "unfinished": unfinished,
 }

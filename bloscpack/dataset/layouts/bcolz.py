@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from ..._engine.blosc_settings import own_settings
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import decompress
 from ..._format.dtypes import decode_dtype, shown
@@ -115,7 +115,9 @@ def _decode_dtype(folder: Folder, text: Json) -> DType:
     try:
         if not isinstance(text, str):
             refuse(folder, STORAGE, "'dtype' to be text", text)
-        return decode_dtype(text)
+        dtype = decode_dtype(text)
+        check_itemsize(dtype)
+        return dtype
     except FormatError as error:
         error.filename = folder.path(STORAGE)
         raise
@@ -146,7 +148,7 @@ class BcolzArray(ArrayLayout):
         self.folder = folder
         for name in ("meta", DATA):
             folder.check_inside(name)
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         self._check = DescriptionCheck(folder, STORAGE)
         self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
@@ -186,7 +188,7 @@ class BcolzArray(ArrayLayout):
         self.block_rows, self.chunks = 1, (1,)
         self._source = source = ObjectChunks(self.folder, shape[0], self._check)
         self.reader = ObjectReader(
-            shape, source.read, self._allow_pickle, self.folder.path()
+            shape, source.read, self.allow_pickle, self.folder.path()
         )
 
     @property
@@ -393,7 +395,7 @@ class BcolzTable(TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         stored = folder.read_description(COLUMNS)
         names = stored.get("names")
         if (

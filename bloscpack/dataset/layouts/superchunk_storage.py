@@ -19,7 +19,7 @@ import re
 
 import numpy
 
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import decode_dtype, encode_dtype, shown
 from ...args import BloscArgs
@@ -243,6 +243,7 @@ def decode_storage(stored: Json) -> Storage:
     if not isinstance(stored, dict):
         refuse("the description of an array", stored)
     dtype = decode_dtype(stored.get("dtype"))
+    check_itemsize(dtype)
     inner = stored.get("inner")
     if (
         not isinstance(inner, list)
