@@ -515,6 +515,7 @@ def tree(path: str) -> None:
 def of_tree(path: str) -> None:
     """Make a group that has the record of a tree in its attributes."""
     tree(path + ".tree")
+    shutil.rmtree(path + ".tree/new")  # its rows were never written
     dataset.convert(path + ".tree", path, to="zarr", sync=False)
 
 
