@@ -97,10 +97,13 @@ class Folder:
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in a folder can be listed.
+    depth
+        Number of groups around it, up to the one that was opened.
     """
 
     far = False
     lists = True
+    depth = 0
 
     def __init__(
         self,
@@ -194,6 +197,7 @@ class Folder:
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         folder = type(self)(self.path(name))
+        folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 

@@ -214,3 +214,31 @@ def test_one_long_text(monkeypatch):
     with pytest.raises(bp.UsageError, match="column 'b': a text has '5000' characters"):
         dataset.convert("long.csv", "long.zarr")
     assert np.dtype("U1") == dataset.open("short.zarr").dtype["b"]
+
+
+def test_groups_inside_of_each_other(capsys):
+    """As many as the length of a path allows."""
+    dataset.create_group("g").close()
+    inner = Path("g")
+    for _ in range(800):
+        inner /= "g"
+        inner.mkdir()
+        (inner / "zarr.json").write_bytes(Path("g/zarr.json").read_bytes())
+    with dataset.open("g") as group:
+        assert "g  group" in repr(group)
+        assert "up to '100' levels deep" in str(dataset.describe("g"))
+        for act in (dataset.verify, list_all):
+            with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+                act("g")
+        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+            dataset.recover("g", "saved")
+        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+            dataset.convert("g", "x.npz")
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["list", "g"])
+
+
+def list_all(path):
+    with dataset.open(path) as group:
+        while list(group):
+            group = group["g"]

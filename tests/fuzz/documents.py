@@ -13,6 +13,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import tempfile
 import warnings
@@ -37,7 +38,7 @@ COMMANDS = ("info", "list", "verify", "metadata")
 # The files of JSON in all layouts.
 JSON = ("zarr.json", "storage", "sizes", "attributes", "columns", "__attrs__")
 JSON = (*JSON, "__rootdirs__", "journal")
-TEXTS = ("header", "attr-v2", ".unwritten")
+TEXTS = ("header", "attr-v2", ".unwritten", "a.csv")
 
 
 # Running
@@ -128,6 +129,9 @@ def run_all(path: Path, folder: Path, draw: int) -> object:
         json.dumps(recovery.as_dict())
         dataset.verify(saved)
     run_tree(name)
+    for table_path in path.glob("*.csv"):
+        csv = str(table_path), folder / "table"
+        attempt(dataset.convert, *csv, to="zarr", nthreads=1, sync=False)
     small = isinstance(described, Exception) or described["nbytes"] < MOST_CONVERTED
     if small and not isinstance(opened, Exception):
         to = TARGETS[draw % len(TARGETS)]
@@ -272,8 +276,8 @@ def change_value(entries: dict, rng: random.Random) -> None:
 
 def places_in(value: object):
     """Yield the lists and dictionaries in a value, each with each key."""
-    keys = value if isinstance(value, dict) else range(len(value))
-    for key in list(keys):
+    keys = list(value) if isinstance(value, dict) else []
+    for key in range(len(value)) if isinstance(value, list) else keys:
         yield value, key
         if isinstance(value[key], (list, dict)):
             yield from places_in(value[key])
@@ -303,9 +307,9 @@ def change_text(entries: dict, rng: random.Random) -> None:
         changed = parts.changed_text(text.encode(), rng.randrange)
         entries[name] = {"bytes": base64.b64encode(changed).decode()}
         return
-    words = text.split(" ")
+    words = re.split("([ ,:\n]+)", text)
     words[rng.randrange(len(words))] = str(rng.choice(VALUES))
-    entries[name] = {"text": " ".join(words).encode("utf-8", "replace").decode()}
+    entries[name] = {"text": "".join(words).encode("utf-8", "replace").decode()}
 
 
 def change_bytes(entries: dict, rng: random.Random) -> None:
@@ -512,6 +516,22 @@ def tree(path: str) -> None:
         found.create("new", "f4", 10)
 
 
+def deep(path: str) -> None:
+    """Make groups inside of each other, more than Python can recurse into."""
+    dataset.create_group(path, sync=False).close()
+    inner = path
+    for _ in range(150):
+        inner += "/g"
+        os.mkdir(inner)
+        shutil.copy(path + "/zarr.json", inner)
+
+
+def csv_file(path: str) -> None:
+    os.mkdir(path)
+    lines = ["a,b,c,d", "1,2.5,x,2020-01-01", '-7,nan,"y, z",', "007,1e300,,"] * 3
+    Path(path, "a.csv").write_text("\n".join(lines))
+
+
 def of_tree(path: str) -> None:
     """Make a group that has the record of a tree in its attributes."""
     tree(path + ".tree")
@@ -547,5 +567,7 @@ SEEDS = {
     "folder": plain_folder,
     "tree": tree,
     "of-tree": of_tree,
+    "deep": deep,
+    "csv": csv_file,
     "unfinished": unfinished,
 }
