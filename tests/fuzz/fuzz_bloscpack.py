@@ -89,6 +89,8 @@ def prepare() -> Path:
 
 def plain(target, count: int, seed: int, seconds: float, keep: Path | None) -> int:
     """Run `count` inputs, at most `seconds`; return the number of failures."""
+    if hasattr(target, "import_all"):
+        target.import_all()  # before memory is limited
     folder, rng = prepare(), random.Random(seed)
     # What was run last, in case that nothing can be said any more.
     last = Path(str(folder) + ".last")
