@@ -6,6 +6,7 @@ import copy
 import errno
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import blosc
@@ -57,6 +58,7 @@ def test_values(name):
         value[keys[-1]] = new
 
     edit("a/" + file, change)
+    tracemalloc.start()
     for act in (dataset.open, dataset.describe):
         with pytest.raises(bp.BloscpackError):
             act("a")
@@ -66,6 +68,8 @@ def test_values(name):
         assert not dataset.verify("a").ok
     except bp.UsageError:
         assert layout == "zarr"
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
 
 
 def test_large_items_are_not_written():

@@ -136,7 +136,7 @@ def run_all(path: Path, folder: Path, draw: int) -> object:
         json.dumps(recovery.as_dict())
         dataset.verify(saved)
     run_tree(name)
-    for table_path in path.glob("*.csv"):
+    for table_path in filter(Path.is_file, path.glob("*.csv")):
         csv = str(table_path), folder / "table"
         attempt(dataset.convert, *csv, to="zarr", nthreads=1, sync=False)
     small = isinstance(described, Exception) or described["nbytes"] < MOST_CONVERTED
