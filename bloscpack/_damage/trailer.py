@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
 from .._format.chunks import check_digest, decompress, is_intact
-from .._format.crc32c import crc32c
+from .._format.crc32c import crc32c, with_zeros
 from .._format.sections import read_beginning, walk_chunks
 from .._format.shard import (
     CRC_LENGTH,
@@ -21,7 +21,6 @@ from .._format.shard import (
     MISSING,
     SEPARATOR,
     count_slots,
-    crc_of,
     encode_entries,
     index_size,
     inner_size,
@@ -120,10 +119,15 @@ def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int |
 
 def _search(storage: Storage) -> int | None:
     """Return where the last trailer begins whose index is intact, None without one."""
-    stop, left = storage.size, MAX_CANDIDATES
+    left = MAX_CANDIDATES
+    extents = list(storage.data_extents(0, storage.size))
     budget = _Budget(MAX_TIMES_READ * storage.size)
-    while stop > 0:
-        start = max(0, stop - READ_SIZE)
+    blocks = (
+        (max(first, stop - READ_SIZE), stop)
+        for first, last in reversed(extents)
+        for stop in range(last, first, -READ_SIZE)
+    )
+    for start, stop in blocks:
         # A separator may lie across two blocks.
         block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
         at = block.rfind(SEPARATOR)
@@ -134,7 +138,6 @@ def _search(storage: Storage) -> int | None:
             if not left or budget.left < 0:
                 return None
             at = block.rfind(SEPARATOR, 0, at)
-        stop = start
     return None
 
 
@@ -162,9 +165,12 @@ def _is_trailer(storage: Storage, start: int, budget: _Budget) -> bool:
 
 def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
     """Return the checksum of an extent, which may be too long for the memory."""
-    value = 0
-    for at in range(start, stop, READ_SIZE):
-        value = crc32c(storage.read_at(at, min(READ_SIZE, stop - at)), value)
+    value, end = 0, start
+    for first, last in [*storage.data_extents(start, stop), (stop, stop)]:
+        value = with_zeros(value, first - end)
+        for at in range(first, last, READ_SIZE):
+            value = crc32c(storage.read_at(at, min(READ_SIZE, last - at)), value)
+        end = last
     return value.to_bytes(CRC_LENGTH, "little")
 
 
@@ -248,21 +254,22 @@ class _TrailerCheck:
             sizes = self.stop - self.index_start, max(0, self.stop - self.copy_start)
             self._add(message % sizes, self.start, self.stop)
             return
-        raw = whole.read_at(self.index_start, self.stop - self.index_start)
-        index, crc = raw[:-CRC_LENGTH], raw[-CRC_LENGTH:]
-        if crc != crc_of(index):
+        stop = self.stop - CRC_LENGTH
+        crc = whole.read_at(stop, CRC_LENGTH)
+        expected = _crc_of_extent(whole, self.index_start, stop)
+        if crc != expected:
             message = "the checksum of the shard index is '%s', but it should be '%s'"
-            digests = crc.hex(), crc_of(index).hex()
-            self._add(message % digests, self.index_start, self.stop)
+            message %= crc.hex(), expected.hex()
+            self._add(message, self.index_start, self.stop)
         numbering = self.inspection.numbering
         if numbering.nfound == numbering.nchunks:
             # Otherwise the findings about the chunks come first.
-            self._check_entries(index)
+            self._check_entries()
 
     def _add(self, message: str, start: int, stop: int) -> None:
         self.findings.add(SECTION, "trailer", message, extent=(start, stop))
 
-    def _check_entries(self, index: bytes) -> None:
+    def _check_entries(self) -> None:
         chains = self.inspection.numbering.chains
         expected = array("Q")
         for chain in chains:
@@ -280,26 +287,40 @@ class _TrailerCheck:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
-        self._compare(index, encode_entries(expected, len(index) // ENTRY.size))
+        self._compare(encode_entries(expected, len(expected) // 2))
 
-    def _compare(self, index: bytes, expected: bytes) -> None:
-        if index == expected:  # usually, and there may be millions of entries
+    def _compare(self, expected: bytes) -> None:
+        """Compare the index with the entries of the chunks; the others are missing."""
+        whole = self.inspection.whole
+        stop = self.stop - CRC_LENGTH
+        for start in range(self.index_start, stop, READ_SIZE):
+            index = whole.read_at(start, min(READ_SIZE, stop - start))
+            at = start - self.index_start
+            right = expected[at : at + len(index)].ljust(len(index), b"\xff")
+            if index == right:  # usually, and there may be millions of entries
+                continue
+            pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(right), strict=True)
+            wrong = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]
+            number, places = at // ENTRY.size + wrong[0][0], wrong[0][1:]
+            message = "the shard index says that inner chunk %d has %s, but it has %s"
+            message %= number, *(_place(*place) for place in places)
+            if len(wrong) > 1:
+                message += "; '%d' more entries are wrong" % (len(wrong) - 1)
+            at = self.index_start + ENTRY.size * number
+            self._add(message, at, at + ENTRY.size)
             return
-        pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(expected), strict=True)
-        wrong = [i for i, (found, right) in enumerate(pairs) if found != right]
-        i = wrong[0]
-        message = "the shard index says that inner chunk %d has %s, but it has %s"
-        places = (ENTRY.unpack_from(data, ENTRY.size * i) for data in (index, expected))
-        message %= i, *(_place(*place) for place in places)
-        if len(wrong) > 1:
-            message += "; '%d' more entries are wrong" % (len(wrong) - 1)
-        at = self.index_start + ENTRY.size * i
-        self._add(message, at, at + ENTRY.size)
 
     def _check_copy(self, offset: int, nbytes: int) -> None:
         """Compare the padded copy with the last chunk, at `offset`."""
         whole, checksum = self.inspection.whole, self.inspection.checksum
         stop = self.index_start
+        # Blosc adds at most a header to the plain bytes.
+        most = self.inner + BLOSC_HEADER_LENGTH + checksum.size
+        if stop - self.copy_start > most:
+            message = "expected a padded copy of at most '%d' bytes, found '%d'"
+            message %= most, stop - self.copy_start
+            self._add(message, self.copy_start, stop)
+            return
         raw = whole.read_at(self.copy_start, stop - self.copy_start)
         split = max(0, len(raw) - checksum.size)
         frame = whole.read_at(offset, nbytes - checksum.size)

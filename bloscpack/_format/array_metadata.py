@@ -12,7 +12,13 @@ import sys
 import numpy
 
 from ..constants import MAX_NDIM
-from ..exceptions import DamageError, DoesNotFit, FormatError, NotANumpyArray
+from ..exceptions import (
+    DamageError,
+    DoesNotFit,
+    FormatError,
+    NotANumpyArray,
+    Unsupported,
+)
 from ..serializers import CONTAINER, USER_METADATA, is_array
 from .dtypes import decode_dtype, encode_dtype, shown
 
@@ -27,10 +33,23 @@ if TYPE_CHECKING:
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
 # Maximum size in bytes of an array in memory.
 MAX_NBYTES = sys.maxsize
+# Maximum size in bytes of an item of a dataset: a few items are in memory before any of
+# them is found in the files, such as the fill value.
+MAX_ITEM_NBYTES = 2**26
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
     "the file contains bytes and no array; open and unpack_bytes_from_file read them"
 )
+
+
+def check_itemsize(dtype: DType) -> None:
+    """Raise `FormatError` for the dtype of a dataset whose items are too large."""
+    if dtype.itemsize > MAX_ITEM_NBYTES:
+        raise Unsupported(
+            "expected items of at most '%d' bytes, found '%d'"
+            % (MAX_ITEM_NBYTES, dtype.itemsize),
+            section="metadata",
+        )
 
 
 def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:

@@ -39,6 +39,11 @@ def crc32c(data: Buffer, value: int = 0) -> int:
     return _implementation()(data, value)
 
 
+def with_zeros(value: int, count: int) -> int:
+    """Return the checksum of a buffer and `count` zero bytes behind it."""
+    return multiply(value ^ ONES, power(8 * count)) ^ ONES
+
+
 @cache
 def _implementation() -> Callable[[Buffer, int], int]:
     """Return the fastest function that is installed."""

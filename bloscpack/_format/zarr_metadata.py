@@ -25,7 +25,7 @@ import numpy
 from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from .array_metadata import MAX_NBYTES, NUMPY_NDIM
+from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from .dtypes import shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -55,6 +55,8 @@ TIME_TYPES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
 # Filters of Blosc, by number.
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
+# Byte orders, by their names in the codec of bytes.
+ENDIANS = {"little": "<", "big": ">", None: "="}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
 # Keys of the document of an array. A reader must refuse others, unless they say that
@@ -173,10 +175,10 @@ class ArrayDocument:
 
 
 def encode_json(document: JsonObject) -> bytes:
-    """Return the content of ``zarr.json``.
+    """Return the content of ``zarr.json``, in the dialect of Python's module.
 
-    Raises `UsageError` if an attribute is not JSON: not a number, say, which only some
-    readers accept.
+    It has words for numbers that JSON lacks, such as ``NaN``; zarr-python writes them,
+    too. Raises `UsageError` if an attribute is no JSON.
     """
     for name in document.get("attributes", ()):
         if not isinstance(name, str):
@@ -184,7 +186,7 @@ def encode_json(document: JsonObject) -> bytes:
                 "the name of an attribute must be text, not %.200r" % (name,)
             )
     try:
-        text = json.dumps(document, indent=2, allow_nan=False)
+        text = json.dumps(document, indent=2)
         return text.encode("ascii") + b"\n"
     except TypeError as error:
         raise UsageTypeError("attributes must be JSON: %s" % error) from error
@@ -408,12 +410,13 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     if not shape:
         raise _unsupported("it has no axis")
     inner = tuple(max(1, n) for n in shape[1:])
-    if len(grid) != len(shape) or grid[1:] != inner:
+    if not len(grid) == len(chunk) == len(shape) or grid[1:] != inner:
         raise _unsupported("its shards of shape %s do not divide rows only" % (grid,))
     if chunk[1:] != inner or grid[0] % chunk[0]:
         raise _unsupported("its chunks of shape %s are no whole rows" % (chunk,))
     endian, blosc = _decode_inner(codecs)
     dtype = decode_data_type(document.get("data_type"), endian)
+    check_itemsize(dtype)
     if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
@@ -478,10 +481,10 @@ def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
     found = [_named(codec) for codec in _list(sharding.get("codecs"), 3)]
     if [name for name, _ in found] != ["bytes", "blosc", "crc32c"]:
         raise _unsupported("the codecs of its chunks are not bytes, blosc and crc32c")
-    endian = {"little": "<", "big": ">", None: "="}.get(found[0][1].get("endian"))
-    stored = found[1][1]
-    if endian is None:
-        _refuse("'endian' to be 'little' or 'big'", found[0][1].get("endian"))
+    word, stored = found[0][1].get("endian"), found[1][1]
+    if word not in tuple(ENDIANS):  # a list has no hash
+        _refuse("'endian' to be 'little' or 'big'", word)
+    endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):
         blosc["cname"] = stored["cname"]

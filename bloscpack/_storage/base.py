@@ -104,6 +104,14 @@ class Storage:
     def close(self) -> None:
         """Release what the storage has opened; a file object of a caller stays open."""
 
+    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield extents, ascending, outside of which all bytes are zero.
+
+        A sparse file may be much longer than what is stored of it.
+        """
+        if start < stop:
+            yield start, stop
+
     def read_blocks(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes from `start` to `stop` in blocks of at most `READ_SIZE`."""
         for position in range(start, stop, READ_SIZE):
@@ -178,6 +186,11 @@ class PartStorage(Storage):
     def read_into(self, view: memoryview, offset: int) -> int:
         view = view[: max(0, self.size - offset)]
         return self._storage.read_into(view, self._start + offset)
+
+    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        first, last = (self._start + min(at, self.size) for at in (start, stop))
+        for at, end in self._storage.data_extents(first, last):
+            yield at - self._start, end - self._start
 
     def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         start, size = self._start, self.size

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy
 
 from .._engine.threads import for_each
+from .._format.row_sets import common, text_of, union, without
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attrs import AttributeSet
 from .data_files import DataFiles
 from .file import File
 from .header import FILE_NAME, MODULUS, folded
-from .rows import common, text_of, union, without
 from .tree import is_data_file
 from .writing import PIECE_NBYTES, byte_sum, read_header, read_unwritten
 
@@ -26,10 +26,10 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._format.row_sets import Rows
     from .._storage.protocols import Path
     from ..serializers import JsonObject
     from .header import Header
-    from .rows import Rows
     from .tree import Tree
 
     Progress = Callable[[int], object]

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from .._format.row_sets import Rows
     from .dtypes import Array, DType
     from .reading import Index
-    from .rows import Rows
 
     Kind = TypeVar("Kind", bound="Column")
 

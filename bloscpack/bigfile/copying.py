@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .._format.row_sets import Rows
     from .column import Column
     from .dtypes import Array, DType
     from .file import File
-    from .rows import Rows
 
     Progress = Callable[[int], object]
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from zlib import crc32
 
-from .rows import union
+from .._format.row_sets import union
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .rows import Rows
+    from .._format.row_sets import Rows
 
 TITLE = b"rows not written yet"
 

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 import numpy
 
+from .._format.row_sets import without
 from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, UsageValueError
 from . import header
@@ -19,7 +20,6 @@ from .attrs import AttributeSet
 from .column import Column
 from .dtypes import block_dtype, check_storable, name_of
 from .records import Dataset
-from .rows import without
 from .tree import Tree, check_new_name, clean_name
 from .writing import Writer, commit_new, make_block
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from .._format.row_sets import Rows
     from .._storage.protocols import Path
     from .dtypes import DType
     from .header import Header
-    from .rows import Rows
 
 # Number of rows per data file if the caller does not say, as in the original.
 ROWS_PER_FILE = 32 * 2**20

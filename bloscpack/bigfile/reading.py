@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy
 
 from .._engine.threads import for_each
+from .._format.row_sets import text_of
 from ..exceptions import DamageError
 from .dtypes import SILENT_CASTS, check_convertible
 from .header import FILE_NAME
-from .rows import text_of
 from .writing import PIECE_NBYTES, split, threads_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -102,9 +102,13 @@ class Tree:
         )  # fmt: skip
 
     def is_block(self, name: str) -> bool:
-        """Return whether a folder has a header."""
+        """Return whether a folder of this name has a header."""
+        return self._has_header(self._file(name, ""))
+
+    def _has_header(self, folder: str) -> bool:
+        """Return whether a folder has a header, which no link out of the tree is."""
         try:
-            return os.path.isfile(self.checked(self._file(name, HEADER)))
+            return os.path.isfile(self.checked(os.path.join(folder, HEADER)))
         except StorageError:
             return False
 
@@ -149,7 +153,7 @@ class Tree:
             # A link to a folder above would never end.
             if identity is None or identity in above or len(above) > MAX_DEPTH:
                 continue
-            if os.path.isfile(os.path.join(path, HEADER)):
+            if self._has_header(path):
                 yield prefix + name, True
             else:
                 yield prefix + name, False

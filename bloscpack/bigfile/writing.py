@@ -20,23 +20,23 @@ import numpy
 
 from .._engine.forks import renew_after_fork
 from .._engine.threads import for_each
+from .._format.row_sets import union, without
 from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError, UsageValueError
 from . import coverage, header
 from .data_files import DataFiles
 from .dtypes import SILENT_CASTS
 from .header import MODULUS, Part
-from .rows import union, without
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from .._format.row_sets import Range, Rows
     from .._storage.local import FileRange
     from .dtypes import Array
     from .header import Header
-    from .rows import Range, Rows
     from .tree import Tree
 
     # The sums of the bytes written to each data file, and the rows.

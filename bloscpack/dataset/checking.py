@@ -12,12 +12,20 @@ import os
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
+from .._format.row_sets import union
 from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file
-from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
+from .file_checks import (
+    FOREIGN,
+    MISSING,
+    SHORT,
+    FileCheck,
+    check_file,
+    missing_files,
+)
+from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES
 from .layouts import (
     array_class,
@@ -30,7 +38,7 @@ from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
@@ -42,13 +50,24 @@ if TYPE_CHECKING:
         TableLayout,
     )
 
-    # Called with the member, the layout, the number of its part, and the findings.
-    OnFile = Callable[[str, ArrayLayout, int, FileCheck], object]
 
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # Layouts without digests of chunks.
 WITHOUT_DIGESTS = ("bcolz", "blz")
+
+
+class Watcher:
+    """Is told what is checked; it may raise. By default it ignores everything."""
+
+    def take_node(self, member: str, layout: str, kind: str) -> None:
+        """Take the name, layout and kind of the dataset, or of a member."""
+
+    def take_file(self, name: str, check: FileCheck) -> None:
+        """Take what was found in a file of an array."""
+
+    def take_error(self, error: FormatError | OSError) -> None:
+        """Take the error of a description that can't be read."""
 
 
 def verify(
@@ -99,17 +118,17 @@ def check_dataset(
     path: Path,
     nthreads: int | None = None,
     progress: Progress | None = None,
-    on_file: OnFile | None = None,
+    watcher: Watcher | None = None,
     storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
-    """Check a dataset; call `on_file` with what was found in each file."""
+    """Check a dataset, and tell `watcher` about it."""
     folder = open_folder(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
     report = DatasetReport(folder.root, layout, kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
-        checker = _Checker(report, count, progress, on_file)
+        checker = _Checker(report, count, progress, watcher or Watcher())
         checker.check(folder, "", layout, kind)
     return report
 
@@ -122,15 +141,16 @@ class _Checker:
         report: DatasetReport,
         nthreads: int,
         progress: Progress | None,
-        on_file: OnFile | None,
+        watcher: Watcher,
     ) -> None:
         self._report = report
         self._nthreads = nthreads
         self._progress = progress
-        self._on_file = on_file
+        self._watcher = watcher
 
     def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         """Check the dataset, or the member of a group, in a folder."""
+        self._watcher.take_node(member, layout, kind)
         try:
             self._check_changes(folder, member)
             node = open_for_check(folder, layout, kind)
@@ -170,6 +190,7 @@ class _Checker:
         return name.replace(os.sep, "/")
 
     def _description_failed(self, error: FormatError | OSError) -> None:
+        self._watcher.take_error(error)
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
@@ -211,27 +232,25 @@ class _Checker:
         for length in layout.shape:
             size *= length
         report.nbytes += size
-        for number, (fields, source) in enumerate(layout.parts()):
+        for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
             _allow_missing_rows(checks, layout)
             name = joined_name(member, column, *fields)
-            lost = [n for check in checks if not check.ok for n in check.lost]
-            for start, stop in runs_of(lost):
-                rows = checks[0].rows_of(start, stop - 1)
-                report.losses.append(RowLoss(name, rows))
+            report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
-                if self._on_file is not None:
-                    self._on_file(name, layout, number, check)
+                self._watcher.take_file(name, check)
         return used
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.
 
-        A file that was never written counts for nothing.
+        A file that was never written counts for nothing. Adjacent files that are
+        missing are one finding.
         """
-        files = list(source.files())
+        stored = source.stored()
+        files = list(map(source.place_of, stored))
         if layout.may_lack_files:
             files = [file for file in files if layout.folder.exists(file[0])]
         outer = self._nthreads if len(files) >= self._nthreads else 1
@@ -247,11 +266,14 @@ class _Checker:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
         for_each(files, work, deliver, outer)
-        return checks
+        if not layout.may_lack_files:
+            missing = gaps_in(stored, range(source.nfiles))
+            checks += [missing_files(layout, source, files) for files in missing]
+        return sorted(checks, key=lambda check: check.numbers.start)
 
     def _take(self, check: FileCheck, member: str) -> None:
         report = self._report
-        report.nfiles += 1
+        report.nfiles += check.nfiles
         report.nchunks += len(check.numbers)
         # Other programs leave out chunks, which are not damaged.
         report.nintact += len(check.numbers if check.ok else check.intact)
@@ -314,6 +336,12 @@ def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
 def joined_name(*parts: str) -> str:
     """Return names with slashes between them."""
     return "/".join(part for part in parts if part)
+
+
+def lost_rows(checks: list[FileCheck]) -> list[tuple[int, int]]:
+    """Return the rows of a part of an array whose chunks are not intact, as runs."""
+    lost = (run for check in checks if not check.ok for run in check.lost)
+    return [checks[0].rows_of(start, stop - 1) for start, stop in union(lost)]
 
 
 def _message(error: Exception) -> str:

@@ -148,7 +148,6 @@ def _describe_column(layout: ArrayLayout) -> JsonObject:
 def _describe_array(layout: ArrayLayout) -> JsonObject:
     new = layout.new_array()
     parts = layout.parts()
-    nfiles = sum(1 for _, source in parts for _ in source.files())
     nbytes = math.prod(layout.shape) * layout.dtype.itemsize
     cbytes = layout.cbytes
     settings = new.settings
@@ -166,7 +165,7 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
         "cbytes": cbytes,
         "ratio": ratio_of(nbytes, cbytes),
         "nchunks": sum(source.nchunks for _, source in parts),
-        "nfiles": nfiles,
+        "nfiles": sum(source.nfiles for _, source in parts),
     }
 
 

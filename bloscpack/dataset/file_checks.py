@@ -21,7 +21,7 @@ from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
 from ..serializers import is_array, shard_rows
-from .findings import DatasetFinding
+from .findings import DatasetFinding, gaps_in
 from .layouts.bcolz import ObjectChunks
 from .layouts.shard_index import CHECKSUM, ShardIndex
 from .layouts.superchunk_files import SuperchunkFiles
@@ -59,6 +59,8 @@ class FileCheck:
         The findings.
     certain
         Whether it is proven that the intact chunks have these numbers.
+    cbytes, nfiles
+        Size in bytes of the file, and number of files: more if all are missing.
     """
 
     def __init__(self, file: str, numbers: range, layout: ArrayLayout) -> None:
@@ -71,6 +73,7 @@ class FileCheck:
         self.findings: list[DatasetFinding] = []
         self.certain = True
         self.cbytes = 0
+        self.nfiles = 1
 
     @property
     def ok(self) -> bool:
@@ -78,9 +81,9 @@ class FileCheck:
         return all(finding.severity != ERROR for finding in self.findings)
 
     @property
-    def lost(self) -> list[int]:
-        """The numbers of the chunks that are not intact."""
-        return [number for number in self.numbers if number not in self.intact]
+    def lost(self) -> list[tuple[int, int]]:
+        """The numbers of the chunks that are not intact, as runs (start, stop)."""
+        return gaps_in(self.intact, self.numbers)
 
     def rows_of(self, first: int, last: int | None = None) -> tuple[int, int]:
         """Return the rows of chunks, as (start, stop)."""
@@ -114,6 +117,23 @@ class FileCheck:
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding."""
         self.findings.append(DatasetFinding(self.file, section, kind, message, **where))
+
+
+def missing_files(
+    layout: ArrayLayout, source: ChunkFiles, files: tuple[int, int]
+) -> FileCheck:
+    """Return the finding about files, [start, stop), that do not exist."""
+    start, stop = files
+    name, numbers = source.place_of(start)
+    numbers = range(numbers.start, source.place_of(stop - 1)[1].stop)
+    check = FileCheck(layout.folder.full(name), numbers, layout)
+    message = "the file is missing"
+    if stop - start > 1:
+        last = layout.folder.full(source.place_of(stop - 1)[0])
+        message = "%d files are missing, up to '%s'" % (stop - start, last)
+    check.nfiles = stop - start
+    check.add("files", MISSING, message, rows=check.all_rows)
+    return check
 
 
 def check_file(
@@ -290,7 +310,7 @@ def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> Non
 def _check_length(check: FileCheck) -> None:
     lost = check.lost
     if lost:
-        rows = check.rows_of(lost[0], check.numbers[-1])
+        rows = check.rows_of(lost[0][0], check.numbers[-1])
         message = "expected chunks up to row %d, found them up to row %d"
         check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 

@@ -17,10 +17,10 @@ from .._damage.findings import (
     counted,
     place_in_file,
 )
+from .._format.row_sets import union, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from .._damage.findings import Pair
     from ..serializers import JsonObject
@@ -210,12 +210,10 @@ class DatasetRecovery(Record):
         return "<DatasetRecovery: %s saved, %d lost>" % (saved, self.nlost)
 
 
-def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ascending numbers as runs (start, stop)."""
-    runs: list[Any] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number:
-            runs[-1] = (runs[-1][0], number + 1)
-        else:
-            runs.append((number, number + 1))
-    return runs
+def gaps_in(found: Iterable[int], numbers: range) -> list[tuple[int, int]]:
+    """Return the numbers that were not found, as runs (start, stop).
+
+    The range may be too long to walk through it.
+    """
+    runs = union((number, number + 1) for number in found)
+    return without([(numbers.start, numbers.stop)], runs)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from _thread import allocate_lock
 from contextlib import suppress
@@ -48,12 +49,17 @@ _FLAGS = (
 )
 
 
+# Half of a character: JSON can hold it, and no file system can.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
     return (
         isinstance(part, str)
         and part not in ("", ".", "..")
         and not any(c in part for c in "/\\\0")
+        and (part.isascii() or not _SURROGATE.search(part))
         and not (os.name == "nt" and ":" in part)
     )
 
@@ -91,10 +97,13 @@ class Folder:
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in a folder can be listed.
+    depth
+        Number of groups around it, up to the one that was opened.
     """
 
     far = False
     lists = True
+    depth = 0
 
     def __init__(
         self,
@@ -188,6 +197,7 @@ class Folder:
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         folder = type(self)(self.path(name))
+        folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 
@@ -402,6 +412,24 @@ class OpenFile(Storage):
             data = os.read(self.descriptor, len(view))
         view[: len(data)] = data
         return len(data)
+
+    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield extents, ascending, outside of which all bytes are zero."""
+        if not hasattr(os, "SEEK_DATA"):
+            yield from super().data_extents(start, stop)
+            return
+        while start < stop:
+            try:
+                with self._lock:
+                    start = os.lseek(self.descriptor, start, os.SEEK_DATA)
+                    end = os.lseek(self.descriptor, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # some file systems can't tell
+                    yield start, stop
+                return
+            if start < stop:
+                yield start, min(end, stop)
+            start = end
 
     def __del__(self) -> None:
         self.close()

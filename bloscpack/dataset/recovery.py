@@ -7,19 +7,35 @@ the tables of the file.
 
 from __future__ import annotations
 
+import errno
+import math
 import os
+from bisect import bisect_right
 
 import numpy
 
 from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
+from .._format.row_sets import common, count, union, without
 from .._storage.urls import local_path, without_url
-from ..exceptions import FormatError, UsageError, UsageValueError
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageError,
+    UsageValueError,
+)
 from ..headers import check_range
-from .checking import check_dataset, joined_name, open_for_check
+from .checking import (
+    Watcher,
+    check_dataset,
+    joined_name,
+    lost_rows,
+    open_for_check,
+)
 from .create import creating
-from .findings import DatasetRecovery, RowLoss, runs_of
+from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
 from .layouts import (
     array_class,
@@ -30,14 +46,15 @@ from .layouts import (
 )
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.objects import OBJECT
-from .row_stream import RowStream, counted
+from .row_stream import joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from .._format.dtypes import Array
+    from .._format.row_sets import Rows
     from .._storage.protocols import Path
     from ..abstract_io import Progress
     from ..serializers import JsonObject
@@ -46,11 +63,12 @@ if TYPE_CHECKING:
     from .layouts import Found
     from .layouts.base import Blocks, NewArray
 
-    # What was found in the damaged files of a part of an array, by the array's name.
-    Damage = dict[str, list[FileCheck]]
-
 # The layout of a new dataset for those that can only be read.
 INSTEAD = {"folder": "zarr"}
+# Maximum size in bytes of the fill values that stand for lost rows: this, or so many
+# times the rows that are stored. A damaged shape may claim any number of rows.
+MAX_FILLED = 2**30
+MAX_TIMES_FILLED = 16
 
 
 def recover(
@@ -103,14 +121,9 @@ def recover(
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
-    damage: Damage = {}
-
-    def keep(name: str, layout: ArrayLayout, part: int, check: FileCheck) -> None:
-        if not check.ok:
-            damage.setdefault(name, []).append(check)
-
-    report = check_dataset(root, nthreads, progress, keep)
-    saver = _Saver(report, damage, fill, drop, sync)
+    evidence = Evidence()
+    report = check_dataset(root, nthreads, progress, evidence)
+    saver = _Saver(report, evidence, fill, drop, sync)
     with own_settings:
         found = detect(Folder(root))
         saver.save(root, os.fspath(target), "", found.layout, found.kind, mode)
@@ -127,13 +140,49 @@ def _check_apart(damaged: str, target: str) -> None:
         )
 
 
+class Evidence(Watcher):
+    """What the check has found, and so what is saved.
+
+    Attributes
+    ----------
+    nodes
+        Layout and kind of the dataset and of its members, by name.
+    damage
+        What was found in the damaged files, by the name of the array.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[str, str]] = {}
+        self.damage: dict[str, list[FileCheck]] = {}
+
+    def take_node(self, member: str, layout: str, kind: str) -> None:
+        """Take the name, layout and kind of the dataset, or of a member."""
+        self.nodes[member] = layout, kind
+
+    def take_file(self, name: str, check: FileCheck) -> None:
+        """Take what was found in a file of an array."""
+        if not check.ok:
+            self.damage.setdefault(name, []).append(check)
+
+    def take_error(self, error: FormatError | OSError) -> None:
+        """Raise an error that may not come again: the file was not read at all."""
+        if not isinstance(error, (FormatError, FileNotFoundError)):
+            raise error
+
+    def members_of(self, group: str) -> set[str]:
+        """Return the names of the members of a group."""
+        return {
+            name for name in self.nodes if name and name.rpartition("/")[0] == group
+        }
+
+
 class _Saver:
     """Writes the new dataset; `recovery` has the result."""
 
     def __init__(
         self,
         report: DatasetReport,
-        damage: Damage,
+        evidence: Evidence,
         fill: int | None,
         drop: bool,
         sync: bool,
@@ -142,9 +191,10 @@ class _Saver:
         self.recovery.nsaved = report.nintact
         self.recovery.nlost = report.nchunks - report.nintact
         self.recovery.certain = all(
-            check.certain for checks in damage.values() for check in checks
+            check.certain for checks in evidence.damage.values() for check in checks
         )
-        self._damage = damage
+        self._evidence = evidence
+        self._damage = evidence.damage
         self._fill = fill
         self._drop = drop
         self._sync = sync
@@ -153,6 +203,7 @@ class _Saver:
         self, root: str, target: Path, name: str, layout: str, kind: str, mode: str
     ) -> None:
         """Write the dataset, or the member of a group, in the folder `root`."""
+        self._check_same((layout, kind), self._evidence.nodes.get(name), root)
         folder = Folder.open(root)
         node = open_for_check(folder, layout, kind)
         attributes = self._attributes(node, name)
@@ -164,9 +215,12 @@ class _Saver:
         elif isinstance(node, TableLayout):
             self._save_table(node, target, name, new_layout, mode, attributes)
         else:
+            members = dict(find_members(Folder(root)))
+            names = {joined_name(name, last) for last in members}
+            self._check_same(names, self._evidence.members_of(name), root)
             with creating(target, mode, self._sync) as change:
                 group_class(new_layout).create(change, attributes)
-                for last, found in find_members(Folder(root)):
+                for last, found in members.items():
                     place = os.path.join(change.path, last)
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
@@ -178,6 +232,18 @@ class _Saver:
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
+
+    def _check_same(self, found: object, checked: object, root: str) -> None:
+        """Raise `StorageError` unless what is saved is what was checked.
+
+        A writer may have changed the dataset, or a file could be read only once.
+        """
+        if found != checked:
+            raise StorageError(
+                errno.EAGAIN,
+                "expected what was checked, %s, found %s" % (checked, found),
+                root,
+            )
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -209,9 +275,8 @@ class _Saver:
         found = array_class(layout)
         new = saved.new_array(attributes)
         dropped = saved.lost_rows() if self._drop else []
-        step = found.block_rows_for(new)
         with creating(target, mode, self._sync) as change:
-            blocks = saved.blocks(step, new, array.shape[0], dropped)
+            blocks = saved.blocks(found, new, array.shape[0], dropped)
             found.create(change, "", new, blocks)
 
     def _save_table(
@@ -236,17 +301,17 @@ class _Saver:
         }
         length = min(array.shape[0] for array in table.columns.values())
         self._note_losses(list(saved.values()), name, length)
-        dropped: list[tuple[int, int]] = []
+        dropped: Rows = []
         if self._drop:
             lost = (run for part in saved.values() for run in part.lost_rows())
-            dropped = merged(lost)
+            dropped = union(lost)
         found = table_class(layout)
         columns = {}
         for column, part in saved.items():
             values = self._attributes(table.columns[column], part.name)
             new = part.new_array(values)
-            step = found.array_class.block_rows_for(new)
-            columns[column] = new, part.blocks(step, new, length, dropped)
+            blocks = part.blocks(found.array_class, new, length, dropped)
+            columns[column] = new, blocks
         with creating(target, mode, self._sync) as change:
             found.create(change, columns, attributes)
 
@@ -266,7 +331,11 @@ class SavedArray:
     """The rows of an array, with fill values in place of those that are lost."""
 
     def __init__(
-        self, layout: ArrayLayout, name: str, damage: Damage, fill: int | None
+        self,
+        layout: ArrayLayout,
+        name: str,
+        damage: dict[str, list[FileCheck]],
+        fill: int | None,
     ) -> None:
         if layout.dtype == OBJECT:
             raise UsageError(
@@ -282,6 +351,9 @@ class SavedArray:
             for fields, source in layout.parts()
         ]
         self._chunk_rows = layout.chunks[0]
+        self._inner = layout.shape[1:]
+        # A sparse array gets the rows that are lost only if they have a value.
+        self._writes_lost = fill is not None
         if fill is None:
             self._fill = layout.fill_value
         else:
@@ -300,32 +372,73 @@ class SavedArray:
             for rows in part.lost_rows():
                 yield joined_name(self.name, *part.fields), rows
 
-    def lost_rows(self) -> list[tuple[int, int]]:
+    def lost_rows(self) -> Rows:
         """Return the rows that any part has lost."""
-        return merged(rows for part in self._parts for rows in part.lost_rows())
+        return union(rows for part in self._parts for rows in part.lost_rows())
 
     def blocks(
-        self, step: int, new: NewArray, length: int, dropped: list[tuple[int, int]]
+        self,
+        target: type[ArrayLayout],
+        new: NewArray,
+        length: int,
+        dropped: Rows,
     ) -> Blocks:
-        """Yield blocks of `step` rows up to row `length`, without those dropped."""
-        rows = RowStream(self._pieces(length, dropped), new.dtype, new.shape[1:])
-        return counted(rows.blocks(step), step, new)
+        """Return the blocks up to row `length`, without the rows `dropped`.
 
-    def _pieces(self, length: int, dropped: list[tuple[int, int]]) -> Iterator[Array]:
-        for number, start in enumerate(range(0, length, self._chunk_rows)):
-            stop = min(start + self._chunk_rows, length)
-            rows = self._rows(number, start, stop)
-            first = start
-            for begin, end in dropped:
-                begin, end = max(begin, start), min(end, stop)
-                if begin < end:
-                    if first < begin:
-                        yield rows[first - start : begin - start]
-                    first = end
-            if first < stop:
-                yield rows[first - start :]
+        Files that the damaged array lacks, because they were never written, are left
+        out if the layout `target` allows that. The length of `new` is set.
+        """
+        kept = without([(0, length)], dropped)
+        total = count(kept)
+        new.shape = (total, *new.shape[1:])
+        step = target.block_rows_for(new)
+        written = [(0, total)]
+        if self.layout.may_lack_files and target.sparse and new.shards is not None:
+            written = whole_files(moved(kept, self._written()), new.shards, total)
+        self._check_room(count(written))
+        return self._blocks(kept, written, step)
 
-    def _rows(self, number: int, start: int, stop: int) -> Array:
+    def _written(self) -> Rows:
+        """Return the rows that the new array must have, as runs (start, stop)."""
+        return union(
+            [*self._stored(), *(self.lost_rows() if self._writes_lost else ())]
+        )
+
+    def _check_room(self, nrows: int) -> None:
+        """Raise `FormatError` if most of many rows would be fill values."""
+        row = math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize
+        stored = count(self._stored())
+        if (nrows - stored) * row > max(MAX_FILLED, MAX_TIMES_FILLED * stored * row):
+            raise DamageError(
+                "only '%d' of '%d' rows are stored, and the others would be fill "
+                "values; drop=True (--drop) leaves lost rows out" % (stored, nrows),
+                section="metadata",
+                filename=self.layout.folder.path(),
+            )
+
+    def _stored(self) -> Rows:
+        return union(run for part in self._parts for run in part.stored_rows())
+
+    def _blocks(self, kept: Rows, written: Rows, step: int) -> Blocks:
+        """Yield the blocks of `step` new rows that are in `written`."""
+        for first, last in written:
+            for start in range(first, last, step):
+                stop = min(start + step, last)
+                pieces = [self._rows(*old) for old in places_of(kept, start, stop)]
+                yield start // step, joined(pieces, self.layout.dtype, self._inner)
+
+    def _rows(self, start: int, stop: int) -> Array:
+        """Return rows of the damaged array."""
+        chunks = range(start // self._chunk_rows, -(-stop // self._chunk_rows))
+        pieces = []
+        for number in chunks:
+            first = number * self._chunk_rows
+            last = min(first + self._chunk_rows, self.layout.shape[0])
+            rows = self._chunk(number, first, last)
+            pieces.append(rows[max(start - first, 0) : stop - first])
+        return joined(pieces, self.layout.dtype, self._inner)
+
+    def _chunk(self, number: int, start: int, stop: int) -> Array:
         layout = self.layout
         items = new_array((stop - start, *layout.shape[1:]), layout.dtype)
         items[...] = self._fill
@@ -356,23 +469,30 @@ class SavedPart:
         self._layout = layout
         self._source = source
         self._checks = checks
-        self._check_of: Mapping[int, FileCheck] = {
-            number: check for check in checks for number in check.numbers
-        }
+        self._starts = [check.numbers.start for check in checks]
 
-    def lost_rows(self) -> list[tuple[int, int]]:
+    def lost_rows(self) -> Rows:
         """Return the rows whose chunks are not intact."""
-        lost = sorted(number for check in self._checks for number in check.lost)
-        if not lost:
-            return []
-        rows_of = self._checks[0].rows_of
-        return [rows_of(start, stop - 1) for start, stop in runs_of(lost)]
+        return lost_rows(self._checks)
+
+    def stored_rows(self) -> Rows:
+        """Return the rows in files that exist, apart from those that are lost."""
+        files = map(self._source.place_of, self._source.stored())
+        size, length = self._layout.chunks[0], self._layout.shape[0]
+        found = union((n.start * size, min(n.stop * size, length)) for _, n in files)
+        return without(found, self.lost_rows())
+
+    def _check_of(self, number: int) -> FileCheck | None:
+        """Return what was found in the damaged file of a chunk; None if it is sound."""
+        i = bisect_right(self._starts, number) - 1
+        found = self._checks[i] if i >= 0 else None
+        return found if found is not None and number in found.numbers else None
 
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
         if number >= self._source.nchunks:  # rows without bytes
             return None
-        check = self._check_of.get(number)
+        check = self._check_of(number)
         if check is not None and number not in check.intact:
             return None
         if check is not None and number in check.extents:
@@ -384,12 +504,27 @@ class SavedPart:
         return plain[0]
 
 
-def merged(runs: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return runs (start, stop) in order, those that touch each other as one."""
-    result: list[tuple[int, int]] = []
-    for start, stop in sorted(runs):
-        if result and start <= result[-1][1]:
-            result[-1] = result[-1][0], max(stop, result[-1][1])
-        else:
-            result.append((start, stop))
-    return result
+def moved(kept: Rows, rows: Rows) -> Rows:
+    """Return the places of `rows` in an array that has the rows `kept` only."""
+    found, place = [], 0
+    for start, stop in kept:
+        part = common(rows, [(start, stop)])
+        found += [(a - start + place, b - start + place) for a, b in part]
+        place += stop - start
+    return union(found)
+
+
+def places_of(kept: Rows, start: int, stop: int) -> Rows:
+    """Return where new rows, [start, stop), were before all but `kept` was removed."""
+    found, place = [], 0
+    for first, last in kept:
+        low, high = max(start, place), min(stop, place + last - first)
+        if low < high:
+            found.append((low - place + first, high - place + first))
+        place += last - first
+    return found
+
+
+def whole_files(rows: Rows, size: int, length: int) -> Rows:
+    """Return all rows of the files of `size` rows that have some of `rows`."""
+    return union((a - a % size, min(-(-b // size) * size, length)) for a, b in rows)

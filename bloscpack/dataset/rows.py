@@ -10,7 +10,7 @@ import operator
 
 import numpy
 
-from .._format.array_metadata import MAX_NBYTES
+from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -179,7 +179,12 @@ def as_rows(values: Any, dtype: DType, inner: tuple[int, ...]) -> Array:
 
 
 def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
-    """Raise `UsageError` if an array is so large that no reader opens it."""
+    """Raise `UsageError` if an array or an item is too large for any reader."""
+    if dtype.itemsize > MAX_ITEM_NBYTES:
+        raise UsageValueError(
+            "an item has at most %d bytes, and one of dtype '%s' has %d"
+            % (MAX_ITEM_NBYTES, dtype, dtype.itemsize)
+        )
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         raise UsageValueError(

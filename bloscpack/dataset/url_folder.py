@@ -138,6 +138,7 @@ class UrlFolder(Folder):
         url = joined_url(self._url, self.full(name))
         folder = type(self)(url, storage_options=self._options)
         folder._outer = self, name
+        folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 

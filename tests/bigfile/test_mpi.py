@@ -22,8 +22,8 @@ from project.test_docs import named_block
 from support import environment
 
 from bloscpack import bigfile
+from bloscpack._format.row_sets import union
 from bloscpack.bigfile.mpi import Ranks
-from bloscpack.bigfile.rows import union
 from bloscpack.exceptions import StorageError
 
 PROGRAM = Path(mpi_program.__file__)

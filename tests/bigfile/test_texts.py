@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack.bigfile import attributes, coverage, header, rows
+from bloscpack._format import row_sets as rows
+from bloscpack.bigfile import attributes, coverage, header
 from bloscpack.bigfile.dtypes import (
     WIDTHS,
     block_dtype,

@@ -55,7 +55,8 @@ def source_of(path, layout):
 
 def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
-    names = [name for name, _ in source_of(path, layout).files()]
+    source = source_of(path, layout)
+    names = [source.place_of(number)[0] for number in source.stored()]
     return [os.path.join(path, *name.split("/")) for name in names]
 
 

@@ -167,18 +167,16 @@ def test_metadata_of_any_type(metadata):
 
 
 def test_attributes_that_are_no_json():
-    """The layouts that JSON with NaN has been written to keep them; Zarr can't."""
+    """All layouts keep numbers that only Python's JSON has, as zarr-python does."""
     attrs = {"unit": "m", "low": float("nan"), "range": {"to": [float("inf")]}}
     columns = {"a": [1], "b": [2]}
     with dataset.create_table("a", columns, layout="bcolz", attrs=attrs) as made:
         made["b"].attrs["low"] = float("nan")
-    why = ", as JSON has no NaN and no infinity"
-    expected = ["low'", "range'", "low' of 'b'"]
-    expected = ["the attribute '%s%s" % (name, why) for name in expected]
-    assert expected == dataset.convert("a", "b.zarr").lost
-    assert {"unit": "m"} == dict(dataset.open("b.zarr").attrs)
-    assert [] == dataset.convert("a", "b.superchunk").lost
-    assert "inf" in str(dataset.open("b.superchunk").attrs)
+    for target in ("b.zarr", "b.superchunk"):
+        assert [] == dataset.convert("a", target).lost
+        with dataset.open(target) as found:
+            assert str(attrs) == str(dict(found.attrs))
+            assert "nan" in str(found["b"].attrs)
 
 
 def test_attributes_of_columns():

@@ -34,7 +34,7 @@ if GUIDED:
 else:
     watching = contextlib.nullcontext()
 with watching:
-    from fuzz import archives, dtypes, files, guarded, journals
+    from fuzz import archives, documents, dtypes, files, guarded, journals
 
 TARGETS = {
     "files": files,
@@ -42,6 +42,7 @@ TARGETS = {
     "dtypes": dtypes,
     "journals": journals,
     "archives": archives,
+    "documents": documents,
 }
 
 LONGEST_INPUT = 4096
@@ -89,6 +90,8 @@ def prepare() -> Path:
 
 def plain(target, count: int, seed: int, seconds: float, keep: Path | None) -> int:
     """Run `count` inputs, at most `seconds`; return the number of failures."""
+    if hasattr(target, "import_all"):
+        target.import_all()  # before memory is limited
     folder, rng = prepare(), random.Random(seed)
     # What was run last, in case that nothing can be said any more.
     last = Path(str(folder) + ".last")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import signal
 import subprocess
@@ -9,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzz import dtypes, files, fuzz_bloscpack, guarded, journals, parts
+from fuzz import documents, dtypes, files, fuzz_bloscpack, guarded, journals, parts
 from fuzz.outcomes import Broken
 from support import BLP, environment, golden_files
 
@@ -36,6 +38,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
         ("dtypes", 4, 2),
         ("journals", 5, 2),
         ("archives", 6, 4),
+        ("documents", 6, 8),
     ],
 )
 def test_by_chance(of, seed, seconds):
@@ -223,3 +226,26 @@ def test_journals_of_the_right_digest():
     other = journals.placed(journal, 5)
     assert other != journal
     assert other == journals.with_right_digest(other)
+
+
+@linux
+def test_sound_folders(tmp_path):
+    for entries in documents.seeds():
+        data = json.dumps(entries).encode()
+        assert not isinstance(documents.run(data, tmp_path), TypeError)
+        assert [] == list(tmp_path.iterdir())
+
+
+@linux
+@pytest.mark.parametrize("name", ["describe", "verify", "recover"])
+def test_what_it_notices_of_documents(tmp_path, monkeypatch, name):
+    data = json.dumps(documents.seeds()[0]).encode()
+    assert "rows" == documents.run(data, tmp_path)
+    monkeypatch.setattr(documents.dataset, name, raising(UnicodeError("no")))
+    with pytest.raises(UnicodeError):
+        documents.run(data, tmp_path)
+    monkeypatch.undo()
+    sizes = itertools.chain([0], itertools.repeat(2**40))
+    monkeypatch.setattr(documents, "peak", sizes.__next__)
+    with pytest.raises(Broken, match="MiB of memory"):
+        documents.run(data, tmp_path)

@@ -184,18 +184,19 @@ def survey_dataset(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a dataset after checking them, one array after another."""
     if args.quick:
         raise Refusal("--quick is for files: '%s' is a dataset" % path, EXIT_USAGE)
-    from ...dataset.checking import check_dataset
+    from ...dataset.checking import Watcher, check_dataset
 
     chunks = Chunks(0)
 
-    def add(name: str, layout: object, part: int, check: FileCheck) -> None:
-        if not chunks.arrays or chunks.arrays[-1][0] != name:
-            chunks.arrays.append((name, len(chunks)))
-        first = chunks.extend(len(check.numbers)) - check.numbers[0]
-        for number, sizes in check.intact.items():
-            chunks.put(first + number, *sizes)
+    class Survey(Watcher):
+        def take_file(self, name: str, check: FileCheck) -> None:
+            if not chunks.arrays or chunks.arrays[-1][0] != name:
+                chunks.arrays.append((name, len(chunks)))
+            first = chunks.extend(len(check.numbers)) - check.numbers[0]
+            for number, sizes in check.intact.items():
+                chunks.put(first + number, *sizes)
 
-    report = check_dataset(path, args.nthreads, on_file=add)
+    report = check_dataset(path, args.nthreads, watcher=Survey())
     for finding in report.findings:
         if finding.severity == "error":
             chunks.others.append(str(finding))

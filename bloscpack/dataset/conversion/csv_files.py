@@ -41,7 +41,7 @@ from .csv_values import (
     values_of_items,
 )
 from .request import import_package
-from .text_columns import longest, text_dtype
+from .text_columns import Lengths
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -255,16 +255,16 @@ def _read_texts(
     doubtful = [name for name in doubtful if name not in kinds]
     if not kinds and not doubtful:
         return
-    most = dict.fromkeys(kinds, 0)
+    lengths = {name: Lengths() for name in kinds}
     names = [*kinds, *doubtful]
     with _parts(path, pandas, SCAN_ROWS, usecols=names, dtype=str) as parts:
         for part in parts:
             for name, kind in kinds.items():
-                most[name] = longest(texts_of(part[name], kind), most[name])
+                lengths[name].add(texts_of(part[name], kind))
             for name in doubtful:
                 check_exact(texts_of(part[name]), name)
     for name, kind in kinds.items():
-        dtypes[name] = text_dtype(most[name], kind)
+        dtypes[name] = lengths[name].dtype(name, kind)
 
 
 def _blocks(

@@ -7,7 +7,6 @@ written twice.
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from os.path import join, lexists
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..._format.dtypes import Array as Items
-    from ...serializers import JsonObject
     from .contents import Columns, Content
     from .request import Request
 
@@ -128,7 +126,6 @@ def _table_content(table: Table) -> TableContent:
 
 def write(content: Content, request: Request, layout: str) -> None:
     """Write a dataset, which appears when it is complete."""
-    _keep_json(content, request, layout)
     mode = "w" if request.force else "x"
     sync = request.sync
     if sync is None:
@@ -138,44 +135,6 @@ def write(content: Content, request: Request, layout: str) -> None:
         return
     with building(request.target, mode, sync) as path:
         _write(content, request, layout, path)
-
-
-def _keep_json(
-    content: Content, request: Request, layout: str, place: str = ""
-) -> None:
-    """Take the attributes away that Zarr can't hold: those with NaN and infinities.
-
-    Other layouts hold them, but their groups are those of Zarr.
-    """
-    if layout == "zarr" or isinstance(content, GroupContent):
-        content.attrs = _json_attributes(content.attrs, request, place)
-    inner: dict[str, Content | Column] = {}
-    if isinstance(content, GroupContent):
-        inner = {**content.members}
-    elif isinstance(content, TableContent) and layout == "zarr":
-        inner = {**content.columns}
-    for name, member in inner.items():
-        path = join(place, name)
-        if isinstance(member, Column):
-            member.attrs = _json_attributes(member.attrs, request, path)
-        else:
-            _keep_json(member, request, layout, path)
-
-
-def _json_attributes(attrs: JsonObject, request: Request, place: str) -> JsonObject:
-    kept = {}
-    for name, value in attrs.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except ValueError:
-            where = " of '%s'" % place if place else ""
-            request.lose(
-                "the attribute '%s'%s, as JSON has no NaN and no infinity"
-                % (name, where)
-            )
-        else:
-            kept[name] = value
-    return kept
 
 
 def _is_table(content: Content, layout: str) -> bool:

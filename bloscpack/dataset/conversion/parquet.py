@@ -18,7 +18,7 @@ from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueErr
 from ..folder import encode_attributes
 from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
 from .request import import_package
-from .text_columns import decoded, fixed, fixed_from, native, text_dtype
+from .text_columns import Lengths, decoded, fixed, fixed_from, native, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -195,11 +195,14 @@ def _measured(name: str, file: Any, kind: str) -> DType:
     """Return the type for a column of text or bytes: that of the longest value."""
     compute = import_package("pyarrow.compute", "tables", "reading Parquet")
     length_of = compute.utf8_length if kind == "U" else compute.binary_length
-    most = 0
+    lengths = Lengths()
     for batch in file.iter_batches(columns=[name]):
         values = _decoded(_whole(batch.column(0), name))
-        most = max(most, compute.max(length_of(values)).as_py() or 0)
-    return text_dtype(most, kind)
+        found = length_of(values)
+        lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
+        lengths.total += compute.sum(found).as_py() or 0
+        lengths.count += len(found)
+    return lengths.dtype(name, kind)
 
 
 def _decoded(array: Any) -> Any:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
 
 
+# Maximum size in bytes of a column whose texts all have the length of the longest one:
+# this, or so many times the size of the texts.
+MAX_PADDED = 2**34
+MAX_TIMES_PADDED = 100
+
+
 def longest(values: Iterable[str | bytes], most: int = 0) -> int:
     """Return the length of the longest value, at least `most`."""
     return max(most, max(map(len, values), default=0))
@@ -22,6 +28,51 @@ def longest(values: Iterable[str | bytes], most: int = 0) -> int:
 def text_dtype(length: int, kind: str = "U") -> DType:
     """Return the type of text (``"U"``) or bytes (``"S"``) of this length."""
     return numpy.dtype("%s%d" % (kind, max(1, length)))
+
+
+class Lengths:
+    """The lengths of the texts in a column.
+
+    Attributes
+    ----------
+    most, total
+        The length of the longest text, and the sum of all lengths.
+    count
+        Number of texts.
+    """
+
+    def __init__(self) -> None:
+        self.most = self.total = self.count = 0
+
+    def add(self, values: Sequence[str | bytes]) -> None:
+        """Take texts into account."""
+        self.most = longest(values, self.most)
+        self.total += sum(map(len, values))
+        self.count += len(values)
+
+    def dtype(self, name: str, kind: str = "U") -> DType:
+        """Return the type for all texts.
+
+        Raises `UsageError` if nearly all of a large array would be padding, because a
+        single text is long.
+        """
+        found = text_dtype(self.most, kind)
+        nbytes = self.count * found.itemsize
+        unit = found.itemsize // max(1, self.most)
+        if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * self.total * unit):
+            raise UsageValueError(
+                "column '%s': a text has '%d' characters, and '%d' texts of this "
+                "length have '%d' bytes, '%d' times those that are there; leave the "
+                "column out, or make the text shorter"
+                % (
+                    name,
+                    self.most,
+                    self.count,
+                    nbytes,
+                    nbytes // max(1, self.total * unit),
+                )
+            )
+        return found
 
 
 def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:

@@ -20,7 +20,7 @@ from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeErro
 from ..folder import MAX_JSON
 from .contents import ArrayContent, GroupContent, rows_in_block
 from .request import import_package
-from .text_columns import fixed, longest, text_dtype
+from .text_columns import Lengths, fixed, longest
 from .zip_files import open_zip
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -263,7 +263,8 @@ def _rows(found: Any, path: str) -> Iterator[Array]:
 
 def _measured(blocks: Iterator[Array], path: str, fill: Any) -> DType:
     """Return the type for text of variable length: that of the longest value."""
-    most, kind = longest([fill] if isinstance(fill, (str, bytes)) else []), "U"
+    lengths, kind = Lengths(), "U"
+    lengths.most = longest([fill] if isinstance(fill, (str, bytes)) else [])
     for block in blocks:
         values = block.ravel().tolist()
         for value in values:
@@ -273,8 +274,8 @@ def _measured(blocks: Iterator[Array], path: str, fill: Any) -> DType:
                     "are text" % shown_name(path)
                 )
         kind = "S" if values and isinstance(values[0], bytes) else kind
-        most = longest(values, most)
-    return text_dtype(most, kind)
+        lengths.add(values)
+    return lengths.dtype(shown_name(path), kind)
 
 
 def _text_rows(found: Any, path: str, dtype: DType) -> Iterator[Array]:

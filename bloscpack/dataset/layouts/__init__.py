@@ -55,6 +55,8 @@ LAYOUTS = {
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
 MAX_SEARCHED = 10000
+# Maximum number of groups inside of each other: those who visit all members recurse.
+MAX_DEPTH = 100
 
 
 def _load(place: str) -> Any:
@@ -161,6 +163,11 @@ def find_member(folder: Folder, name: str) -> Found | None:
 
 def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
     """Yield the members of a group, sorted by name."""
+    if folder.depth > MAX_DEPTH:
+        raise UsageError(
+            "groups inside of each other can be listed up to '%d' levels deep: '%s'"
+            % (MAX_DEPTH, folder.path())
+        )
     for name in folder.folders():
         found = find_any(folder.dataset(name))
         if found is not None:

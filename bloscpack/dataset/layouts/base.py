@@ -42,8 +42,15 @@ if TYPE_CHECKING:
 
         nchunks: int
 
-        def files(self) -> Iterator[tuple[str, range]]:
-            """Yield the name of each file in the folder, and the numbers of chunks."""
+        @property
+        def nfiles(self) -> int:
+            """Number of files of the array, also if some are missing."""
+
+        def stored(self) -> Sequence[int]:
+            """Return the numbers of the files that exist, ascending."""
+
+        def place_of(self, number: int) -> tuple[str, range]:
+            """Return the name of a file in the folder, and its chunks' numbers."""
 
     # The fields of an item, from outside to inside, and the chunks of this part of it.
     Part = tuple[tuple[str, ...], ChunkFiles]
@@ -113,11 +120,14 @@ class NodeLayout(ABC):
         ``'array'``, ``'table'`` or ``'group'``.
     folder
         Its folder.
+    allow_pickle
+        Whether it was opened so that Python objects may be read.
     """
 
     name: str
     kind: str
     writable = True
+    allow_pickle = False
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
@@ -131,8 +141,8 @@ class NodeLayout(ABC):
         """Return the attributes in the file."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens it again, in any process."""
-        return type(self), (self.folder,)
+        """Return what opens it again, in any process, as it was opened here."""
+        return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -189,10 +199,6 @@ class ArrayLayout(NodeLayout):
     def close_files(self) -> None:
         """Close the files that are kept open, when no thread reads them any more."""
         return
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens it again, in any process."""
-        return partial(type(self), allow_pickle=self.dtype.hasobject), (self.folder,)
 
     def parts(self) -> list[Part]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
@@ -263,7 +269,6 @@ class TableLayout(NodeLayout):
     columns: dict[str, ArrayLayout]
 
     array_class: type[ArrayLayout]
-    _allow_pickle = False
     # The errors of columns that can't be opened; None lets them be raised.
     unopened: dict[str, Exception] | None = None
 
@@ -296,7 +301,7 @@ class TableLayout(NodeLayout):
                 filename=self.folder.path(place),
             )
         folder = self.folder.child(place)
-        return self.array_class(folder, allow_pickle=self._allow_pickle)
+        return self.array_class(folder, allow_pickle=self.allow_pickle)
 
     # Writing
 

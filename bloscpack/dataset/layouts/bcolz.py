@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from ..._engine.blosc_settings import own_settings
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import decompress
 from ..._format.dtypes import decode_dtype, shown
@@ -33,7 +33,6 @@ from .chunk_files import (
     HEADER,
     FileChunks,
     chunk_name,
-    chunk_number,
     write_chunks,
 )
 from .description_check import DescriptionCheck
@@ -41,7 +40,7 @@ from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     from ..._format.dtypes import DType
@@ -116,7 +115,9 @@ def _decode_dtype(folder: Folder, text: Json) -> DType:
     try:
         if not isinstance(text, str):
             refuse(folder, STORAGE, "'dtype' to be text", text)
-        return decode_dtype(text)
+        dtype = decode_dtype(text)
+        check_itemsize(dtype)
+        return dtype
     except FormatError as error:
         error.filename = folder.path(STORAGE)
         raise
@@ -147,7 +148,7 @@ class BcolzArray(ArrayLayout):
         self.folder = folder
         for name in ("meta", DATA):
             folder.check_inside(name)
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         self._check = DescriptionCheck(folder, STORAGE)
         self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
@@ -187,7 +188,7 @@ class BcolzArray(ArrayLayout):
         self.block_rows, self.chunks = 1, (1,)
         self._source = source = ObjectChunks(self.folder, shape[0], self._check)
         self.reader = ObjectReader(
-            shape, source.read, self._allow_pickle, self.folder.path()
+            shape, source.read, self.allow_pickle, self.folder.path()
         )
 
     @property
@@ -195,11 +196,11 @@ class BcolzArray(ArrayLayout):
         """Size in bytes of the files of chunks."""
         nchunks = self._source.nchunks
         if not self.folder.lists:
-            return self.folder.total_size([name for name, _ in self._source.files()])
+            return self.folder.total_size(list(map(chunk_name, self._source.stored())))
         total = 0
         with suppress(FileNotFoundError):
             for name, size in self.folder.sizes(DATA):
-                number = chunk_number(name)
+                number = chunk_name.number(name)
                 total += size if number is not None and number < nchunks else 0
         return total
 
@@ -333,8 +334,8 @@ class BcolzArray(ArrayLayout):
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
         first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
-        for number in range(first, after):
-            with suppress(FileNotFoundError):
+        for number in chunk_name.stored(self.folder, after):
+            if number >= first:
                 disk.remove(self.folder.path(chunk_name(number)))
 
 
@@ -355,9 +356,18 @@ class ObjectChunks:
         self._chunks = FileChunks(folder, nchunks, 1, check_description)
         self._folder = folder
 
-    def files(self) -> Iterator[tuple[str, range]]:
-        """Yield the name of each file in the folder, and the number of its chunk."""
-        return self._chunks.files()
+    @property
+    def nfiles(self) -> int:
+        """Number of files: each has a chunk."""
+        return self.nchunks
+
+    def stored(self) -> Sequence[int]:
+        """Return the numbers of the files that exist, ascending."""
+        return self._chunks.stored()
+
+    def place_of(self, number: int) -> tuple[str, range]:
+        """Return the name of a file in the folder, and the number of its chunk."""
+        return self._chunks.place_of(number)
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
@@ -385,7 +395,7 @@ class BcolzTable(TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         stored = folder.read_description(COLUMNS)
         names = stored.get("names")
         if (

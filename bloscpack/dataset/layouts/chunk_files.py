@@ -8,7 +8,6 @@ Then its first rows count. Sizes are checked before memory is allocated.
 from __future__ import annotations
 
 import math
-import re
 import struct
 
 import numpy
@@ -24,10 +23,11 @@ from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
+from .file_names import FileNames
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ..._format.dtypes import Array, DType
@@ -39,23 +39,13 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<4sB3xq")
 HEADER_VERSION = 1
 DATA = "data"
-CHUNK_NAME = re.compile(r"__(0|[1-9][0-9]{0,17})\.blp")
+# The name of the file of a chunk, by its number.
+chunk_name = FileNames(DATA, "__", ".blp")
 # Size in bytes from which an array is allocated only if the sizes of the files show
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
 # Maximum number of plain bytes per byte of a file, with the best codec.
 MAX_RATIO = max(MAX_RATIOS.values())
-
-
-def chunk_name(number: int) -> str:
-    """Return the name of the file of a chunk."""
-    return "%s/__%d.blp" % (DATA, number)
-
-
-def chunk_number(name: str) -> int | None:
-    """Return the number of a chunk from the name of its file without the folder."""
-    match = CHUNK_NAME.fullmatch(name)
-    return None if match is None else int(match[1])
 
 
 def encode_file(chunk: bytes) -> bytes:
@@ -103,10 +93,18 @@ class FileChunks(ChunkSource):
         """Return the numbers of the chunks that hold the span [start, stop)."""
         return range(start // self.chunk_size, -(-stop // self.chunk_size))
 
-    def files(self) -> Iterator[tuple[str, range]]:
-        """Yield the name of each file in the folder, and the number of its chunk."""
-        for number in range(self.nchunks):
-            yield chunk_name(number), range(number, number + 1)
+    @property
+    def nfiles(self) -> int:
+        """Number of files: each has a chunk."""
+        return self.nchunks
+
+    def stored(self) -> Sequence[int]:
+        """Return the numbers of the files that exist, ascending."""
+        return chunk_name.stored(self._folder, self.nchunks)
+
+    def place_of(self, number: int) -> tuple[str, range]:
+        """Return the name of a file in the folder, and the number of its chunk."""
+        return chunk_name(number), range(number, number + 1)
 
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return a new array; raise `FormatError` if the files can't hold so much."""
@@ -118,7 +116,7 @@ class FileChunks(ChunkSource):
         """Raise `FormatError` unless each chunk has a file, of a possible size."""
         found = 0
         for name, size in self._folder.sizes(DATA):
-            number = chunk_number(name)
+            number = chunk_name.number(name)
             if number is None or number >= self.nchunks:
                 continue
             found += 1

@@ -29,6 +29,7 @@ from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
 from .description_check import DescriptionCheck
+from .file_names import FileNames
 from .shard_index import Cut
 from .superchunk_files import SuperchunkFiles
 from .superchunk_items import ItemParts
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from ..folder import Folder
     from .base import Blocks, Length
     from .base import Part as BasePart
-    from .superchunk_files import NameOf
     from .superchunk_storage import Leaf
     from .superchunk_writer import Part
 
@@ -127,9 +127,9 @@ def encode_sizes(shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
 # Reading
 
 
-def namer(prefix: str, leaf: Leaf) -> NameOf:
-    """Return a function that returns the names of the files of a leaf."""
-    return lambda number: prefix + leaf.file_name(number)
+def namer(prefix: str, leaf: Leaf) -> FileNames:
+    """Return the names of the files of a leaf."""
+    return FileNames((prefix + leaf.folder).rstrip("/"), "__", "__.bin", 1)
 
 
 def report_missing() -> None:
@@ -199,7 +199,7 @@ class SuperchunkArray(ArrayLayout):
         if nbytes > MAX_NBYTES:
             refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
         for leaf in storage.leaves if storage.dtype.names else ():
-            self.folder.check_inside((self.data + leaf.file_name(0)).rpartition("/")[0])
+            self.folder.check_inside(self.data + leaf.folder)
         self.fill_value = storage.fill_value
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)

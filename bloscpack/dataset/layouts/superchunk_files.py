@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..._format.dtypes import Array
     from ..._reading.chunk_source import Room
     from ..folder import Folder
+    from .file_names import FileNames
     from .shard_index import Cut
 
     # The name of the file with a number.
@@ -89,7 +90,7 @@ class SuperchunkFiles(ChunkSource):
     def __init__(
         self,
         folder: Folder,
-        name_of: NameOf,
+        name_of: FileNames,
         cut: Cut,
         nrows: int,
         fill_value: Any,
@@ -176,12 +177,20 @@ class SuperchunkFiles(ChunkSource):
             least = self._stored_nbytes(number) if self._fill_value is None else 0
             return ShardIndex(storage, self.cut, least)
 
-    def files(self) -> Iterator[tuple[str, range]]:
-        """Yield the name of each file in the folder, and the numbers of its chunks."""
-        slots = self.cut.slots
-        for number in range(self.cut.count_files(self.nrows)):
-            first = number * slots
-            yield self._name_of(number), range(first, min(first + slots, self.nchunks))
+    @property
+    def nfiles(self) -> int:
+        """Number of files of the array, also if some are missing."""
+        return self.cut.count_files(self.nrows)
+
+    def stored(self) -> Sequence[int]:
+        """Return the numbers of the files that exist, ascending."""
+        return self._name_of.stored(self._folder, self.nfiles)
+
+    def place_of(self, number: int) -> tuple[str, range]:
+        """Return the name of a file in the folder, and the numbers of its chunks."""
+        first = number * self.cut.slots
+        numbers = range(first, min(first + self.cut.slots, self.nchunks))
+        return self._name_of(number), numbers
 
     def _stored_nbytes(self, number: int) -> int:
         """Return the number of plain bytes that the array has in a file."""

@@ -19,7 +19,7 @@ import re
 
 import numpy
 
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import decode_dtype, encode_dtype, shown
 from ...args import BloscArgs
@@ -80,10 +80,10 @@ class Leaf:
             items = items[field]
         return items
 
-    def file_name(self, number: int) -> str:
-        """Return the name of a superchunk, relative to the folder of the array."""
-        parts = [*map(encode_name, self.fields), "__%d__.bin" % (number + 1)]
-        return "/".join(parts)
+    @property
+    def folder(self) -> str:
+        """The name of its folder, relative to the data of the array."""
+        return "/".join(map(encode_name, self.fields))
 
 
 def leaves_of(dtype: DType) -> list[Leaf]:
@@ -243,6 +243,7 @@ def decode_storage(stored: Json) -> Storage:
     if not isinstance(stored, dict):
         refuse("the description of an array", stored)
     dtype = decode_dtype(stored.get("dtype"))
+    check_itemsize(dtype)
     inner = stored.get("inner")
     if (
         not isinstance(inner, list)

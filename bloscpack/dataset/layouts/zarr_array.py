@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import errno
 import math
-import re
 from contextlib import suppress
 from functools import partial
 
 import numpy
 
+from ..._format.array_metadata import MAX_NBYTES
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
     ZARR_JSON,
@@ -42,6 +42,7 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .description_check import DescriptionCheck, changed
+from .file_names import FileNames
 from .shard_index import Cut
 from .superchunk_files import SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
@@ -117,9 +118,9 @@ def check_attributes(attributes: JsonObject) -> None:
         )
 
 
-def shard_name(number: int, ndim: int) -> str:
-    """Return the name of a shard, relative to its array."""
-    return "/".join([SHARDS, str(number)] + ["0"] * (ndim - 1))
+def shard_names(ndim: int) -> FileNames:
+    """Return the names of the shards, relative to their array."""
+    return FileNames(SHARDS, after="/0" * (ndim - 1))
 
 
 class ZarrArray(ArrayLayout):
@@ -158,7 +159,7 @@ class ZarrArray(ArrayLayout):
         self.may_lack_files = MISSING_SHARDS in document.attributes
         self._source = SuperchunkFiles(
             self.folder,
-            partial(shard_name, ndim=len(self.shape)),
+            shard_names(len(self.shape)),
             self._cut,
             self.shape[0],
             self.fill_value,
@@ -168,15 +169,14 @@ class ZarrArray(ArrayLayout):
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
     def _shard_name(self, number: int) -> str:
-        return shard_name(number, len(self.shape))
+        return shard_names(len(self.shape))(number)
 
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files of shards."""
-        count = self._cut.count_files(self.shape[0])
-        numbers = self._stored_shards() if self.folder.lists else range(count)
-        names = [self._shard_name(number) for number in numbers if number < count]
-        return self.folder.total_size(names)
+        return self.folder.total_size(
+            list(map(self._shard_name, self._source.stored()))
+        )
 
     def parts(self) -> list[Part]:
         """Return where the chunks are."""
@@ -198,8 +198,7 @@ class ZarrArray(ArrayLayout):
 
     def _stored_shards(self) -> list[int]:
         """Return the numbers of the shards that have a file: few, if it is sparse."""
-        names = self.folder.names(SHARDS)
-        return [int(n) for n in names if re.fullmatch("0|[1-9][0-9]{0,18}", n)]
+        return [*shard_names(len(self.shape)).stored(self.folder, MAX_NBYTES)]
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
@@ -225,10 +224,10 @@ class ZarrArray(ArrayLayout):
         document.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
-        ndim = len(new.shape)
+        names = shard_names(len(new.shape))
         shards = ShardFolder(
             change,
-            lambda number: prefix + shard_name(number, ndim),
+            lambda number: prefix + names(number),
             cut_of(document),
             args_of(document),
             at_once=True,
@@ -297,7 +296,7 @@ class ZarrArray(ArrayLayout):
         if start >= stop or not self._cut.row_nbytes:
             return
         count = self._cut.chunk_rows * self._cut.slots
-        for number in sorted(self._stored_shards()):
+        for number in self._stored_shards():
             low, high = max(start, number * count), min(stop, (number + 1) * count)
             if low < high:
                 yield low, high

@@ -122,7 +122,12 @@ class ZarrGroup(GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        read_document(folder)
+        if read_document(folder)["node_type"] != "group":
+            raise DamageError(
+                "expected the document of a group, found that of an array",
+                section="metadata",
+                filename=folder.path(ZARR_JSON),
+            )
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""

@@ -1,0 +1,248 @@
+"""Documents with values that nobody expects: an error of ours, and soon."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import pickle
+import tracemalloc
+from pathlib import Path
+
+import blosc
+import numpy as np
+import pytest
+from dataset import golden_directories as golden
+from dataset.damage_datasets import numbers
+from dataset.test_claims import edit
+
+import bloscpack as bp
+from bloscpack import cli, dataset
+from bloscpack.dataset.folder import Folder
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+LARGE = 2**31 - 1
+TEXT = {"name": "null_terminated_bytes", "configuration": {"length_bytes": LARGE}}
+CASES = {
+    "a large item of Zarr": ("zarr", "zarr.json", ["data_type"], TEXT),
+    "a large item": ("superchunk", "meta/storage", ["dtype"], "'|V%d'" % LARGE),
+    "a large item of bcolz": ("bcolz", "meta/storage", ["dtype"], "|V%d" % LARGE),
+    "a list for a byte order": (
+        "zarr",
+        "zarr.json",
+        ["codecs", 0, "configuration", "codecs", 0, "configuration", "endian"],
+        ["little"],
+    ),
+    "chunks without axes": (
+        "zarr",
+        "zarr.json",
+        ["codecs", 0, "configuration", "chunk_shape"],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name):
+    layout, file, keys, new = CASES[name]
+    dataset.create_array("a", numbers(10), layout=layout).close()
+
+    def change(value):
+        for key in keys[:-1]:
+            value = value[key]
+        value[keys[-1]] = new
+
+    edit("a/" + file, change)
+    tracemalloc.start()
+    for act in (dataset.open, dataset.describe):
+        with pytest.raises(bp.BloscpackError):
+            act("a")
+    with pytest.raises(bp.BloscpackError):
+        dataset.recover("a", "saved")
+    try:
+        assert not dataset.verify("a").ok
+    except bp.UsageError:
+        assert layout == "zarr"
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+
+
+def test_large_items_are_not_written():
+    with pytest.raises(bp.UsageError, match="an item has at most 67108864 bytes"):
+        dataset.create_array("a", shape=(2,), dtype="V%d" % LARGE)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udcff"])
+def test_names_that_no_file_system_has(name, capsys):
+    dataset.create_table("t", {"x": [1], "y": [2]}, layout="bcolz").close()
+    edit("t/__rootdirs__", lambda value: value.update(names=["x", name]))
+    with pytest.raises(bp.FormatError, match="'names' to be different names"):
+        dataset.open("t")
+    for verb in ("info", "list", "verify"):
+        with pytest.raises(SystemExit, match="3"):
+            cli.main([verb, "t"])
+    assert r"\ud" in capsys.readouterr().err
+    dataset.create_array("a", [1]).close()
+    Path("a/.bloscpack").mkdir()
+    journal = {"files": {}, "removed": [name]}
+    Path("a/.bloscpack/journal").write_text(json.dumps(journal))
+    with pytest.raises(bp.FormatError, match="expected a journal"):
+        dataset.open("a", "r+")
+
+
+def test_an_array_is_no_group():
+    dataset.create_group("g").close()
+    edit("g/zarr.json", lambda value: value.update(node_type="array"))
+    with pytest.raises(bp.BloscpackError):
+        dataset.open("g")
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+def test_attributes_with_nan(layout):
+    attrs = {"a": float("nan"), "b": [float("inf")]}
+    with dataset.create_array("a", [1, 2], layout=layout, attrs=attrs) as array:
+        array.append([3])
+        array.attrs["c"] = 1
+        with pytest.raises(bp.UsageError, match="must be JSON"):
+            array.attrs["d"] = {1}
+    assert dataset.recover("a", "saved").complete
+    for path in ("a", "saved"):
+        with dataset.open(path) as array:
+            assert str({**attrs, "c": 1}) == str(dict(array.attrs))
+
+
+class Trap:
+    def __reduce__(self):
+        return open, ("trapped", "w")
+
+
+def objects():
+    """Make a table with a column of objects, whose first item runs code."""
+    golden.extract("bcolz/z_object", Path("t/o"))
+    chunk = blosc.compress(pickle.dumps(Trap()), typesize=1)
+    Path("t/o/data/__0.blp").write_bytes(bytes(16) + chunk)
+    Path("t/__rootdirs__").write_text('{"names": ["o"]}')
+
+
+@pytest.mark.parametrize("path", ["t/o", "t", "."])
+def test_a_copy_unpickles_no_more_than_the_original(path):
+    objects()
+    column = {"t/o": lambda a: a, "t": lambda a: a["o"], ".": lambda a: a["t/o"]}[path]
+    with dataset.open(path) as opened:
+        found = column(opened)
+        clones = [copy.copy(found), copy.deepcopy(found)]
+        clones.append(pickle.loads(pickle.dumps(found)))
+        if path != ".":
+            clones.append(column(pickle.loads(pickle.dumps(opened))))
+        for clone in clones:
+            with pytest.raises(bp.FormatError, match="allow_pickle=True"):
+                clone[0]
+    assert not Path("trapped").exists()
+    with dataset.open(path, allow_pickle=True) as opened:
+        found = column(opened)
+        expected = golden.values("bcolz/z_object")[1:]
+        assert expected == list(pickle.loads(pickle.dumps(found))[1:])
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_one_error_while_recovering(layout, kind, monkeypatch):
+    """Each read of a document fails once: all is saved, or there is an error."""
+    if kind == "array":
+        dataset.create_array("d", numbers(10), layout=layout).close()
+    elif kind == "table":
+        columns = {"x": numbers(10), "y": numbers(10)}
+        dataset.create_table("d", columns, layout=layout).close()
+    else:
+        with dataset.create_group("d") as group:
+            group.create_array("a", numbers(10), layout=layout)
+            group.create_array("b", numbers(10), layout=layout)
+    original = Folder.read
+    count = 0
+
+    def read(self, name, limit=None):
+        nonlocal count
+        count -= 1
+        if count == 0:
+            raise OSError(errno.EIO, "Input/output error", self.path(name))
+        return original(self, name, limit)
+
+    monkeypatch.setattr(Folder, "read", read)
+    outcomes = []
+    for number in range(1, 100):
+        count = number
+        target = "saved%d" % number
+        try:
+            recovery = dataset.recover("d", target)
+            outcomes.append(None)
+        except OSError as error:
+            outcomes.append(error)
+            continue
+        finally:
+            reached, count = count <= 0, 0
+        assert list(nodes("d")) == list(nodes(target)) or not recovery.complete
+        if not reached:
+            break
+    assert not reached
+    assert any(outcomes)
+
+
+def nodes(path):
+    with dataset.open(path) as found:
+        yield from values(found)
+
+
+def values(found):
+    if isinstance(found, dataset.Group):
+        for name in found:
+            yield name
+            yield from values(found[name])
+    else:
+        yield repr(found[:].tolist())
+
+
+def test_one_long_text(monkeypatch):
+    pytest.importorskip("pandas")
+    from bloscpack.dataset.conversion import text_columns
+
+    monkeypatch.setattr(text_columns, "MAX_PADDED", 10**6)
+    lines = ["a,b", *["1,x"] * 1000]
+    Path("short.csv").write_text("\n".join(lines) + "\n")
+    dataset.convert("short.csv", "short.zarr")
+    Path("long.csv").write_text("\n".join([*lines, "2," + "y" * 5000]) + "\n")
+    with pytest.raises(bp.UsageError, match="column 'b': a text has '5000' characters"):
+        dataset.convert("long.csv", "long.zarr")
+    assert np.dtype("U1") == dataset.open("short.zarr").dtype["b"]
+
+
+def test_groups_inside_of_each_other(capsys):
+    """As many as the length of a path allows."""
+    dataset.create_group("g").close()
+    inner = Path("g")
+    for _ in range(800):
+        inner /= "g"
+        inner.mkdir()
+        (inner / "zarr.json").write_bytes(Path("g/zarr.json").read_bytes())
+    with dataset.open("g") as group:
+        assert "g  group" in repr(group)
+        assert "up to '100' levels deep" in str(dataset.describe("g"))
+        for act in (dataset.verify, list_all):
+            with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+                act("g")
+        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+            dataset.recover("g", "saved")
+        with pytest.raises(bp.UsageError, match="up to '100' levels deep"):
+            dataset.convert("g", "x.npz")
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["list", "g"])
+
+
+def list_all(path):
+    with dataset.open(path) as group:
+        while list(group):
+            group = group["g"]
