@@ -16,7 +16,7 @@ from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import FOREIGN, MISSING, SHORT, FileCheck, check_file
+from .file_checks import MISSING, SHORT, FileCheck, check_file
 from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
 from .folder import CHANGES
 from .layouts import (
@@ -145,7 +145,7 @@ class _Checker:
             )
             return
         used = {folder.full(name) for name in node.description_files}
-        self._check_attributes(node)
+        self._check_description(node)
         if kind == "array":
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
@@ -175,7 +175,15 @@ class _Checker:
         section = getattr(error, "section", None) or "files"
         self._report.error(self._name(path), section, "description", message)
 
-    def _check_attributes(self, node: NodeLayout) -> None:
+    def _check_description(self, node: NodeLayout) -> None:
+        """Check the attributes, and whether another program wrote the description."""
+        if node.changed_elsewhere:
+            name = self._name(node.folder.path(node.description_files[0]))
+            message = (
+                "another program has written or changed it, or it is damaged: it has "
+                "no right digest"
+            )
+            self._report.note(name, "metadata", "changed", message)
         try:
             node.read_attributes()
         except (FormatError, OSError) as error:
@@ -285,7 +293,7 @@ class _Checker:
             )
         for name, column in table.columns.items():
             used |= {column.folder.full(file) for file in column.description_files}
-            self._check_attributes(column)
+            self._check_description(column)
             used |= self._check_array(column, member, name)
         return used
 
@@ -322,16 +330,9 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, FormatError) else str(error)
 
 
-def _kinds(check: FileCheck, severity: str) -> set[str]:
-    return {f.kind for f in check.findings if f.severity == severity}
-
-
 def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
-    """Make missing rows notes if another program has written shards of the array.
-
-    Such a program leaves out rows that have the fill value.
-    """
-    if layout.name != "zarr" or not any(FOREIGN in _kinds(c, NOTE) for c in checks):
+    """Make missing rows notes if readers take them for rows with the fill value."""
+    if not layout.may_lack_files:
         return
     for check in checks:
         for i, finding in enumerate(check.findings):

@@ -70,6 +70,8 @@ class NewArray:
         Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
     dims
         A name for each axis, for layouts that store them; None for no names.
+    column
+        A checksum of the name, for a column of a table; set by layouts that store it.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     attrs
@@ -94,6 +96,7 @@ class NewArray:
         check_nbytes(shape, dtype)
         self.shards = row_count(shards, "shards")
         self.dims = dims
+        self.column: str | None = None
         self.dtype = dtype
         self.shape = shape
         self.chunks = row_count(chunks, "chunks")
@@ -113,11 +116,14 @@ class NodeLayout(ABC):
         ``'array'``, ``'table'`` or ``'group'``.
     folder
         Its folder.
+    changed_elsewhere
+        Whether another program has written the description, or it is damaged.
     """
 
     name: str
     kind: str
     writable = True
+    changed_elsewhere = False
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
@@ -232,6 +238,10 @@ class ArrayLayout(NodeLayout):
         have files of their own, blocks may have some of the fields, which change alone.
         """
         raise NotImplementedError
+
+    def stage_length(self, change: Change, length: int) -> None:
+        """Let `change` set the number of rows, all of which are in files already."""
+        self.stage(change, [], lambda: length, extends=True)
 
     def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of new rows that must be written as fill values.
