@@ -92,9 +92,7 @@ def test_fields_are_read_alone(path):
     (path / "data/x/__1__.bin").unlink()
     with dataset.open(path) as array:
         assert items["l"].tobytes() == array["l"].tobytes()
-        with pytest.raises(
-            FormatError, match="expected the file with the rows"
-        ):
+        with pytest.raises(FormatError, match="expected the file with the rows"):
             array[0]
 
 
@@ -312,9 +310,7 @@ def test_rows_that_no_file_has(path):
     documents.write(path / "meta/sizes", {**sizes, "shape": [10**12]})
     with dataset.open(path) as array:
         assert 3 == array[3]
-        with pytest.raises(
-            FormatError, match="expected the file with the rows"
-        ):
+        with pytest.raises(FormatError, match="expected the file with the rows"):
             array[:]
 
 
