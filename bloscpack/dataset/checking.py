@@ -8,6 +8,7 @@ raises: only a folder that is no dataset, or of a kind that can't be read, does.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -18,12 +19,13 @@ from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import MISSING, SHORT, FileCheck, check_file
 from .findings import DatasetFinding, DatasetReport, RowLoss, runs_of
-from .folder import CHANGES
+from .folder import CHANGES, JOURNAL
 from .layouts import (
     array_class,
     detect,
     find_members,
     group_class,
+    table_around,
     table_class,
 )
 from .url_folder import open_folder
@@ -31,6 +33,7 @@ from .url_folder import open_folder
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     # Called with the member, the layout, the number of its part, and the findings.
     OnFile = Callable[[str, ArrayLayout, int, FileCheck], object]
 
+# Maximum number of times that an array or a table is checked while writers change it.
+ATTEMPTS = 10
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # Layouts without digests of chunks.
@@ -130,7 +135,32 @@ class _Checker:
         self._on_file = on_file
 
     def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
-        """Check the dataset, or the member of a group, in a folder."""
+        """Check the dataset, or the member of a group, in a folder.
+
+        An array or a table that a writer has changed meanwhile, and that seems to be
+        damaged, is checked again: the check may have seen parts of two states.
+        """
+        if kind == "group" or folder.far:
+            self._check(folder, member, layout, kind)
+            return
+        files = (array_class if kind == "array" else table_class)(layout)
+        progress = self._progress
+        for attempt in range(1, ATTEMPTS + 1):
+            state = _state_of(folder, files.description_files)
+            calls: list[Any] = []
+            report = DatasetReport(self._report.path, layout, kind)
+            trial = _Checker(report, self._nthreads, progress, _noting(calls))
+            trial._check(folder, member, layout, kind)
+            same = _state_of(folder, files.description_files) == state
+            if report.ok or same or attempt == ATTEMPTS:
+                break
+            progress = None  # it has been told of all files
+        self._report.include(report)
+        if self._on_file is not None:
+            for call in calls:
+                self._on_file(*call)
+
+    def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         try:
             self._check_changes(folder, member)
             node = open_for_check(folder, layout, kind)
@@ -147,6 +177,9 @@ class _Checker:
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
         if kind == "array":
+            if node.is_column and table_around(folder) is None:
+                message = "it is a column of a table, and there is no document of one"
+                self._report.note(member or ".", "metadata", "no-table", message)
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
@@ -154,6 +187,9 @@ class _Checker:
             for name, found in find_members(folder):
                 used.add(name)
                 inner = joined_name(member, name)
+                if layout != "folder" and found.layout == "folder":
+                    message = "a folder of datasets, and no group: it has no document"
+                    self._report.note(inner, "metadata", "no-document", message)
                 self.check(found.folder, inner, found.layout, found.kind)
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
@@ -319,6 +355,21 @@ def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
     return group_class(layout)(folder)
 
 
+def _noting(calls: list[Any]) -> OnFile:
+    """Return a function that appends its arguments to a list."""
+    return lambda *call: calls.append(call)
+
+
+def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
+    """Return a value that changes when a writer commits a change of an array or table.
+
+    `files` are the names of the descriptions: of the dataset, and of its columns.
+    """
+    places = ["", *(name + "/" for name in folder.folders())]
+    names = [JOURNAL, *(place + file for place in places for file in files)]
+    return [(name, folder.identity(name)) for name in names]
+
+
 def joined_name(*parts: str) -> str:
     """Return names with slashes between them."""
     return "/".join(part for part in parts if part)
@@ -345,7 +396,9 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
 
 def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that are not in `used`, with the reason; no link is followed."""
-    with os.scandir(os.path.join(root, prefix)) as entries:
+    found: list[os.DirEntry[str]] = []
+    # A writer may have removed the folder meanwhile.
+    with suppress(FileNotFoundError), os.scandir(os.path.join(root, prefix)) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         name = prefix + entry.name

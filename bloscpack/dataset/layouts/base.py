@@ -118,12 +118,15 @@ class NodeLayout(ABC):
         Its folder.
     changed_elsewhere
         Whether another program has written the description, or it is damaged.
+    is_column
+        Whether it was made as a column of a table, if its files say so.
     """
 
     name: str
     kind: str
     writable = True
     changed_elsewhere = False
+    is_column = False
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()

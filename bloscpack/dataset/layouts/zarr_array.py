@@ -200,6 +200,7 @@ class ZarrArray(ArrayLayout):
         """Take over a document, and read from the files of this state from now on."""
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
+        self.is_column = self.column_word is not None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
         self.dims = document.dimension_names
