@@ -67,7 +67,9 @@ def check_known(dtype: DType) -> None:
     base = dtype.base
     for name in base.names or ():
         check_known(base[name])
-    if base.names is None and numpy.dtype(base.str).type is not base.type:
+    if base.names is not None or base.kind in "OT":  # refused where it must be
+        return
+    if numpy.dtype(base.str).type is not base.type:
         raise UsageValueError(
             "arrays of the dtype '%s' can't be stored: it is no type of NumPy itself, "
             "and would come back as '%s'; convert the array, as with "

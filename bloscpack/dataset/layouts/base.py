@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import partial
 
+from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
 from ..rows import check_fill_value, check_nbytes, row_count
 
@@ -92,6 +93,7 @@ class NewArray:
         shards: int | None = None,
         dims: Sequence[str | None] | None = None,
     ) -> None:
+        check_known(dtype)
         check_fill_value(fill_value, dtype)
         check_nbytes(shape, dtype)
         self.shards = row_count(shards, "shards")
