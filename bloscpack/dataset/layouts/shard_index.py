@@ -120,8 +120,9 @@ class ShardIndex:
                     chunk=len(self.extents),
                 )
             self.extents.append((entry[0], entry[1]))
-        starts = [extent[0] for extent in self.extents if extent is not None]
-        self.foreign = not starts or min(starts) == 0
+        self.foreign = not any(self.extents) or any(
+            e and not e[0] for e in self.extents
+        )
         self.nbytes = math.inf
         if check_front is not None:
             self.nbytes = check_front(self, front)

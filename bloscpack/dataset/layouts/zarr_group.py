@@ -59,15 +59,23 @@ def detect(folder: Folder) -> str | None:
 
 
 def read_document(folder: Folder) -> JsonObject:
-    """Return the document of a node; raise `FormatError` if it is damaged."""
-    return read_node(folder)[0]
+    """Return the document of a node, without its identity.
+
+    Raises `FormatError` if it is damaged.
+    """
+    document = _read_checked(folder)[1]
+    document["attributes"].pop(KEY, None)
+    return document
 
 
 def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
-    """Return the document of a node, and what `read_identity` returns.
+    """Return the document of a node, and what `read_identity` returns."""
+    content, document = _read_checked(folder)
+    identity, is_own = read_identity(content, document["attributes"].pop(KEY, None))
+    return document, identity, is_own
 
-    The attributes do not have the identity.
-    """
+
+def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
     content, document = folder.read_document(ZARR_JSON)
     attributes = document.get("attributes", {}) if isinstance(document, dict) else None
     if (
@@ -81,8 +89,7 @@ def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
             section="metadata",
             filename=folder.path(ZARR_JSON),
         )
-    identity, is_own = read_identity(content, attributes.pop(KEY, None))
-    return {**document, "attributes": attributes}, identity, is_own
+    return content, {**document, "attributes": attributes}
 
 
 def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
