@@ -30,6 +30,8 @@ USER_METADATA = "metadata"
 # Key of the number of rows of an inner chunk, in the metadata of an array whose file is
 # a Zarr shard too.
 SHARD = "shard"
+# Key of the dataset that such a file belongs to, and of its name there.
+PLACE = "place"
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
@@ -51,7 +53,7 @@ def replaced_metadata(old: Json, new: Json) -> Json:
     if not is_array(old):
         return new
     if is_array(new):
-        return {**new, SHARD: old[SHARD]} if SHARD in old else new
+        return {**new, **{key: old[key] for key in (SHARD, PLACE) if key in old}}
     kept = {key: old[key] for key in old if key != USER_METADATA}
     return kept if new is None else {**kept, USER_METADATA: new}
 

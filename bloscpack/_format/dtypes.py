@@ -45,6 +45,7 @@ def encode_dtype(dtype: DType) -> str:
     """
     if holds_objects(dtype):
         raise ObjectNumpyArrayRejection(_refusal(dtype))
+    check_known(dtype)
     try:
         if dtype.names is None:
             return repr(dtype.descr[0][1])
@@ -56,6 +57,25 @@ def encode_dtype(dtype: DType) -> str:
             "arrays with dtype '%.200s' can't be stored: %s" % (dtype, error)
         ) from error
     return text
+
+
+def check_known(dtype: DType) -> None:
+    """Raise `UsageError` for a type that another package has added to NumPy.
+
+    NumPy describes it by its size alone: it would come back as raw bytes.
+    """
+    base = dtype.base
+    for name in base.names or ():
+        check_known(base[name])
+    if base.names is not None or base.kind in "OT":  # refused where it must be
+        return
+    if numpy.dtype(base.str).type is not base.type:
+        raise UsageValueError(
+            "arrays of the dtype '%s' can't be stored: it is no type of NumPy itself, "
+            "and would come back as '%s'; convert the array, as with "
+            ".astype('float32'), or store array.view('u%d')"
+            % (base, base.str, base.itemsize)
+        )
 
 
 def _refusal(dtype: DType) -> str:

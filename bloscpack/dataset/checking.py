@@ -8,6 +8,7 @@ raises: only a folder that is no dataset, or of a kind that can't be read, does.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -17,21 +18,15 @@ from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import (
-    FOREIGN,
-    MISSING,
-    SHORT,
-    FileCheck,
-    check_file,
-    missing_files,
-)
+from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
 from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
-from .folder import CHANGES
+from .folder import CHANGES, JOURNAL
 from .layouts import (
     array_class,
     detect,
     find_members,
     group_class,
+    table_around,
     table_class,
 )
 from .url_folder import open_folder
@@ -39,6 +34,7 @@ from .url_folder import open_folder
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
@@ -51,6 +47,8 @@ if TYPE_CHECKING:
     )
 
 
+# Maximum number of times that an array or a table is checked while writers change it.
+ATTEMPTS = 10
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
 # Layouts without digests of chunks.
@@ -68,6 +66,30 @@ class Watcher:
 
     def take_error(self, error: FormatError | OSError) -> None:
         """Take the error of a description that can't be read."""
+
+
+class Recorder(Watcher):
+    """Keeps what it is told, for another watcher."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def take_node(self, *what: Any) -> None:
+        """Keep the name, layout and kind of the dataset, or of a member."""
+        self._calls.append(("take_node", what))
+
+    def take_file(self, *what: Any) -> None:
+        """Keep what was found in a file of an array."""
+        self._calls.append(("take_file", what))
+
+    def take_error(self, *what: Any) -> None:
+        """Keep the error of a description that can't be read."""
+        self._calls.append(("take_error", what))
+
+    def replay(self, watcher: Watcher) -> None:
+        """Tell all to another watcher."""
+        for name, what in self._calls:
+            getattr(watcher, name)(*what)
 
 
 def verify(
@@ -149,7 +171,30 @@ class _Checker:
         self._watcher = watcher
 
     def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
-        """Check the dataset, or the member of a group, in a folder."""
+        """Check the dataset, or the member of a group, in a folder.
+
+        An array or a table that a writer has changed meanwhile, and that seems to be
+        damaged, is checked again: the check may have seen parts of two states.
+        """
+        if kind == "group" or folder.far:
+            self._check(folder, member, layout, kind)
+            return
+        files = (array_class if kind == "array" else table_class)(layout)
+        progress = self._progress
+        for attempt in range(1, ATTEMPTS + 1):
+            state = _state_of(folder, files.description_files)
+            recorder = Recorder()
+            report = DatasetReport(self._report.path, layout, kind)
+            trial = _Checker(report, self._nthreads, progress, recorder)
+            trial._check(folder, member, layout, kind)
+            same = _state_of(folder, files.description_files) == state
+            if report.ok or same or attempt == ATTEMPTS:
+                break
+            progress = None  # it has been told of all files
+        self._report.include(report)
+        recorder.replay(self._watcher)
+
+    def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         self._watcher.take_node(member, layout, kind)
         try:
             self._check_changes(folder, member)
@@ -165,8 +210,11 @@ class _Checker:
             )
             return
         used = {folder.full(name) for name in node.description_files}
-        self._check_attributes(node)
+        self._check_description(node)
         if kind == "array":
+            if node.is_column and table_around(folder) is None:
+                message = "it is a column of a table, and there is no document of one"
+                self._report.note(member or ".", "metadata", "no-table", message)
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
@@ -174,6 +222,9 @@ class _Checker:
             for name, found in find_members(folder):
                 used.add(name)
                 inner = joined_name(member, name)
+                if layout != "folder" and found.layout == "folder":
+                    message = "a folder of datasets, and no group: it has no document"
+                    self._report.note(inner, "metadata", "no-document", message)
                 self.check(found.folder, inner, found.layout, found.kind)
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
@@ -196,7 +247,15 @@ class _Checker:
         section = getattr(error, "section", None) or "files"
         self._report.error(self._name(path), section, "description", message)
 
-    def _check_attributes(self, node: NodeLayout) -> None:
+    def _check_description(self, node: NodeLayout) -> None:
+        """Check the attributes, and whether another program wrote the description."""
+        if node.changed_elsewhere:
+            name = self._name(node.folder.path(node.description_files[0]))
+            message = (
+                "another program has written or changed it, or it is damaged: it has "
+                "no right digest"
+            )
+            self._report.note(name, "metadata", "changed", message)
         try:
             node.read_attributes()
         except (FormatError, OSError) as error:
@@ -307,7 +366,7 @@ class _Checker:
             )
         for name, column in table.columns.items():
             used |= {column.folder.full(file) for file in column.description_files}
-            self._check_attributes(column)
+            self._check_description(column)
             used |= self._check_array(column, member, name)
         return used
 
@@ -333,6 +392,16 @@ def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
     return group_class(layout)(folder)
 
 
+def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
+    """Return a value that changes when a writer commits a change of an array or table.
+
+    `files` are the names of the descriptions: of the dataset, and of its columns.
+    """
+    places = ["", *(name + "/" for name in folder.folders())]
+    names = [JOURNAL, *(place + file for place in places for file in files)]
+    return [(name, folder.identity(name)) for name in names]
+
+
 def joined_name(*parts: str) -> str:
     """Return names with slashes between them."""
     return "/".join(part for part in parts if part)
@@ -350,16 +419,9 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, FormatError) else str(error)
 
 
-def _kinds(check: FileCheck, severity: str) -> set[str]:
-    return {f.kind for f in check.findings if f.severity == severity}
-
-
 def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
-    """Make missing rows notes if another program has written shards of the array.
-
-    Such a program leaves out rows that have the fill value.
-    """
-    if layout.name != "zarr" or not any(FOREIGN in _kinds(c, NOTE) for c in checks):
+    """Make missing rows notes if readers take them for rows with the fill value."""
+    if not layout.may_lack_files:
         return
     for check in checks:
         for i, finding in enumerate(check.findings):
@@ -372,7 +434,9 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
 
 def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that are not in `used`, with the reason; no link is followed."""
-    with os.scandir(os.path.join(root, prefix)) as entries:
+    found: list[os.DirEntry[str]] = []
+    # A writer may have removed the folder meanwhile.
+    with suppress(FileNotFoundError), os.scandir(os.path.join(root, prefix)) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         name = prefix + entry.name

@@ -13,17 +13,16 @@ import errno
 from .._damage.checks import report_on
 from .._damage.findings import ERROR, NOTE
 from .._damage.inspection import inspect
-from .._format.array_metadata import Description
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
 from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
-from ..serializers import is_array, shard_rows
 from .findings import DatasetFinding, gaps_in
 from .layouts.bcolz import ObjectChunks
 from .layouts.shard_index import CHECKSUM, ShardIndex
+from .layouts.shard_place import place_of
 from .layouts.superchunk_files import SuperchunkFiles
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -248,11 +247,9 @@ def _take_chunks(
 def _is_foreign(storage: Storage, source: SuperchunkFiles) -> bool:
     """Return whether a file is a shard that begins with a chunk, without a header."""
     try:
-        extents = ShardIndex(storage, source.cut).extents
+        return ShardIndex(storage, source.cut).foreign
     except FormatError:
         return False
-    starts = [extent[0] for extent in extents if extent is not None]
-    return not starts or min(starts) == 0
 
 
 def _check_by_index(
@@ -279,32 +276,35 @@ def _check_by_index(
 def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
     """Compare an intact file with its array."""
     beginning = read_beginning(Cursor(StorageFile(storage)))
-    metadata, cut = beginning.metadata, source.cut
-    found: dict[str, Any] = {"dtype": None, "rows of shape": None}
-    if is_array(metadata):
-        described = Description(metadata)
-        found = {
-            "dtype": described.dtype,
-            "rows of shape": described.shape[1:],
-        }
-    found["rows in a chunk"] = shard_rows(metadata)
-    found["chunks in a file"] = count_slots(beginning.header)
-    expected = {
-        "dtype": cut.dtype,
-        "rows of shape": cut.inner,
-        "rows in a chunk": cut.chunk_rows,
-        "chunks in a file": cut.slots,
-    }
-    for name, value in expected.items():
-        if found[name] != value:
-            message = "expected %s: %s, found %s" % (name, value, found[name])
-            check.add("metadata", "array", message, rows=check.all_rows)
-            # Its chunks are those of another array.
-            check.intact.clear()
-            check.extents.clear()
-    if check.ok:
-        _check_length(check)
-        _check_index(check, storage, source)
+    metadata, header, cut = beginning.metadata, beginning.header, source.cut
+    differences: list[tuple[str, object, object]] = [
+        ("chunks in a file", cut.slots, count_slots(header)),
+        ("the checksum", CHECKSUM.name, header.checksum),
+    ]
+    differences = [found for found in differences if found[1] != found[2]]
+    differences += source.places.differences(check.numbers[0] // cut.slots, metadata)
+    for difference in differences:
+        message = "expected %s: %s, found %s" % difference
+        check.add("metadata", "array", message, rows=check.all_rows)
+        # Its chunks are those of another array.
+        check.intact.clear()
+        check.extents.clear()
+    if not check.ok:
+        return
+    _check_length(check)
+    _check_index(check, storage, source)
+    stated = place_of(metadata)
+    if stated is None and source.places.identity is not None:
+        message = "it does not state its array: another program wrote the file"
+        check.add("metadata", FOREIGN, message, severity=NOTE)
+    last, stop = check.numbers[-1], (header.nbytes or 0) // cut.row_nbytes
+    stop += check.all_rows[0]
+    if check.ok and last == source.nchunks - 1 and stop > source.nrows:
+        message = (
+            "the file has rows up to %d, and the array up to %d: an append was "
+            "interrupted, or rows were removed" % (stop, source.nrows)
+        )
+        check.add("metadata", "more-rows", message, severity=NOTE)
 
 
 def _check_length(check: FileCheck) -> None:

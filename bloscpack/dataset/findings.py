@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from ..serializers import JsonObject
 
 
+# The numbers of a report that are sums over its parts.
+SUMS = (
+    *("nerrors", "nnotes", "narrays", "nfiles", "nchunks", "nintact"),
+    *("nbytes", "nbytes_intact", "cbytes"),
+)
+
+
 @dataclass(frozen=True, repr=False)
 class DatasetFinding(Record):
     """A difference between a dataset and its layout.
@@ -147,6 +154,14 @@ class DatasetReport(Record):
         self.nnotes += finding.severity == NOTE
         if len(self.findings) < FINDINGS_KEPT:
             self.findings.append(finding)
+
+    def include(self, part: DatasetReport) -> None:
+        """Add the findings and the numbers of a part of the dataset."""
+        room = FINDINGS_KEPT - len(self.findings)
+        self.findings += part.findings[:room]
+        self.losses += part.losses
+        for name in SUMS:
+            setattr(self, name, getattr(self, name) + getattr(part, name))
 
     def error(self, file: str, section: str, kind: str, message: str) -> None:
         """Add an error."""

@@ -26,11 +26,14 @@ from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueEr
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import TypeGuard
 
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import Json, JsonObject
+
+    # Raises the errors of a document.
+    Check = Callable[[bytes, JsonObject], object]
 
 # The folder, inside of a dataset, with the files that are not committed yet.
 CHANGES = ".bloscpack"
@@ -306,11 +309,15 @@ class Folder:
 
         Raises `FormatError`, or ``FileNotFoundError``.
         """
+        return self.read_document(name)[1]
+
+    def read_document(self, name: str) -> tuple[bytes, Json]:
+        """Return the content of a file of JSON, and the value in it."""
         text = self.read(name, MAX_JSON + 1)
         try:
             if len(text) > MAX_JSON:
                 raise ValueError("longer than '%d' bytes" % MAX_JSON)
-            return json.loads(text.decode("utf-8"))
+            return text, json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise DamageError(
                 "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
@@ -318,21 +325,26 @@ class Folder:
                 filename=self.path(name),
             ) from error
 
-    def read_object(self, name: str) -> JsonObject:
-        """Return the object in a file of JSON; raises the errors of `read_json`."""
-        value = self.read_json(name)
+    def read_object(self, name: str, check: Check | None = None) -> JsonObject:
+        """Return the object in a file of JSON; raises the errors of `read_json`.
+
+        `check` is called with the content of the file and the object.
+        """
+        content, value = self.read_document(name)
         if not isinstance(value, dict):
             raise DamageError(
                 "expected an object in JSON, found %s" % shown(value),
                 section="metadata",
                 filename=self.path(name),
             )
+        if check is not None:
+            check(content, value)
         return value
 
-    def read_description(self, name: str) -> JsonObject:
+    def read_description(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raise `FormatError` if it is missing."""
         try:
-            return self.read_object(name)
+            return self.read_object(name, check)
         except FileNotFoundError as error:
             raise DamageError(
                 "expected the file, found none",

@@ -326,7 +326,7 @@ def set_length(target: Target, path: str, length: int) -> None:
     try:
         with writer.change() as change:
             for array in target.opened(folder).values():
-                array.stage(change, [], lambda: length, extends=True)
+                array.stage_length(change, length)
     finally:
         writer.close()
 

@@ -28,15 +28,13 @@ from .._storage.upload import Conflict
 from .change import Change, UnfinishedFile
 from .folder import JOURNAL
 from .folder import encode_json as encode_line
+from .layouts.identity import KEY, identified, read_identity
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from .url_folder import UrlFolder
-
-# The key of the ``zarr.json`` of an array with a token of the last writer.
-CLAIM = "bloscpack_writer"
 
 
 class UrlChange(Change):
@@ -179,9 +177,17 @@ def _temporary_file() -> BinaryIO:
 
 
 def with_claim(content: bytes) -> bytes:
-    """Return a document with a new token: it has another version than before."""
-    document = json.loads(content)
-    document[CLAIM] = {"must_understand": False, "token": os.urandom(8).hex()}
+    """Return a document with a new token: it has another version than before.
+
+    That of another program does not become one of Bloscpack.
+    """
+    document, token = json.loads(content), os.urandom(8).hex()
+    attributes = document.setdefault("attributes", {})
+    identity, is_own = read_identity(content, attributes.get(KEY))
+    if identity is not None and is_own:
+        settings = {"key": "attributes", "token": token}
+        return identified(document, identity, encode_json, **settings)
+    attributes[KEY] = "token=%s" % token
     return encode_json(document)
 
 

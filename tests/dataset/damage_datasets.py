@@ -6,6 +6,7 @@ import json
 import os
 
 import numpy as np
+from dataset import documents
 
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
@@ -99,5 +100,5 @@ def edit_json(path, change):
     with open(path, encoding="utf-8") as fp:
         value = json.load(fp)
     change(value)
-    with open(path, "w", encoding="utf-8") as fp:
-        json.dump(value, fp)
+    with open(path, "wb") as fp:
+        fp.write(documents.signed(value))

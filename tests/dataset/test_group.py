@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from dataset import documents
 from dataset import golden_directories as golden
 from support import environment
 
@@ -265,7 +266,7 @@ def test_modes(tmp_path):
 
 
 def test_zarr_json(path):
-    document = json.loads((path / "zarr.json").read_text())
+    document = documents.read(path / "zarr.json")
     expected = {
         "zarr_format": 3,
         "node_type": "group",
@@ -281,7 +282,8 @@ def test_zarr_json(path):
                 group.attrs[name] = 5
     expected["attributes"]["b"] = [1]
     expected["other"] = {"must_understand": False}
-    assert expected == json.loads((path / "zarr.json").read_text())
+    assert expected == documents.read(path / "zarr.json")
+    assert documents.is_signed((path / "zarr.json").read_bytes())
 
 
 DAMAGED = ["", "{", "[]", "5", '{"zarr_format": 2}', '{"zarr_format": 3}']

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset import states
+from dataset import documents, states
 from support import open_files_in
 
 import bloscpack
@@ -226,7 +226,8 @@ def test_attributes(tmp_path):
     with pytest.raises(UsageError, match="must be JSON"):
         array.attrs["c"] = {1, 2}
     array.close()
-    changed = json.loads((path / "zarr.json").read_text())
+    assert documents.is_signed((path / "zarr.json").read_bytes())
+    changed = documents.read(path / "zarr.json")
     assert {"a": 1, "b": [1, None]} == changed["attributes"]
     assert {"must_understand": False, "x": 1} == changed["extra"]
     assert [3] == changed["shape"]
@@ -249,10 +250,16 @@ def test_only_written_shards_take_room(tmp_path):
     assert [[-1] * 3, [4, 4, 4]] == found[-2:].tolist()
 
 
-def test_missing_shards_have_the_fill_value(tmp_path):
+def forget_identity(path):
+    """Write the document as a program does that knows only Zarr."""
+    documents.write(path / "zarr.json", documents.read(path / "zarr.json"))
+
+
+def test_missing_shards_of_other_programs_have_the_fill_value(tmp_path):
     path = tmp_path / "a"
     arguments = {"chunks": 4, "shards": 8, "fill_value": 7}
     dataset.create_array(path, np.arange(30), **arguments).close()
+    forget_identity(path)
     (path / "c" / "1").unlink()
     expected = np.arange(30)
     expected[8:16] = 7
@@ -263,6 +270,8 @@ def test_missing_shards_have_the_fill_value(tmp_path):
         expected[10:13] = 1
         assert expected.tolist() == array[:].tolist()
     check_files(path, expected)
+    assert ["changed"] != [f.kind for f in dataset.verify(path).findings]
+    forget_identity(path)
     (path / "c" / "3").unlink()
     with dataset.open(path, "r+") as array:
         array.append([5])

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from dataset import documents
 
 import bloscpack
 from bloscpack import dataset
@@ -52,7 +53,8 @@ def test_files(path):
         "zarr_format": 3,
         "node_type": "group",
         "attributes": {"column-order": ["a", "m", "s", "big"], "x": 1},
-    } == document(path)
+    } == documents.read(path / "zarr.json")
+    assert documents.is_signed((path / "zarr.json").read_bytes())
     assert ["row"] == document(path / "a")["dimension_names"]
     assert ["row", "m_axis_1"] == document(path / "m")["dimension_names"]
     assert {"a", "m", "s", "big", "zarr.json"} == set(os.listdir(path))
@@ -176,7 +178,8 @@ def test_attributes_of_other_programs_stay(path):
             table.attrs["column-order"] = []
         table.attrs.put({"z": 2})
     text["attributes"] = {"column-order": ["a", "s", "big"], "z": 2}
-    assert text == document(path)
+    assert text == documents.read(path / "zarr.json")
+    assert documents.is_signed((path / "zarr.json").read_bytes())
 
 
 def test_consolidated_metadata_are_dropped_before_a_change(tmp_path):
@@ -270,7 +273,7 @@ def test_attributes_that_change_while_consolidated_metadata_are_dropped(
         array.append([3])
     assert {"attributes": {"x": 1}} == {
         name: value
-        for name, value in document(tmp_path / "g").items()
+        for name, value in documents.read(tmp_path / "g/zarr.json").items()
         if name in ("attributes", "consolidated_metadata")
     }
 

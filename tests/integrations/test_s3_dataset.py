@@ -119,7 +119,7 @@ def test_groups(options):
     with zarr_store(zarr, url, options) as store:
         found = zarr.open_group(store, mode="r")
         assert ["b", "t"] == sorted(found)
-        assert {"place": "Kiel"} == dict(found.attrs)
+        assert "Kiel" == found.attrs["place"]
         assert ["x", "z"] == sorted(found["t"])
         assert [*range(10), 8] == found["t/x"][:].tolist()
         assert ROWS[:3].tolist() == found["b"][:].tolist()

@@ -18,6 +18,7 @@ import numpy
 from ..._storage.urls import is_url, shown_name
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
 from ..folder import MAX_JSON
+from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .contents import ArrayContent, GroupContent, rows_in_block
 from .request import import_package
 from .text_columns import Lengths, fixed, longest
@@ -218,7 +219,8 @@ def _is_known(name: object) -> bool:
 
 
 def _content(found: Any, path: str) -> Content:
-    attrs = dict(found.attrs)
+    # The identity, and the mark of missing shards, are those of the store alone.
+    attrs = {k: v for k, v in dict(found.attrs).items() if k not in OWN_ATTRIBUTES}
     if not hasattr(found, "shape"):
         members = {
             name: _content(found[name], "%s/%s" % (path, name))

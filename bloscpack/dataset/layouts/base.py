@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import partial
 
+from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
 from ..rows import check_fill_value, check_nbytes, row_count
 
@@ -77,6 +78,8 @@ class NewArray:
         Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
     dims
         A name for each axis, for layouts that store them; None for no names.
+    column
+        A checksum of the name, for a column of a table; set by layouts that store it.
     fill_value
         The value of new items when the array is enlarged; None for zero.
     attrs
@@ -97,10 +100,12 @@ class NewArray:
         shards: int | None = None,
         dims: Sequence[str | None] | None = None,
     ) -> None:
+        check_known(dtype)
         check_fill_value(fill_value, dtype)
         check_nbytes(shape, dtype)
         self.shards = row_count(shards, "shards")
         self.dims = dims
+        self.column: str | None = None
         self.dtype = dtype
         self.shape = shape
         self.chunks = row_count(chunks, "chunks")
@@ -122,12 +127,18 @@ class NodeLayout(ABC):
         Its folder.
     allow_pickle
         Whether it was opened so that Python objects may be read.
+    changed_elsewhere
+        Whether another program has written the description, or it is damaged.
+    is_column
+        Whether it was made as a column of a table, if its files say so.
     """
 
     name: str
     kind: str
     writable = True
     allow_pickle = False
+    changed_elsewhere = False
+    is_column = False
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
@@ -238,6 +249,10 @@ class ArrayLayout(NodeLayout):
         have files of their own, blocks may have some of the fields, which change alone.
         """
         raise NotImplementedError
+
+    def stage_length(self, change: Change, length: int) -> None:
+        """Let `change` set the number of rows, all of which are in files already."""
+        self.stage(change, [], lambda: length, extends=True)
 
     def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of new rows that must be written as fill values.

@@ -13,17 +13,18 @@ from ..._format.shard import (
     index_size,
 )
 from ...checksums import CHECKSUMS_LOOKUP
-from ...constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
-from ...exceptions import DamageError, FormatError
-from ...headers import BloscpackHeader
+from ...constants import BLOSC_HEADER_LENGTH
+from ...exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..._format.dtypes import DType
     from ..._storage.base import Storage
 
+# Size in bytes of what is read of a file when it is opened: header and metadata.
+FRONT_NBYTES = 1024
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 
 
@@ -66,21 +67,34 @@ class Cut:
 class ShardIndex:
     """An open file, and where each chunk is in it: offset and size, None if missing.
 
+    Parameters
+    ----------
+    storage, cut
+        The file, and how its array is cut.
+    check_front
+        Called with this object and the beginning of the file: it returns `nbytes`, or
+        raises `FormatError`. None if the beginning is not read.
+
     Attributes
     ----------
     extents
         Where the chunks are.
     nbytes
         Number of plain bytes in the file without padding; infinite if it is unknown.
+    foreign
+        Whether another program wrote it: then it begins with a chunk, and a chunk that
+        is missing has the fill value.
     """
 
-    def __init__(self, storage: Storage, cut: Cut, least: int = 0) -> None:
-        """Raise `FormatError` if the header states fewer than `least` plain bytes."""
+    def __init__(
+        self,
+        storage: Storage,
+        cut: Cut,
+        check_front: Callable[[ShardIndex, bytes], float] | None = None,
+    ) -> None:
         self.storage = storage
         slots = cut.slots
-        nbytes = math.inf
-        if least or not storage.far:
-            nbytes = _plain_nbytes(storage, least)
+        front = storage.read_at(0, FRONT_NBYTES) if check_front is not None else b""
         # Blosc adds at most a header to the plain bytes of a chunk.
         most = cut.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
         size = index_size(slots)
@@ -93,7 +107,6 @@ class ShardIndex:
                 "found another content" % (slots, size),
                 section="chunks",
             )
-        self.nbytes = nbytes
         self.extents: list[tuple[int, int] | None] = []
         for entry in ENTRY.iter_unpack(index):
             if entry == (MISSING, MISSING):
@@ -107,29 +120,12 @@ class ShardIndex:
                     chunk=len(self.extents),
                 )
             self.extents.append((entry[0], entry[1]))
-
-
-def _plain_nbytes(storage: Storage, least: int) -> float:
-    """Return the number of plain bytes that the header of a file states.
-
-    Shards that other programs wrote have no header: if `least` is 0, they may have any
-    number. Raises `FormatError` if there are fewer than `least`.
-    """
-    try:
-        header = BloscpackHeader.decode(storage.read_at(0, BLOSCPACK_HEADER_LENGTH))
-    except FormatError:
-        if least:
-            raise
-        return math.inf
-    nbytes = header.nbytes
-    if least and (nbytes is None or nbytes < least):
-        raise DamageError(
-            "expected at least '%d' plain bytes, found '%s'; if a writer has removed "
-            "rows meanwhile, open the dataset again"
-            % (least, "an unknown number" if nbytes is None else nbytes),
-            section="header",
+        self.foreign = not any(self.extents) or any(
+            e and not e[0] for e in self.extents
         )
-    return math.inf if nbytes is None else nbytes
+        self.nbytes = math.inf
+        if check_front is not None:
+            self.nbytes = check_front(self, front)
 
 
 def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ Superchunks).
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -24,13 +25,15 @@ from itertools import chain, islice
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_reader import ArrayReader
 from ..._storage.disk import disk
-from ...exceptions import DamageError, FormatError, UsageError
-from ..folder import encode_attributes, encode_json
+from ...exceptions import FormatError, UsageError
+from ..folder import MAX_JSON, encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
 from .chunk_files import LARGE
 from .description_check import DescriptionCheck
 from .file_names import FileNames
+from .identity import KEY, Identity, check_identity, identified
 from .shard_index import Cut
+from .shard_place import ShardPlaces
 from .superchunk_files import SuperchunkFiles
 from .superchunk_items import ItemParts
 from .superchunk_storage import (
@@ -62,26 +65,44 @@ STORAGE = "meta/storage"
 SIZES = "meta/sizes"
 ATTRIBUTES = "meta/attributes"
 COLUMNS = "meta/columns"
+# Words of the description: one of them remains if the other is damaged.
+WORDS = b'"superchunk"', b'"superchunklen"'
+TABLE = re.compile(rb'"kind"\s*:\s*"table"')
 
 
 def detect(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another layout."""
     if not folder.exists(STORAGE):
         return None
-    with suppress(FormatError, OSError):
-        stored = folder.read_json(STORAGE)
-        if isinstance(stored, dict) and "superchunk" in stored:
-            return "table" if stored.get("kind") == "table" else "array"
+    with suppress(OSError):
+        content = folder.read(STORAGE, MAX_JSON)
+        if any(word in content for word in WORDS):
+            return "table" if TABLE.search(content) else "array"
     return None
 
 
 # Values in the files
 
 
-def read_object(folder: Folder, name: str) -> JsonObject:
-    """Return the JSON object in a file; raise `FormatError` if it is missing."""
+def read_object(folder: Folder, name: str, identity: str | None = None) -> JsonObject:
+    """Return the JSON object in a file, whose `KEY` is the identity of the dataset.
+
+    Raises `FormatError` if the file is missing, damaged, or not of the dataset with
+    this `identity`.
+    """
     folder.check_inside(META)
-    return folder.read_description(name)
+    try:
+        return folder.read_description(name, partial(check_identity, expected=identity))
+    except FormatError as error:
+        error.filename = folder.path(name)
+        raise
+
+
+def encode_object(document: JsonObject, identity: str | None) -> bytes:
+    """Return the content of a file, which belongs to the dataset with this identity."""
+    if identity is None:
+        return encode_json(document)
+    return identified(document, Identity(identity), encode_json)
 
 
 def read_storage(folder: Folder, kind: str) -> JsonObject:
@@ -97,16 +118,30 @@ def read_storage(folder: Folder, kind: str) -> JsonObject:
     return stored
 
 
-def read_attributes(folder: Folder, name: str) -> JsonObject:
-    """Return the attributes in a file; none if it is missing."""
-    if not folder.exists(name):
-        return {}
-    return read_object(folder, name)
+def read_attributes(folder: Folder, name: str, identity: str | None) -> JsonObject:
+    """Return the attributes in a file of the dataset with this identity.
+
+    In a dataset without one the file may be missing, and is the attributes itself.
+    """
+    if identity is None:
+        return read_object(folder, name) if folder.exists(name) else {}
+    found = read_object(folder, name, identity).get(name.rpartition("/")[2])
+    if not isinstance(found, dict):
+        refuse("the attributes", found)
+    return found
 
 
-def read_length(folder: Folder, inner: tuple[int, ...]) -> int:
+def encode_values(values: JsonObject, name: str, identity: str | None) -> bytes:
+    """Return the content of a file of attributes."""
+    content = encode_attributes(values)  # raises the errors
+    if identity is None:
+        return content
+    return encode_object({name.rpartition("/")[2]: values}, identity)
+
+
+def read_length(folder: Folder, inner: tuple[int, ...], identity: str | None) -> int:
     """Return the number of rows in the sizes file."""
-    shape = read_object(folder, SIZES).get("shape")
+    shape = read_object(folder, SIZES, identity).get("shape")
     if (
         not isinstance(shape, list)
         or len(shape) != 1 + len(inner)
@@ -119,9 +154,12 @@ def read_length(folder: Folder, inner: tuple[int, ...]) -> int:
     return length
 
 
-def encode_sizes(shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
+def encode_sizes(
+    shape: tuple[int, ...], nbytes: int, cbytes: int, identity: str | None
+) -> bytes:
     """Return the content of the sizes file."""
-    return encode_json({"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes})
+    sizes = {"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes}
+    return encode_object(sizes, identity)
 
 
 # Reading
@@ -130,15 +168,6 @@ def encode_sizes(shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
 def namer(prefix: str, leaf: Leaf) -> FileNames:
     """Return the names of the files of a leaf."""
     return FileNames((prefix + leaf.folder).rstrip("/"), "__", "__.bin", 1)
-
-
-def report_missing() -> None:
-    """Raise the `FormatError` for a file that is missing."""
-    raise DamageError(
-        "expected a superchunk, found none; if a writer has removed rows "
-        "meanwhile, open the dataset again",
-        section="chunks",
-    )
 
 
 def allocate_checked(
@@ -170,6 +199,7 @@ class SuperchunkArray(ArrayLayout):
         try:
             stored = read_storage(folder, self.kind)
             self.storage = decode_storage(stored)
+            self.storage.identity = stored.get(KEY)
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
@@ -185,7 +215,8 @@ class SuperchunkArray(ArrayLayout):
     def read_length(self) -> int:
         """Return the number of rows in the files now."""
         try:
-            return read_length(self.folder, self.storage.inner)
+            identity = self.storage.identity
+            return read_length(self.folder, self.storage.inner, identity)
         except FormatError as error:
             error.filename = error.filename or self.folder.path(SIZES)
             raise
@@ -212,8 +243,8 @@ class SuperchunkArray(ArrayLayout):
                 cut_of(storage, leaf),
                 length,
                 None,
-                report_missing,
-                self._check,
+                places_of(storage, leaf),
+                check_description=self._check,
             )
             for leaf in storage.leaves
         ]
@@ -266,7 +297,7 @@ class SuperchunkArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES)
+        return read_attributes(self.folder, ATTRIBUTES, self.storage.identity)
 
     # Writing
 
@@ -280,8 +311,8 @@ class SuperchunkArray(ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         storage = new_storage(new)
         head = {"superchunk": VERSION, "kind": cls.kind}
-        content = encode_json({**head, **storage.encode()})
-        attributes = encode_attributes(new.attrs)
+        content = encode_object({**head, **storage.encode()}, storage.identity)
+        attributes = encode_values(new.attrs, ATTRIBUTES, storage.identity)
         for name in (prefix.rstrip("/"), prefix + META, prefix + DATA):
             if name:
                 change.make_folder(name)
@@ -289,12 +320,14 @@ class SuperchunkArray(ArrayLayout):
         nbytes = math.prod(new.shape) * storage.dtype.itemsize
         change.write(prefix + STORAGE, content)
         change.write(prefix + ATTRIBUTES, attributes)
-        sizes = encode_sizes(new.shape, nbytes, sum(written.values()))
+        cbytes = sum(written.values())
+        sizes = encode_sizes(new.shape, nbytes, cbytes, storage.identity)
         change.write(prefix + SIZES, sizes)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+        content = encode_values(values, ATTRIBUTES, self.storage.identity)
+        change.stage(self.folder.full(ATTRIBUTES), content)
 
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
@@ -316,7 +349,8 @@ class SuperchunkArray(ArrayLayout):
         """Let `change` set the number of rows."""
         shape = (length, *self.storage.inner)
         nbytes = math.prod(shape) * self.dtype.itemsize
-        change.stage(self.folder.full(SIZES), encode_sizes(shape, nbytes, cbytes))
+        sizes = encode_sizes(shape, nbytes, cbytes, self.storage.identity)
+        change.stage(self.folder.full(SIZES), sizes)
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
@@ -342,6 +376,11 @@ def cut_of(storage: Storage, leaf: Leaf) -> Cut:
     """Return how the array of a leaf is cut."""
     inner = (*storage.inner, *leaf.shape)
     return Cut(leaf.dtype, inner, storage.chunk_rows, storage.slots)
+
+
+def places_of(storage: Storage, leaf: Leaf) -> ShardPlaces:
+    """Return what the files of a leaf state about themselves."""
+    return ShardPlaces(storage.identity, cut_of(storage, leaf), namer("", leaf))
 
 
 def files_of(
@@ -398,6 +437,7 @@ def write_leaves(
             namer(prefix, leaf),
             cut,
             args,
+            places_of(storage, leaf),
             at_once=at_once,
             finish_chunk=finish_chunk,
         )

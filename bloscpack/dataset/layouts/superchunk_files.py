@@ -17,6 +17,8 @@ file that has got more rows reads as before. `shard_index` finds the chunks in a
 from __future__ import annotations
 
 import errno
+import math
+from functools import partial
 
 import numpy
 
@@ -34,7 +36,9 @@ from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
+from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
+from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
 from .open_files import Lock, OpenFiles
 from .shard_index import CHECKSUM, ShardIndex, joined
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from ..folder import Folder
     from .file_names import FileNames
     from .shard_index import Cut
+    from .shard_place import ShardPlaces
 
     # The name of the file with a number.
     NameOf = Callable[[int], str]
@@ -66,9 +71,10 @@ ATTEMPTS = 3
 class SuperchunkFiles(ChunkSource):
     """The chunks of one state of an array.
 
-    A file that is missing, or a chunk in it, reads as `fill_value`. If that is None,
-    all rows must be stored: it is an error if a file or chunk is missing, or if a file
-    has fewer rows.
+    A file that is missing, or a chunk in it, reads as `fill_value` if the array is
+    `sparse`. If it is not, all rows must be stored: it is an error if a file or chunk
+    is missing, or if a file has fewer rows. A file that another program has written may
+    lack chunks also then, unless `fill_value` is None.
 
     Parameters
     ----------
@@ -79,12 +85,16 @@ class SuperchunkFiles(ChunkSource):
     nrows
         The number of rows.
     fill_value
-        The value of items that are not stored; None if all are stored.
+        The value of items that are not stored; None if other programs write no files.
+    places
+        What the files must state about themselves.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
     check_description
         Called when a file was opened or is missing: raises `StorageError` if the files
         are those of another array now.
+    sparse
+        Whether items that are not stored are no damage.
     """
 
     def __init__(
@@ -94,8 +104,11 @@ class SuperchunkFiles(ChunkSource):
         cut: Cut,
         nrows: int,
         fill_value: Any,
+        places: ShardPlaces,
         check_missing: Callable[[], object] = bool,
         check_description: Callable[[], object] = bool,
+        *,
+        sparse: bool = False,
     ) -> None:
         self.nbytes = nrows * cut.row_nbytes
         self.chunk_size = cut.chunk_nbytes
@@ -104,6 +117,8 @@ class SuperchunkFiles(ChunkSource):
         self.nchunks = cut.count_chunks(nrows)
         self._folder = folder
         self._name_of = name_of
+        self.places = places
+        self.sparse = sparse
         self._fill_value = fill_value
         self._check_missing = check_missing
         self._check_description = check_description
@@ -162,7 +177,27 @@ class SuperchunkFiles(ChunkSource):
                 self._check_missing()
             # A writer may have removed rows, and added others, meanwhile.
             file = self._open_now(number)
+        if file is None and not self.sparse:
+            slots = self.cut.slots
+            raise self._missing("file", number, range(number * slots, self.nchunks))
         return file
+
+    def _missing(self, what: str, number: int, chunks: range) -> DamageError:
+        """Return the error for a file, or for chunks in it, that must be there."""
+        start, stop = chunks[0], min(chunks[-1] + 1, (number + 1) * self.cut.slots)
+        rows = self.cut.chunk_rows
+        advice = "if a writer has removed rows meanwhile, open the dataset again"
+        if self._fill_value is not None:
+            advice += (
+                "; if another program has left out rows that have the fill value, "
+                "assign it to all of these rows"
+            )
+        return DamageError(
+            "expected the %s with the rows %d to %d, found none; %s"
+            % (what, start * rows, min(stop * rows, self.nrows), advice),
+            section="chunks",
+            filename=self._folder.path(self._name_of(number)),
+        )
 
     def _open_now(self, number: int) -> ShardIndex | None:
         name = self._name_of(number)
@@ -173,9 +208,35 @@ class SuperchunkFiles(ChunkSource):
             self._check_description()
             return None
         self._check_description()
-        with naming_errors(self._folder.path(name)):
-            least = self._stored_nbytes(number) if self._fill_value is None else 0
-            return ShardIndex(storage, self.cut, least)
+        # Without the file's path, which takes a third of the time of opening it.
+        try:
+            if storage.far and self._fill_value is not None:  # one request less
+                return ShardIndex(storage, self.cut)
+            return ShardIndex(storage, self.cut, partial(self._check_front, number))
+        except FormatError as error:
+            error.filename = error.filename or self._folder.path(name)
+            raise
+
+    def _check_front(self, number: int, file: ShardIndex, front: bytes) -> float:
+        """Return the number of plain bytes of a file; raise `FormatError` if it is not
+        the one that belongs there.
+        """
+        if file.foreign and self._fill_value is not None:
+            return math.inf
+        nbytes = BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH]).nbytes
+        least = 0 if self.sparse else self._stored_nbytes(number)
+        if nbytes is None and self.sparse:
+            return math.inf
+        if nbytes is None or nbytes < least:
+            raise DamageError(
+                "expected at least '%d' plain bytes, found '%s'; if a writer has "
+                "removed rows meanwhile, open the dataset again"
+                % (least, "an unknown number" if nbytes is None else nbytes),
+                section="header",
+            )
+        nrows = nbytes // self.cut.row_nbytes
+        self.places.check(number, file.storage, front, nrows)
+        return nbytes
 
     @property
     def nfiles(self) -> int:
@@ -205,8 +266,7 @@ class SuperchunkFiles(ChunkSource):
             try:
                 size = self._folder.size(name)
             except FileNotFoundError:
-                with naming_errors(self._folder.path(name)):
-                    self._check_missing()
+                self.file(number)  # raises the error, unless a writer was here
                 continue
             nbytes = self._stored_nbytes(number)
             if nbytes > size * MAX_RATIO:
@@ -297,7 +357,14 @@ class SuperchunkFiles(ChunkSource):
             file = self._reopened(numbers[0] // slots)
         if file is None:
             return None, [None] * len(numbers)
-        return file, [file.extents[n % slots] for n in numbers]
+        extents = [file.extents[n % slots] for n in numbers]
+        may_lack = self.sparse or (file.foreign and self._fill_value is not None)
+        if None in extents and not may_lack:
+            lost = numbers[extents.index(None)]
+            error = self._missing("chunk", lost // slots, range(lost, lost + 1))
+            self._locate(error, lost)
+            raise error
+        return file, extents
 
     def _has_rows(self, file: ShardIndex, numbers: list[int]) -> bool:
         """Return whether a file has all rows of chunks, apart from padding."""
@@ -348,11 +415,9 @@ class SuperchunkFiles(ChunkSource):
         """Return the plain bytes of a chunk, in `place` if that is given."""
         start, stop = self.span(number)
         size = stop - start
-        if frame is None and self._fill_value is not None:
+        if frame is None:
             return self._filled(size, place)
         try:
-            if frame is None:
-                raise DamageError("expected a chunk, found none", section="chunks")
             plain = self._decompress(frame, place if self._is_full(size) else None)
         except FormatError as error:
             self._locate(error, number)

@@ -28,6 +28,7 @@ from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import DamageError, UsageError, UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
+from .identity import Identity
 from .superchunk_sizes import rows_and_slots
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -132,6 +133,8 @@ class Storage:
         The value of new items when the array is enlarged.
     settings
         The values of `SETTINGS`.
+    identity
+        The identity of the array; None for one without.
     """
 
     def __init__(
@@ -142,7 +145,9 @@ class Storage:
         slots: int,
         fill_value: Any,
         settings: JsonObject,
+        identity: str | None = None,
     ) -> None:
+        self.identity = identity
         self.dtype = dtype
         self.inner = inner
         self.chunk_rows = chunk_rows
@@ -199,7 +204,8 @@ def new_storage(new: NewArray) -> Storage:
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
     rows, slots = _rows_for(new, dtype)
-    storage = Storage(dtype, inner, rows, slots, fill[()], settings)
+    identity = Identity().name
+    storage = Storage(dtype, inner, rows, slots, fill[()], settings, identity)
     for leaf in storage.leaves:
         encode_name("".join(leaf.fields))
         storage.args_of(leaf).check()

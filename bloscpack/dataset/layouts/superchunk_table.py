@@ -7,9 +7,9 @@ from copy import copy
 from functools import partial
 
 from ...exceptions import FormatError, UsageValueError
-from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, TableLayout
 from .description_check import DescriptionCheck
+from .identity import KEY, Identity
 from .superchunk import (
     ATTRIBUTES,
     COLUMNS,
@@ -18,7 +18,9 @@ from .superchunk import (
     STORAGE,
     SuperchunkArray,
     count_cbytes,
+    encode_object,
     encode_sizes,
+    encode_values,
     read_attributes,
     read_length,
     read_storage,
@@ -56,16 +58,21 @@ class Parts:
         The folder of the table.
     storages
         How the columns are stored, by name.
+    identity
+        The identity of the table; None without one.
     """
 
-    def __init__(self, folder: Folder, storages: dict[str, Storage]) -> None:
+    def __init__(
+        self, folder: Folder, storages: dict[str, Storage], identity: str | None
+    ) -> None:
         self.folder = folder
+        self.identity = identity
         self.storages = storages
         self._cbytes: dict[str, int] = {}
 
     def read_attributes(self) -> dict[str, JsonObject]:
         """Return the attributes of the columns by name."""
-        found = read_attributes(self.folder, COLUMNS)
+        found = read_attributes(self.folder, COLUMNS, self.identity)
         return {name: value for name, value in found.items() if isinstance(value, dict)}
 
     def stage_attributes(
@@ -73,7 +80,8 @@ class Parts:
     ) -> None:
         """Let `change` replace all attributes of some columns."""
         found = {**self.read_attributes(), **values}
-        change.stage(self.folder.full(COLUMNS), encode_attributes(found))
+        content = encode_values(found, COLUMNS, self.identity)
+        change.stage(self.folder.full(COLUMNS), content)
 
     def stage_sizes(
         self, change: Change, length: int, column: str, cbytes: int
@@ -88,10 +96,10 @@ class Parts:
                     self.folder.child(column_folder(name)),
                     SuperchunkColumn.data,
                     storage,
-                    read_length(self.folder, ()),
+                    read_length(self.folder, (), self.identity),
                 )
             total += self._cbytes[name]
-        sizes = encode_sizes((length,), nbytes, total)
+        sizes = encode_sizes((length,), nbytes, total, self.identity)
         change.stage(self.folder.full(SIZES), sizes)
 
     def forget(self, name: str) -> None:
@@ -114,7 +122,7 @@ class SuperchunkColumn(SuperchunkArray):
         self._column = name
         self._check = check
         read = partial(_read_column, parts.folder, name)
-        check.expect(self.folder.path(), read, self.storage.encode())
+        check.expect(self.folder.path(), read, _encode_column(self.storage))
         self._take(length)
 
     def read_attributes(self) -> JsonObject:
@@ -151,11 +159,11 @@ class SuperchunkTable(TableLayout):
         self._new: dict[str, tuple[Storage, JsonObject]] = {}
         before = DescriptionCheck(folder, STORAGE)
         try:
-            storages = _read_columns(folder)
+            storages, identity = _read_columns(folder)
         except FormatError as error:
             error.filename = error.filename or folder.path(STORAGE)
             raise
-        self._parts = Parts(folder, storages)
+        self._parts = Parts(folder, storages, identity)
         self.columns = self._open(storages, before)
 
     def _open(
@@ -163,7 +171,7 @@ class SuperchunkTable(TableLayout):
     ) -> dict[str, ArrayLayout]:
         """Return columns; `check` was made before their description was read."""
         try:
-            length = read_length(self.folder, ())
+            length = read_length(self.folder, (), self._parts.identity)
             return {
                 name: SuperchunkColumn(self._parts, name, length, copy(check))
                 for name in names
@@ -174,7 +182,7 @@ class SuperchunkTable(TableLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES)
+        return read_attributes(self.folder, ATTRIBUTES, self._parts.identity)
 
     # Writing
 
@@ -184,7 +192,8 @@ class SuperchunkTable(TableLayout):
     ) -> None:
         """Write a new table to the folder of `change`."""
         storages = {name: new_storage(new) for name, (new, _) in columns.items()}
-        attributes = encode_attributes(attrs)
+        identity = Identity().name
+        attributes = encode_values(attrs, ATTRIBUTES, identity)
         of_columns = {name: new.attrs for name, (new, _) in columns.items()}
         for name in (META, DATA):
             change.make_folder(name)
@@ -195,10 +204,10 @@ class SuperchunkTable(TableLayout):
             cbytes += sum(written.values())
             nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
             length = new.shape[0]
-        change.write(STORAGE, encode_columns(storages))
+        change.write(STORAGE, encode_columns(storages, identity))
         change.write(ATTRIBUTES, attributes)
-        change.write(COLUMNS, encode_attributes(of_columns))
-        change.write(SIZES, encode_sizes((length,), nbytes, cbytes))
+        change.write(COLUMNS, encode_values(of_columns, COLUMNS, identity))
+        change.write(SIZES, encode_sizes((length,), nbytes, cbytes, identity))
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -211,7 +220,8 @@ class SuperchunkTable(TableLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+        content = encode_values(values, ATTRIBUTES, self._parts.identity)
+        change.stage(self.folder.full(ATTRIBUTES), content)
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
@@ -226,12 +236,13 @@ class SuperchunkTable(TableLayout):
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
         storages = self._with_new()
-        content = encode_columns({name: storages[name] for name in names})
+        identity = self._parts.identity
+        content = encode_columns({name: storages[name] for name in names}, identity)
         change.stage(self.folder.full(STORAGE), content)
         attributes = self._parts.read_attributes()
         attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
         kept = {name: attributes.get(name, {}) for name in names}
-        change.stage(self.folder.full(COLUMNS), encode_attributes(kept))
+        change.stage(self.folder.full(COLUMNS), encode_values(kept, COLUMNS, identity))
 
     def _with_new(self) -> dict[str, Storage]:
         """Return how all columns are stored, also those that are being added."""
@@ -264,33 +275,45 @@ def _make_column(change: Change, prefix: str, name: str) -> str:
     return place + "/"
 
 
-def encode_columns(storages: Mapping[str, Storage]) -> bytes:
+def encode_columns(storages: Mapping[str, Storage], identity: str | None) -> bytes:
     """Return the description of a table."""
     columns: list[Json] = [
-        {"name": name, **storage.encode()} for name, storage in storages.items()
+        {"name": name, **_encode_column(storage)} for name, storage in storages.items()
     ]
-    return encode_json({"superchunk": VERSION, "kind": "table", "columns": columns})
+    head = {"superchunk": VERSION, "kind": "table"}
+    return encode_object({**head, "columns": columns}, identity)
 
 
-def _read_columns(folder: Folder) -> dict[str, Storage]:
-    """Return how the columns of a table are stored, according to the file now."""
-    stored = read_storage(folder, SuperchunkTable.kind).get("columns")
+def _encode_column(storage: Storage) -> JsonObject:
+    own = {} if storage.identity is None else {"id": storage.identity}
+    return {**storage.encode(), **own}
+
+
+def _read_columns(folder: Folder) -> tuple[dict[str, Storage], str | None]:
+    """Return how the columns of a table are stored, according to the file now.
+
+    The identity of the table follows.
+    """
+    document = read_storage(folder, SuperchunkTable.kind)
+    stored = document.get("columns")
     if not isinstance(stored, list) or not stored:
         refuse("'columns' to be a list of columns", stored)
     storages = dict(map(_decode_column, stored))
     if len(storages) < len(stored):
         refuse("'columns' to have different names", list(storages))
-    return storages
+    return storages, document.get(KEY)
 
 
 def _read_column(folder: Folder, name: str) -> JsonObject | None:
     """Return how a column is stored, according to the file now; None without one."""
-    storage = _read_columns(folder).get(name)
-    return None if storage is None else storage.encode()
+    storage = _read_columns(folder)[0].get(name)
+    return None if storage is None else _encode_column(storage)
 
 
 def _decode_column(stored: Json) -> tuple[str, Storage]:
     name = stored.get("name") if isinstance(stored, dict) else None
     if not isinstance(name, str) or not name:
         refuse("the name of a column", name)
-    return name, decode_storage(stored)
+    storage, identity = decode_storage(stored), stored.get("id")
+    storage.identity = identity if isinstance(identity, str) else None
+    return name, storage

@@ -19,10 +19,9 @@ import numpy
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format import offsets as offset_table
-from ..._format.array_metadata import describe
 from ..._format.chunks import compress
 from ..._format.metadata import encode_section
-from ..._format.shard import Trailer, with_rows
+from ..._format.shard import Trailer
 from ..._loop.nthreads import QUICK_CHUNK, effective_nthreads
 from ..._storage.base import write_all, write_blocks
 from ...args import MetadataArgs
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from ..change import Change, UnfinishedFile
     from .base import Blocks
     from .shard_index import Cut, ShardIndex
+    from .shard_place import ShardPlaces
     from .superchunk_files import NameOf, SuperchunkFiles
 
     # What a writer puts into a file: the frames of chunks that stay, by number, or a
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     # A folder, its pieces, and the files that it has now.
     Part = tuple["ShardFolder", Pieces, SuperchunkFiles | None]
 
+# A number that no file has: sections have room for each smaller one.
+LAST_FILE = 2**63
 # Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
 MAX_SLOTS = 2**24
 # Number of bytes of frames that wait in memory to be written together.
@@ -70,31 +72,19 @@ NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBAD
 
 
 class MetadataSections:
-    """The metadata sections of the files of an array, all of the same size.
+    """The metadata sections of the files of an array, all of the same size."""
 
-    Attributes
-    ----------
-    full
-        The section of a file whose slots are all in use. Most files are full.
-    """
+    def __init__(self, cut: Cut, places: ShardPlaces) -> None:
+        self._places = places
+        self._room = 0
+        self._room = len(self.of(LAST_FILE, cut.chunk_rows * cut.slots).front)
+        self._room -= METADATA_HEADER_LENGTH
+        self.size = self.of(0, 0).size
 
-    def __init__(self, cut: Cut) -> None:
-        self._cut = cut
-        self._full_rows = cut.chunk_rows * cut.slots
-        self.full = self._encode(self._full_rows, 0)
-
-    def of(self, nrows: int) -> Section:
+    def of(self, number: int, nrows: int) -> Section:
         """Return the section of a file that has `nrows` rows."""
-        if nrows == self._full_rows:
-            return self.full
-        return self._encode(nrows, len(self.full.front) - METADATA_HEADER_LENGTH)
-
-    def _encode(self, nrows: int, room: int) -> Section:
-        items: Array = numpy.empty((0, *self._cut.inner), self._cut.dtype)
-        metadata = {**describe(items), "shape": (nrows, *self._cut.inner)}
-        metadata = with_rows(metadata, self._cut.chunk_rows)
-        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        return encode_section(metadata, args)
+        args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, self._room))
+        return encode_section(self._places.metadata(number, nrows), args)
 
 
 class ShardWriter:
@@ -106,15 +96,21 @@ class ShardWriter:
     """
 
     def __init__(
-        self, fp: BinaryIO, cut: Cut, typesize: int, metadata: MetadataSections
+        self,
+        fp: BinaryIO,
+        number: int,
+        cut: Cut,
+        typesize: int,
+        metadata: MetadataSections,
     ) -> None:
         self._fp = fp
+        self._number = number
         self._cut = cut
         self._typesize = typesize
         self._metadata = metadata
         self._offsets: list[int] = []
         self._last_nbytes = 0
-        table = BLOSCPACK_HEADER_LENGTH + metadata.full.size
+        table = BLOSCPACK_HEADER_LENGTH + metadata.size
         self._position = table + OFFSET_LENGTH * cut.slots
         self._trailer = Trailer(cut.chunk_nbytes, cut.slots, CHECKSUM)
         self._written = self._position  # what is behind it waits
@@ -172,7 +168,7 @@ class ShardWriter:
         )
         table = offset_table.encode(self._offsets)
         table += offset_table.free_entries(cut.slots - nchunks)
-        section = self._metadata.of(nbytes // cut.row_nbytes)
+        section = self._metadata.of(self._number, nbytes // cut.row_nbytes)
         front = b"".join((header.encode(), *section.blocks(), table))
         if self._written == len(front):  # no frame has been written yet
             write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
@@ -228,6 +224,8 @@ class ShardFolder:
         How the array is cut.
     args
         Settings of Blosc.
+    places
+        What the files state about themselves.
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.
@@ -246,6 +244,7 @@ class ShardFolder:
         name_of: NameOf,
         cut: Cut,
         args: BloscArgs,
+        places: ShardPlaces,
         *,
         at_once: bool,
         finish_chunk: Callable[[bytes], bytes] = bytes,
@@ -261,6 +260,7 @@ class ShardFolder:
         self._name_of = name_of
         self._cut = cut
         self._args = args
+        self._places = places
         self._at_once = at_once
         self._metadata: MetadataSections | None = None  # until there is a file
         self._number = -1
@@ -329,9 +329,9 @@ class ShardFolder:
         self._unfinished.add(file)
         self._number = number
         if self._metadata is None:
-            self._metadata = MetadataSections(self._cut)
+            self._metadata = MetadataSections(self._cut, self._places)
         typesize = self._args.typesize or 0
-        writer = ShardWriter(file.fp, self._cut, typesize, self._metadata)
+        writer = ShardWriter(file.fp, number, self._cut, typesize, self._metadata)
         self._current = file, writer
 
     @property

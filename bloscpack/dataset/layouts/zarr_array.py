@@ -21,6 +21,7 @@ from functools import partial
 import numpy
 
 from ..._format.array_metadata import MAX_NBYTES
+from ..._format.sections import read_beginning
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
     ZARR_JSON,
@@ -28,8 +29,11 @@ from ..._format.zarr_metadata import (
     decode_array,
     encode_data_type,
     encode_fill_value,
+    encode_json,
 )
 from ..._reading.array_reader import ArrayReader
+from ..._storage.base import StorageFile
+from ..._storage.cursor import Cursor
 from ..._storage.disk import disk
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
@@ -43,14 +47,16 @@ from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .description_check import DescriptionCheck, changed
 from .file_names import FileNames
+from .identity import KEY, Identity, identified, read_identity
 from .shard_index import Cut
+from .shard_place import ShardPlaces, place_of
 from .superchunk_files import SuperchunkFiles
 from .superchunk_sizes import rows_and_slots
 from .superchunk_writer import ShardFolder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...serializers import JsonObject
     from ..change import Change
@@ -63,14 +69,55 @@ SHARDS = "c"
 # shard that is missing from any other array has been lost.
 MISSING_SHARDS = "missing-shards"
 MISSING_READ_AS = "fill_value"
+# The attributes that users do not see, and what they say.
+OWN_ATTRIBUTES = {
+    MISSING_SHARDS: "that some shards were never written",
+    KEY: "which dataset it is",
+}
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
 
 
-def read_array_document(folder: Folder) -> ArrayDocument:
+class OwnDocument:
+    """The document of an array, and whether Bloscpack wrote it.
+
+    Attributes
+    ----------
+    array
+        The document, without the attribute of the identity.
+    identity
+        The identity in it, which is uncertain unless `is_own`; None if there is none.
+    is_own
+        Whether the digest is right: no other program has changed the document.
+    """
+
+    def __init__(
+        self, array: ArrayDocument, identity: Identity | None, *, is_own: bool
+    ) -> None:
+        self.array = array
+        self.identity = identity
+        self.is_own = is_own
+
+    @property
+    def certain_identity(self) -> str | None:
+        """The identity of the array; None if it is uncertain."""
+        return self.identity.name if self.identity is not None and self.is_own else None
+
+    def encode(self) -> bytes:
+        """Return the content of the file."""
+        assert self.identity is not None
+        document = self.array.document()
+        return identified(document, self.identity, encode_json, key="attributes")
+
+
+def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
+    content, document = folder.read_document(ZARR_JSON)
     try:
-        return decode_array(folder.read_object(ZARR_JSON))
+        array = decode_array(document if isinstance(document, dict) else {})
+        value = array.attributes.pop(KEY, None)
+        identity, is_own = read_identity(content, value)
+        return OwnDocument(array, identity, is_own=is_own)
     except FormatError as error:
         error.filename = error.filename or folder.path(ZARR_JSON)
         raise
@@ -79,10 +126,11 @@ def read_array_document(folder: Folder) -> ArrayDocument:
         raise
 
 
-def storage_of(document: ArrayDocument) -> tuple[object, ...]:
+def storage_of(own: OwnDocument) -> tuple[object, ...]:
     """Return how the items are stored, as a value that can be compared."""
-    fill = numpy.array(document.fill_value, document.dtype).tobytes()
-    return document.dtype, document.row_shape, document.chunk_rows, document.slots, fill
+    array, name = own.array, own.identity and own.identity.name
+    fill = numpy.array(array.fill_value, array.dtype).tobytes()
+    return array.dtype, array.row_shape, array.chunk_rows, array.slots, fill, name
 
 
 def read_storage(folder: Folder) -> tuple[object, ...]:
@@ -93,7 +141,7 @@ def read_storage(folder: Folder) -> tuple[object, ...]:
 def check_rows(folder: Folder, length: int) -> None:
     """Raise `StorageError` if an array has got fewer rows than `length`."""
     try:
-        found = read_array_document(folder).shape[0]
+        found = read_array_document(folder).array.shape[0]
     except FileNotFoundError as error:
         raise changed(folder.path()) from error
     if found < length:
@@ -110,12 +158,13 @@ def mark_sparse(document: ArrayDocument) -> None:
 
 
 def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if a name is that of Bloscpack's own attribute."""
-    if MISSING_SHARDS in attributes:
-        raise UsageValueError(
-            "no attribute of an array can have the name '%s': it says that some shards "
-            "were never written" % MISSING_SHARDS
-        )
+    """Raise `UsageError` if a name is that of an attribute of Bloscpack's own."""
+    for name, meaning in OWN_ATTRIBUTES.items():
+        if name in attributes:
+            raise UsageValueError(
+                "no attribute of an array can have the name '%s': it says %s"
+                % (name, meaning)
+            )
 
 
 def shard_names(ndim: int) -> FileNames:
@@ -129,6 +178,7 @@ class ZarrArray(ArrayLayout):
     name = "zarr"
     sparse = True
     description_files = (ZARR_JSON,)
+    _own: OwnDocument
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -138,17 +188,20 @@ class ZarrArray(ArrayLayout):
     def _open(self) -> None:
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
-        document = self._read()
+        own = read_array_document(self.folder)
         read = partial(read_storage, self.folder)
-        check.expect(self.folder.path(), read, storage_of(document))
-        self._take(document, check)
+        check.expect(self.folder.path(), read, storage_of(own))
+        self._take(own, check)
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
-        return read_array_document(self.folder)
+        return read_array_document(self.folder).array
 
-    def _take(self, document: ArrayDocument, check: DescriptionCheck) -> None:
+    def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
+        document, self._own = own.array, own
+        self.changed_elsewhere = not own.is_own
+        self.is_column = self.column_word is not None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
         self.dims = document.dimension_names
@@ -156,20 +209,35 @@ class ZarrArray(ArrayLayout):
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
         self._cut = cut_of(document)
-        self.may_lack_files = MISSING_SHARDS in document.attributes
-        self._source = SuperchunkFiles(
+        # Other programs leave out shards in which all items have the fill value.
+        is_sparse = MISSING_SHARDS in document.attributes
+        self.may_lack_files = is_sparse or not own.is_own
+        self._source = self._files(check, sparse=self.may_lack_files)
+        self.reader = ArrayReader(self._source, self.dtype, self.shape)
+
+    def _files(self, check: Callable[[], object], *, sparse: bool) -> SuperchunkFiles:
+        # No methods of this object: a cycle would keep the files open.
+        names = shard_names(len(self.shape))
+        return SuperchunkFiles(
             self.folder,
-            shard_names(len(self.shape)),
+            names,
             self._cut,
             self.shape[0],
             self.fill_value,
+            ShardPlaces(self._own.certain_identity, self._cut, names),
             partial(check_rows, self.folder, self.shape[0]),
             check,
+            sparse=sparse,
         )
-        self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
     def _shard_name(self, number: int) -> str:
         return shard_names(len(self.shape))(number)
+
+    @property
+    def column_word(self) -> str | None:
+        """A checksum of the name, if this was made as a column of a table."""
+        own = self._own
+        return own.identity.column if own.identity is not None and own.is_own else None
 
     @property
     def cbytes(self) -> int:
@@ -203,7 +271,7 @@ class ZarrArray(ArrayLayout):
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
         stored = self._read().attributes.items()
-        return {name: value for name, value in stored if name != MISSING_SHARDS}
+        return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     def close_files(self) -> None:
         """Close the shards, when no thread reads them any more."""
@@ -221,7 +289,8 @@ class ZarrArray(ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs)
         document = _document_of(new)
-        document.encode()  # raises the errors of the attributes before anything else
+        own = OwnDocument(document, Identity(column=new.column), is_own=True)
+        own.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         names = shard_names(len(new.shape))
@@ -230,6 +299,7 @@ class ZarrArray(ArrayLayout):
             lambda number: prefix + names(number),
             cut_of(document),
             args_of(document),
+            ShardPlaces(own.certain_identity, cut_of(document), names),
             at_once=True,
         )
         shards.write(blocks)
@@ -237,7 +307,7 @@ class ZarrArray(ArrayLayout):
         count = cut_of(document).count_files(new.shape[0])
         if len(shards.sizes) < count:
             mark_sparse(document)
-        change.stage(prefix + ZARR_JSON, document.encode())
+        change.stage(prefix + ZARR_JSON, own.encode())
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
@@ -247,45 +317,102 @@ class ZarrArray(ArrayLayout):
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
         check_attributes(values)
-        document = self._read()
-        document.attributes = values
-        if self.may_lack_files:
-            mark_sparse(document)
-        change.stage(self.folder.full(ZARR_JSON), document.encode())
+        own = self._read_for_change()
+        is_sparse = MISSING_SHARDS in own.array.attributes
+        own.array.attributes = values
+        if is_sparse:
+            mark_sparse(own.array)
+        change.stage(self.folder.full(ZARR_JSON), own.encode())
+
+    def _read_for_change(self) -> OwnDocument:
+        """Return the document that is in the file now, to be changed.
+
+        If another program has written it, it gets an identity, and it gets the mark of
+        a sparse array if rows are missing: they are no damage.
+        """
+        own = read_array_document(self.folder)
+        if own.is_own:
+            return own
+        places = (self._place_in(number) for number in sorted(self._stored_shards()))
+        name = next(filter(None, places), None)
+        column = None if own.identity is None else own.identity.column
+        if name is None and own.identity is not None:
+            name = own.identity.name
+        own.identity = Identity(name, column)
+        if not self._is_complete():
+            mark_sparse(own.array)
+        return own
+
+    def _place_in(self, number: int) -> str | None:
+        """Return the identity of the array that a shard states; None without one."""
+        with suppress(FormatError, OSError):
+            storage = self.folder.storage(self._shard_name(number))
+            place = place_of(read_beginning(Cursor(StorageFile(storage))).metadata)
+            return place and place.partition("/")[0]
+        return None
+
+    def _is_complete(self) -> bool:
+        """Return whether each shard has a file with all rows."""
+        if self.folder.far:  # looking at each shard would take too many requests
+            return False
+        source = self._files(bool, sparse=False)
+        with suppress(FormatError):
+            for number in range(self._cut.count_files(self.shape[0])):
+                source.file(number)
+            return True
+        return False
 
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        document = self._read()
+        own = self._read_for_change()
+        assert own.identity is not None
+        places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
         shards = ShardFolder(
             change,
             lambda number: self.folder.full(self._shard_name(number)),
             self._cut,
-            args_of(document),
+            args_of(own.array),
+            places,
             at_once=extends,
         )
         shards.write(blocks, self._source)
         nrows = length()
-        if nrows != self.shape[0]:
-            document.shape = (nrows, *self.shape[1:])
+        if nrows != self.shape[0] or not own.is_own:
+            own.array.shape = (nrows, *self.shape[1:])
             if self._lacks_shards(nrows, shards):
-                mark_sparse(document)
-            change.stage(self.folder.full(ZARR_JSON), document.encode())
+                mark_sparse(own.array)
+            change.stage(self.folder.full(ZARR_JSON), own.encode())
+
+    def stage_length(self, change: Change, length: int) -> None:
+        """Let `change` set the number of rows, all of which are in files already."""
+        own = self._read_for_change()
+        own.array.shape = (length, *self.shape[1:])
+        change.stage(self.folder.full(ZARR_JSON), own.encode())
 
     def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
-        """Return whether a shard with new rows has no file, also not from before."""
+        """Return whether a shard with new rows has no file, also not from before.
+
+        Raises `FormatError` if a shard of old rows has been lost: the new state would
+        have the fill value in its place.
+        """
         full = self.shape[0] // (self._cut.chunk_rows * self._cut.slots)
         new = range(full, self._cut.count_files(length))
         if len(written.sizes) >= len(new):  # as after any append
             return False
         stored = set(self._stored_shards())
         names = written.sizes
-        return any(
-            number not in stored
-            and self.folder.full(self._shard_name(number)) not in names
-            for number in new
-        )
+
+        def lacks(number: int) -> bool:
+            name = self.folder.full(self._shard_name(number))
+            return number not in stored and name not in names
+
+        old = range(min(self._cut.count_files(self.shape[0]), new.stop))
+        lost = None if self.may_lack_files else next(filter(lacks, old), None)
+        if lost is not None:
+            self._source.file(lost)
+        return any(map(lacks, new))
 
     def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of new rows that must be written as fill values.

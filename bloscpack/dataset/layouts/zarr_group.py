@@ -21,6 +21,7 @@ from ..._format.zarr_metadata import (
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import is_member_name
 from .base import GroupLayout, TableLayout
+from .identity import KEY, Identity, column_word, identified, read_identity
 from .zarr_array import ZarrArray
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -31,10 +32,15 @@ if TYPE_CHECKING:
     from ..change import Change
     from ..folder import Folder
     from . import WriterOf
-    from .base import NewColumn
+    from .base import ArrayLayout, NewArray, NewColumn
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
+# The attributes that users do not see, and what they do.
+OWN_ATTRIBUTES = {
+    COLUMN_ORDER: "makes a group a table",
+    KEY: "says which dataset it is",
+}
 # The name of the first axis of each column.
 ROW = "row"
 
@@ -53,8 +59,24 @@ def detect(folder: Folder) -> str | None:
 
 
 def read_document(folder: Folder) -> JsonObject:
-    """Return the document of a node; raise `FormatError` if it is damaged."""
-    document = folder.read_json(ZARR_JSON)
+    """Return the document of a node, without its identity.
+
+    Raises `FormatError` if it is damaged.
+    """
+    document = _read_checked(folder)[1]
+    document["attributes"].pop(KEY, None)
+    return document
+
+
+def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
+    """Return the document of a node, and what `read_identity` returns."""
+    content, document = _read_checked(folder)
+    identity, is_own = read_identity(content, document["attributes"].pop(KEY, None))
+    return document, identity, is_own
+
+
+def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
+    content, document = folder.read_document(ZARR_JSON)
     attributes = document.get("attributes", {}) if isinstance(document, dict) else None
     if (
         not isinstance(document, dict)
@@ -67,15 +89,20 @@ def read_document(folder: Folder) -> JsonObject:
             section="metadata",
             filename=folder.path(ZARR_JSON),
         )
-    return {**document, "attributes": attributes}
+    return content, {**document, "attributes": attributes}
 
 
 def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
     """Let `change` replace the attributes of a group, those of Bloscpack included."""
-    document = read_document(folder)
+    document, identity, _ = read_node(folder)
     document.pop(CONSOLIDATED, None)
     document["attributes"] = attributes
-    change.stage(folder.full(ZARR_JSON), encode_json(document))
+    change.stage(folder.full(ZARR_JSON), encode_node(document, identity))
+
+
+def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
+    """Return the content of ``zarr.json``, with this identity or a new one."""
+    return identified(document, identity or Identity(), encode_json, key="attributes")
 
 
 def drop_consolidated(
@@ -106,12 +133,12 @@ def drop_consolidated(
 
 
 def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if a name is that of Bloscpack's own attribute."""
-    if COLUMN_ORDER in attributes:
-        raise UsageValueError(
-            "no attribute can have the name '%s': it makes a group a table"
-            % COLUMN_ORDER
-        )
+    """Raise `UsageError` if a name is that of an attribute of Bloscpack's own."""
+    for name, meaning in OWN_ATTRIBUTES.items():
+        if name in attributes:
+            raise UsageValueError(
+                "no attribute can have the name '%s': it %s" % (name, meaning)
+            )
 
 
 class ZarrGroup(GroupLayout):
@@ -122,12 +149,14 @@ class ZarrGroup(GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        if read_document(folder)["node_type"] != "group":
+        document, _, is_own = read_node(folder)
+        if document["node_type"] != "group":
             raise DamageError(
                 "expected the document of a group, found that of an array",
                 section="metadata",
                 filename=folder.path(ZARR_JSON),
             )
+        self.changed_elsewhere = not is_own
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -138,7 +167,7 @@ class ZarrGroup(GroupLayout):
     def create(cls, change: Change, attrs: JsonObject) -> None:
         """Write a new group without members to the folder of `change`."""
         check_attributes(attrs)
-        change.stage(ZARR_JSON, encode_json(group_document(attrs)))
+        change.stage(ZARR_JSON, encode_node(group_document(attrs)))
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -155,7 +184,9 @@ class ZarrTable(TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        names = read_document(folder)["attributes"].get(COLUMN_ORDER)
+        document, _, is_own = read_node(folder)
+        self.changed_elsewhere = not is_own
+        names = document["attributes"].get(COLUMN_ORDER)
         if (
             not isinstance(names, list)
             or not all(map(is_member_name, names))
@@ -168,6 +199,19 @@ class ZarrTable(TableLayout):
                 filename=folder.path(ZARR_JSON),
             )
         self.columns = self.open_columns({name: name for name in names})
+
+    def _open_column(self, name: str, place: str) -> ArrayLayout:
+        column = super()._open_column(name, place)
+        assert isinstance(column, ZarrArray)
+        word = column.column_word
+        if not self.changed_elsewhere and word not in (None, column_word(name)):
+            raise DamageError(
+                "expected the document of the column '%s', found that of another one"
+                % name,
+                section="metadata",
+                filename=column.folder.path(ZARR_JSON),
+            )
+        return column
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
@@ -183,11 +227,11 @@ class ZarrTable(TableLayout):
         """Write a new table to the folder of `change`."""
         check_attributes(attrs)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
-        content = encode_json(document)
+        content = encode_node(document)
         for name in columns:  # a wrong name is an error before anything is written
             change.make_folder(name)
         for name, (new, blocks) in columns.items():
-            new.dims = dims_of(name, len(new.shape))
+            prepare_column(name, new)
             cls.array_class.create(change, name + "/", new, blocks)
         change.stage(ZARR_JSON, content)
 
@@ -207,7 +251,7 @@ class ZarrTable(TableLayout):
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        column[0].dims = dims_of(name, len(column[0].shape))
+        prepare_column(name, column[0])
         super().create_column(change, name, column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
@@ -222,9 +266,11 @@ class ZarrTable(TableLayout):
             change.remove(self.folder.full(name + "/" + ZARR_JSON))
 
 
-def dims_of(name: str, ndim: int) -> list[str]:
-    """Return names for the axes of a column.
+def prepare_column(name: str, new: NewArray) -> None:
+    """Let a new array be a column: its axes get names, and its identity that of it.
 
-    xarray needs a name for each, and the same length of all axes of that name.
+    xarray needs a name for each axis, and the same length of all axes of that name.
     """
-    return [ROW, *("%s_axis_%d" % (name, axis) for axis in range(1, ndim))]
+    axes = range(1, len(new.shape))
+    new.dims = [ROW, *("%s_axis_%d" % (name, axis) for axis in axes)]
+    new.column = column_word(name)

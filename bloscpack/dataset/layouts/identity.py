@@ -1,0 +1,123 @@
+"""The identity of a dataset, and the digest of each document that has it.
+
+::
+
+    "bloscpack-id": "id=9f86d081884c7d65 crc32=1a2b3c4d"
+
+The value is text, so that each program that keeps attributes can keep it. The digest is
+the CRC-32 of the whole document, in which its own digits are zeros. So a document that
+another program has written again, in whatever form, has a wrong digest or none
+(docs/format.rst, Superchunks).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from binascii import crc32
+
+from ...exceptions import DamageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...serializers import Json, JsonObject
+
+# The key: of an attribute in the layout zarr, and of a document of superchunks.
+KEY = "bloscpack-id"
+VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8})")
+ZEROS = "00000000"
+
+
+class Identity:
+    """Which dataset a document belongs to.
+
+    Attributes
+    ----------
+    name
+        16 hexadecimal digits.
+    column
+        A checksum of the name of the column, if the dataset is one of a Zarr table.
+    """
+
+    def __init__(self, name: str | None = None, column: str | None = None) -> None:
+        self.name = os.urandom(8).hex() if name is None else name
+        self.column = column
+
+    def words(self, token: str | None = None) -> str:
+        """Return the value of `KEY` with zeros as digest.
+
+        A `token` gives the document another content than it had before.
+        """
+        words = {"id": self.name, "column": self.column, "token": token, "crc32": ZEROS}
+        return " ".join("%s=%s" % item for item in words.items() if item[1])
+
+
+def column_word(name: str) -> str:
+    """Return the checksum of the name of a column."""
+    return "%08x" % crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def identified(
+    document: JsonObject,
+    identity: Identity,
+    encode: Callable[[JsonObject], bytes],
+    *,
+    key: str | None = None,
+    token: str | None = None,
+) -> bytes:
+    """Return the content of a document with its identity and digest.
+
+    `key` is that of the object in the document that gets `KEY` at its end; None for the
+    document itself.
+    """
+    value = identity.words(token)
+    holder = document if key is None else document[key]
+    holder = {**{k: v for k, v in holder.items() if k != KEY}, KEY: value}
+    content = encode(holder if key is None else {**document, key: holder})
+    end = content.rindex(value.encode()) + len(value)
+    digest = b"%08x" % crc32(content)
+    return content[: end - len(digest)] + digest + content[end:]
+
+
+def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
+    """Return the identity in a document, and whether the digest is right.
+
+    `value` is that of `KEY`, and `content` the whole document.
+    """
+    found = VALUE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None, False
+    name, others, digest = found.groups()
+    words = dict(word.split("=") for word in others.split())
+    identity = Identity(name, words.get("column"))
+    end = content.rfind(value.encode()) + len(value)
+    same = content[: end - len(digest)] + ZEROS.encode() + content[end:]
+    return identity, crc32(same) == int(digest, 16)
+
+
+def check_identity(
+    content: bytes, document: JsonObject, *, expected: str | None
+) -> None:
+    """Check a document that no other program writes; `KEY` becomes the identity in it.
+
+    A document without one is accepted if none is `expected`. Raises `FormatError` if
+    its digest is wrong, or if it belongs to another dataset.
+    """
+    # One flipped bit can't make both the key and the digest unknown.
+    if expected is None and KEY not in document and b"crc32=" not in content:
+        return
+    identity, is_right = read_identity(content, document.pop(KEY, None))
+    if identity is None or not is_right:
+        raise DamageError(
+            "expected a document with a right digest, found a wrong one or none",
+            section="metadata",
+        )
+    if expected not in (None, identity.name):
+        raise DamageError(
+            "expected the document of the dataset with the identity '%s', found one of "
+            "'%s'" % (expected, identity.name),
+            section="metadata",
+        )
+    document[KEY] = identity.name

@@ -1,0 +1,379 @@
+"""Each file of a dataset belongs to it, and has its place there.
+
+For all layouts that are written: no file can be missing, no two files can change
+places, and no bit of a document can flip, so that other values are read and `verify`
+finds nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataset import documents
+from storage.servers import serving_folder
+
+import bloscpack
+from bloscpack import dataset
+from bloscpack._format.shard import crc_of
+from bloscpack.exceptions import BloscpackError, FormatError, UsageError
+
+SHARDED = {"chunks": 10, "shards": 20}
+DTYPE = [("x", "<i4"), ("p", [("u", "<i4"), ("v", "<f4")])]
+
+
+def zarr_array(path):
+    dataset.create_array(path, np.arange(70) % 7, **SHARDED, attrs={"a": 1}).close()
+
+
+def zarr_table(path):
+    columns = {"x": np.arange(45), "y": np.arange(45) * 2, "z": np.zeros((45, 2))}
+    with dataset.create_table(path, columns, **SHARDED, attrs={"a": 1}) as table:
+        table["x"].attrs["unit"] = "m"
+
+
+def zarr_group(path):
+    with dataset.create_group(path, attrs={"a": 1}) as group:
+        group.create_array("x", np.arange(45), **SHARDED).close()
+        group.create_array("in/y", np.arange(45) * 2, **SHARDED).close()
+
+
+def superchunk_array(path):
+    options = {**SHARDED, "layout": "superchunk", "attrs": {"a": 1}}
+    dataset.create_array(path, np.arange(70) % 7, **options).close()
+
+
+def superchunk_fields(path):
+    items = np.zeros(45, DTYPE)
+    items["x"], items["p"]["u"], items["p"]["v"] = np.arange(135).reshape(3, 45)
+    dataset.create_array(path, items, layout="superchunk", **SHARDED).close()
+
+
+def superchunk_table(path):
+    columns = {"x": np.arange(45), "y": np.arange(45) * 2}
+    options = {**SHARDED, "layout": "superchunk", "attrs": {"a": 1}}
+    with dataset.create_table(path, columns, **options) as table:
+        table["x"].attrs["unit"] = "m"
+
+
+CREATED = [
+    zarr_array,
+    zarr_table,
+    zarr_group,
+    superchunk_array,
+    superchunk_fields,
+    superchunk_table,
+]
+created = pytest.mark.parametrize("create", CREATED, ids=lambda c: c.__name__)
+
+
+def files_of(path):
+    return sorted(p for p in Path(path).rglob("*") if p.is_file())
+
+
+def content(path):
+    """Return all values and attributes of a dataset."""
+    with dataset.open(path) as node:
+        return _content(node)
+
+
+def _content(node):
+    attrs = node.attrs.asdict()
+    if isinstance(node, dataset.Array):
+        items = node[:]
+        return attrs, items.shape, items.dtype.str, items.tobytes()
+    if isinstance(node, dataset.Table):
+        return attrs, [(name, _content(node[name])) for name in node.names]
+    return attrs, [(name, _content(node[name])) for name in node]
+
+
+def finds(path):
+    """Return whether `verify` says anything at all."""
+    try:
+        report = dataset.verify(path)
+    except (BloscpackError, OSError):
+        return True
+    return bool(report.findings)
+
+
+def check_noticed(path, expected):
+    """Check that other values are an error, or at least a finding."""
+    try:
+        found = content(path)
+    except (BloscpackError, OSError):
+        assert finds(path)
+        return
+    assert found == expected or finds(path)
+
+
+@created
+def test_two_files_that_change_places(create, tmp_path):
+    path = tmp_path / "a"
+    create(path)
+    expected = content(path)
+    assert not finds(path)
+    for one, other in itertools.combinations(files_of(path), 2):
+        if one.read_bytes() == other.read_bytes():
+            continue
+        nodes = one.name == other.name == "zarr.json"
+        if nodes and "array" not in one.read_text() + other.read_text():
+            continue  # two groups: datasets of nothing but attributes
+        swap(one, other)
+        check_noticed(path, expected)
+        assert finds(path), (one, other)
+        swap(one, other)
+    assert expected == content(path)
+
+
+def swap(one, other):
+    between = one.with_name("between")
+    one.rename(between)
+    other.rename(one)
+    between.rename(other)
+
+
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
+@created
+def test_a_flipped_bit_of_a_document(create, tmp_path, step):
+    path = tmp_path / "a"
+    create(path)
+    expected = content(path)
+    for file in files_of(path):
+        text = file.read_bytes()
+        if text[:4] == b"blpk":
+            continue
+        # Each byte, if `step` is 1, and each bit in some place.
+        for position in range(0, len(text), step):
+            damaged = bytearray(text)
+            damaged[position] ^= 1 << position % 8
+            file.write_bytes(damaged)
+            check_noticed(path, expected)
+        file.write_bytes(text)
+
+
+@created
+def test_a_missing_file(create, tmp_path):
+    path = tmp_path / "a"
+    create(path)
+    expected = content(path)
+    for file in files_of(path):
+        kept = file.read_bytes()
+        file.unlink()
+        root = file == path / "zarr.json"
+        # A folder of datasets needs no document.
+        assert finds(path) or (root and create is zarr_group), file
+        if create is zarr_group and file.name == "zarr.json" and not root:
+            name = file.parent.relative_to(path).as_posix()
+            with dataset.open(path) as group:
+                if name == "in":  # a folder of datasets, too
+                    assert "folder" == group[name].layout
+                else:
+                    with pytest.raises(KeyError):
+                        group[name]
+        elif root and create is not zarr_array:
+            assert "folder" == dataset.open(path).layout
+        else:
+            with pytest.raises((FormatError, OSError)):
+                content(path)
+        file.write_bytes(kept)
+    assert expected == content(path)
+
+
+@created
+def test_a_missing_file_over_http(create, tmp_path):
+    pytest.importorskip("aiohttp")
+    create(tmp_path / "a")
+    places = {zarr_group: ["a/x", "a/in/y"]}.get(create, ["a"])
+    with serving_folder(tmp_path) as web:
+        for place in places:
+            expected = content_at(web.url, place)
+            for file in files_of(tmp_path / place):
+                kept = file.read_bytes()
+                file.unlink()
+                with pytest.raises((FormatError, OSError)):
+                    content_at(web.url, place)
+                file.write_bytes(kept)
+            assert expected == content_at(web.url, place)
+
+
+def content_at(url, place):
+    return content("%s/%s" % (url, place))
+
+
+@created
+def test_a_missing_file_in_dask(create, tmp_path):
+    """An array of Dask has no other values, whatever is missing when it is computed."""
+    pytest.importorskip("dask.array")
+    path = tmp_path / "a"
+    create(path)
+    found = dataset.open(path)
+    names = {zarr_group: ["x", "in/y"]}.get(create, getattr(found, "names", [None]))
+    for name in names:
+        array = found if name is None else found[name]
+        place = Path(array.path)
+        expected = array[:].tolist()
+        for file in files_of(place):
+            blocks = dataset.open(path) if name is None else dataset.open(path)[name]
+            kept, blocks = file.read_bytes(), pickle.dumps(blocks.to_dask())
+            file.unlink()
+            if kept[:4] == b"blpk":
+                with pytest.raises((FormatError, OSError)):
+                    pickle.loads(blocks).compute(scheduler="threads")
+            file.write_bytes(kept)
+            found_items = pickle.loads(blocks).compute(scheduler="threads")
+            assert expected == found_items.tolist()
+
+
+def test_rows_that_are_lost_are_named(tmp_path):
+    """Reading and assigning a part of them raise; replacing all of them heals."""
+    path = tmp_path / "a"
+    dataset.create_array(path, np.ones(1000), chunks=50, shards=100).close()
+    os.remove(path / "c/3")
+    with dataset.open(path, "r+") as array:
+        for change in (
+            lambda: array[:].sum(),
+            lambda: array[399],
+            lambda: array.__setitem__(slice(310, 390), 2),
+            lambda: array.__setitem__(slice(300, 350), 2),
+            lambda: array.resize(2000),
+        ):
+            with pytest.raises(FormatError, match="the rows 300 to 400") as caught:
+                change()
+            assert str(path / "c/3") == str(caught.value.filename)
+            assert (1000,) == array.shape
+    report = dataset.verify(path)
+    assert [("c/3", "missing", (300, 400))] == [
+        (f.file, f.kind, f.rows) for f in report.findings
+    ]
+    with dataset.open(path, "r+") as array:
+        array.append([5])
+        array[300:400] = 1
+        assert 1005 == array[:].sum()
+    assert not finds(path)
+
+
+def test_a_chunk_that_is_lost(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.ones(100), chunks=10, shards=50).close()
+    file = path / "c/1"
+    text = bytearray(file.read_bytes())
+    index = text[-84:-4]
+    index[32:48] = b"\xff" * 16
+    text[-84:] = index + crc_of(bytes(index))
+    file.write_bytes(text)
+    with pytest.raises(FormatError, match="the rows 70 to 80"):
+        dataset.open(path)[:]
+    assert finds(path)
+
+
+def test_sparse_arrays_say_so(tmp_path):
+    path = tmp_path / "a"
+    with dataset.create_array(path, np.ones(10), **SHARDED, fill_value=7) as array:
+        array.resize(100)
+        array[70] = 1
+    expected = np.full(100, 7.0)
+    expected[:10] = expected[70] = 1
+    assert expected.tolist() == dataset.open(path)[:].tolist()
+    assert not dataset.verify(path).nerrors
+
+
+def test_a_document_that_another_program_has_written(tmp_path):
+    """Missing shards have the fill value then; the next change makes it ours again."""
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(100), **SHARDED).close()
+    identity = json.loads((path / "zarr.json").read_text())["attributes"]
+    for lost, kept in ((False, True), (True, True), (True, False)):
+        document = json.loads((path / "zarr.json").read_text())
+        document["attributes"]["other"] = 1
+        if lost:
+            del document["attributes"][documents.KEY]
+        (path / "zarr.json").write_text(json.dumps(document))
+        if not kept:
+            os.remove(path / "c/2")
+        assert ["changed"] == [f.kind for f in dataset.verify(path).findings]
+        expected = np.arange(100)
+        expected[40:60] *= kept
+        with dataset.open(path, "r+") as array:
+            assert expected.tolist() == array[:].tolist()
+            array.attrs["more"] = 1
+            assert {"other": 1, "more": 1} == array.attrs.asdict()
+        assert documents.is_signed((path / "zarr.json").read_bytes())
+        assert expected.tolist() == dataset.open(path)[:].tolist()
+        assert not finds(path)
+        document = json.loads((path / "zarr.json").read_text())["attributes"]
+        assert identity[documents.KEY][:19] == document[documents.KEY][:19]
+        assert kept == ("missing-shards" not in document)
+    with pytest.raises(UsageError, match="bloscpack-id"):
+        dataset.create_array(tmp_path / "b", [1], attrs={documents.KEY: "x"})
+
+
+def test_a_superchunk_of_another_dtype(tmp_path):
+    """One flipped bit of the byte order is an error when the file is opened."""
+    path, other = tmp_path / "a", tmp_path / "b"
+    options = {**SHARDED, "layout": "superchunk"}
+    dataset.create_array(path, np.arange(40, dtype="<i4"), **options).close()
+    dataset.create_array(other, np.arange(40, dtype=">i4"), **options).close()
+    document = (path / "meta/storage").read_bytes()
+    document = document.replace(b"<i4", b">i4")
+    (path / "meta/storage").write_bytes(document)
+    with pytest.raises(FormatError, match="digest"):
+        dataset.open(path)
+    (path / "meta/storage").write_bytes(documents.signed_again(document))
+    with pytest.raises(FormatError, match="expected dtype: >i4, found int32"):
+        dataset.open(path)[:]
+    assert finds(path)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_a_file_without_the_checksum_of_shards(layout, tmp_path):
+    """What `open` refuses, `verify` finds."""
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(100), **SHARDED, layout=layout).close()
+    name = {"zarr": "c/1", "superchunk": "data/__2__.bin"}[layout]
+    bloscpack.repack(path / name, checksum="None")
+    with pytest.raises(FormatError):
+        dataset.open(path)[:]
+    assert not dataset.verify(path).ok
+
+
+def test_more_rows_than_the_array(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(35), **SHARDED).close()
+    document = json.loads((path / "zarr.json").read_text())
+    for length, kind, severity in ((31, "more-rows", "note"), (37, "size", "error")):
+        documents.write(path / "zarr.json", {**document, "shape": [length]})
+        found = [(f.kind, f.severity) for f in dataset.verify(path).findings]
+        assert [(kind, severity)] == found
+
+
+def test_verify_beside_a_writer(tmp_path):
+    """What a writer changes meanwhile is no damage."""
+    columns = {"x": np.arange(60), "y": np.arange(60)}
+    path = tmp_path / "t"
+    table = dataset.create_table(path, columns, chunks=5, shards=10, sync=False)
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            table.trim(30)
+            table.add_column("z", np.arange(30))
+            table.append({name: np.arange(30) for name in "xyz"})
+            table.remove_column("z")
+
+    with table, ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(change)
+        try:
+            reports = [dataset.verify(path, nthreads=1) for _ in range(60)]
+        finally:
+            done.set()
+        writing.result()
+    assert [] == [
+        str(f) for report in reports for f in report.findings if not report.ok
+    ]
