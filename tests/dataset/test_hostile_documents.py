@@ -217,6 +217,10 @@ def test_one_long_text(monkeypatch):
     Path("long.csv").write_text("\n".join([*lines, "2," + "y" * 5000]) + "\n")
     with pytest.raises(bp.UsageError, match="column 'b': a text has '5000' characters"):
         dataset.convert("long.csv", "long.zarr")
+    with open("endless.csv", "wb") as fp:
+        fp.truncate(10**8)
+    with pytest.raises(bp.FormatError, match="expected lines of at most"):
+        dataset.convert("endless.csv", "endless.zarr")
     assert np.dtype("U1") == dataset.open("short.zarr").dtype["b"]
 
 
