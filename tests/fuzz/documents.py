@@ -11,6 +11,7 @@ import contextlib
 import functools
 import io
 import json
+import logging
 import os
 import random
 import re
@@ -46,6 +47,8 @@ TEXTS = ("header", "attr-v2", ".unwritten", "a.csv")
 
 def import_all() -> None:
     """Import what is imported when it is needed."""
+    # zarr-python leaves tasks that have failed, about which asyncio writes to stderr.
+    logging.getLogger("asyncio").disabled = True
     with tempfile.TemporaryDirectory() as folder:
         for entries in seeds():
             run(json.dumps(entries).encode(), Path(folder))
