@@ -17,7 +17,7 @@ from dataset.damage_datasets import numbers
 from dataset.test_claims import edit
 
 import bloscpack as bp
-from bloscpack import cli, dataset
+from bloscpack import bigfile, cli, dataset
 from bloscpack.dataset.folder import Folder
 
 
@@ -250,3 +250,18 @@ def list_all(path):
     with dataset.open(path) as group:
         while list(group):
             group = group["g"]
+
+
+def test_a_block_whose_header_is_elsewhere():
+    """What is listed as a block can be opened as one."""
+    with bigfile.File("t", create=True) as tree:
+        tree.create_from_array("a", np.arange(4))
+        tree.create_from_array("header", np.arange(4))
+    Path("t/header/header").rename("elsewhere")
+    Path("t/header/header").symlink_to(Path("elsewhere").resolve())
+    tree = bigfile.File("t")
+    assert ["a"] == tree.blocks
+    assert isinstance(tree["header"], bigfile.File)
+    assert not bigfile.verify("t").ok
+    tree = bigfile.File("t", follow_links=True)
+    assert [0, 1, 2, 3] == tree["header"][:].tolist()
