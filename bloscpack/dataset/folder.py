@@ -313,14 +313,17 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        text = self.read(name, MAX_JSON + 1)
+        known = self.far or self.full(name) in self.documents
+        size = 0 if known else self.size(name)  # a large file is not even read
+        text = self.read(name, MAX_JSON + 1) if size <= MAX_JSON else b""
+        size = max(size, len(text))
         try:
-            if len(text) > MAX_JSON:
+            if size > MAX_JSON:
                 raise ValueError("longer than '%d' bytes" % MAX_JSON)
             return text, json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise DamageError(
-                "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+                "expected a value in JSON, found '%d' bytes: %s" % (size, error),
                 section="metadata",
                 filename=self.path(name),
             ) from error

@@ -165,8 +165,11 @@ class Evidence(Watcher):
             self.damage.setdefault(name, []).append(check)
 
     def take_error(self, error: FormatError | OSError) -> None:
-        """Raise an error that may not come again: the file was not read at all."""
-        if not isinstance(error, (FormatError, FileNotFoundError)):
+        """Raise an error of the file system: it may not come again.
+
+        Links and pipes, which are refused, stay what they are.
+        """
+        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
             raise error
 
     def members_of(self, group: str) -> set[str]:
@@ -352,6 +355,7 @@ class SavedArray:
         ]
         self._chunk_rows = layout.chunks[0]
         self._inner = layout.shape[1:]
+        self._row_nbytes = math.prod(self._inner) * layout.dtype.itemsize
         # A sparse array gets the rows that are lost only if they have a value.
         self._writes_lost = fill is not None
         if fill is None:
@@ -392,7 +396,7 @@ class SavedArray:
         total = count(kept)
         new.shape = (total, *new.shape[1:])
         step = target.block_rows_for(new)
-        written = [(0, total)]
+        written = [(0, total)] if self._row_nbytes else []
         if self.layout.may_lack_files and target.sparse and new.shards is not None:
             written = whole_files(moved(kept, self._written()), new.shards, total)
         self._check_room(count(written))
@@ -406,8 +410,7 @@ class SavedArray:
 
     def _check_room(self, nrows: int) -> None:
         """Raise `FormatError` if most of many rows would be fill values."""
-        row = math.prod(self.layout.shape[1:]) * self.layout.dtype.itemsize
-        stored = count(self._stored())
+        row, stored = self._row_nbytes, count(self._stored())
         if (nrows - stored) * row > max(MAX_FILLED, MAX_TIMES_FILLED * stored * row):
             raise DamageError(
                 "only '%d' of '%d' rows are stored, and the others would be fill "

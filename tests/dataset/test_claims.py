@@ -134,3 +134,25 @@ def test_sparse_files(tmp_path, monkeypatch):
     tracemalloc.stop()
     assert not report.ok
     assert peak < 64 * 2**20
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_rows_without_bytes(tmp_path, monkeypatch, layout):
+    monkeypatch.chdir(tmp_path)
+    dataset.create_array("a", np.zeros((10, 0)), layout=layout).close()
+    edit("a/" + DOCUMENTS[layout], lambda value: value.update(shape=[HUGE, 0]))
+    assert dataset.verify("a").ok
+    assert dataset.recover("a", "saved").complete
+    assert (HUGE, 0) == dataset.open("saved").shape
+
+
+def test_a_column_that_is_a_link(tmp_path, monkeypatch):
+    """A link is refused, and the other columns are saved."""
+    monkeypatch.chdir(tmp_path)
+    columns = {"x": numbers(10), "y": numbers(10)}
+    dataset.create_table("t", columns).close()
+    Path("t/y/zarr.json").rename("elsewhere")
+    Path("t/y/zarr.json").symlink_to(Path("elsewhere").resolve())
+    recovery = dataset.recover("t", "saved")
+    assert ["y"] == [loss.member for loss in recovery.losses]
+    assert ["x"] == dataset.open("saved").names

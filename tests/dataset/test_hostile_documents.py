@@ -17,7 +17,7 @@ from dataset.damage_datasets import numbers
 from dataset.test_claims import edit
 
 import bloscpack as bp
-from bloscpack import cli, dataset
+from bloscpack import bigfile, cli, dataset
 from bloscpack.dataset.folder import Folder
 
 
@@ -217,6 +217,10 @@ def test_one_long_text(monkeypatch):
     Path("long.csv").write_text("\n".join([*lines, "2," + "y" * 5000]) + "\n")
     with pytest.raises(bp.UsageError, match="column 'b': a text has '5000' characters"):
         dataset.convert("long.csv", "long.zarr")
+    with open("endless.csv", "wb") as fp:
+        fp.truncate(10**8)
+    with pytest.raises(bp.FormatError, match="expected lines of at most"):
+        dataset.convert("endless.csv", "endless.zarr")
     assert np.dtype("U1") == dataset.open("short.zarr").dtype["b"]
 
 
@@ -246,3 +250,18 @@ def list_all(path):
     with dataset.open(path) as group:
         while list(group):
             group = group["g"]
+
+
+def test_a_block_whose_header_is_elsewhere():
+    """What is listed as a block can be opened as one."""
+    with bigfile.File("t", create=True) as tree:
+        tree.create_from_array("a", np.arange(4))
+        tree.create_from_array("b", np.arange(4))
+    Path("t/b/header").rename("elsewhere")
+    Path("t/b/header").symlink_to(Path("elsewhere").resolve())
+    tree = bigfile.File("t")
+    assert ["a"] == tree.blocks
+    assert isinstance(tree["b"], bigfile.File)
+    assert not bigfile.verify("t").ok
+    tree = bigfile.File("t", follow_links=True)
+    assert [0, 1, 2, 3] == tree["b"][:].tolist()

@@ -58,6 +58,9 @@ def test_parts(first):
 
 def test_zeros_count():
     assert 3 == len({crc32c.with_numpy(bytes(ROW * n)) for n in (1, 2, 3)})
+    for count in (0, 1, 7, ROW):
+        expected = crc32c.crc32c(b"abc" + bytes(count))
+        assert expected == crc32c.with_zeros(crc32c.crc32c(b"abc"), count)
 
 
 def test_the_same_as_google_crc32c():

@@ -26,7 +26,12 @@ from .contents import (
     regrouped,
     rows_in_block,
 )
-from .csv_lines import ZERO_FIRST, check_counts, may_have_zero_first
+from .csv_lines import (
+    ZERO_FIRST,
+    check_counts,
+    check_line_lengths,
+    may_have_zero_first,
+)
 from .csv_values import (
     MISSING,
     LineWriter,
@@ -114,6 +119,7 @@ def read(path: str, request: Request) -> Content:
     pandas = import_package("pandas", "tables", "reading CSV")
     typed = bool(request.dtypes)
     with _named(path, pandas, typed):
+        check_line_lengths(path)
         scans, length = _scan(path, pandas, request)
         names = list(scans)
         if scans[names[-1]].missing:

@@ -7,6 +7,7 @@ import re
 from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 
+from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ...exceptions import DamageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -25,6 +26,9 @@ SEARCHED_NBYTES = 2**20
 # Maximum number of characters of a value: that of a C long everywhere. The default of
 # the module csv is much less than pandas reads.
 MAX_VALUE = 2**31 - 1
+
+# Maximum size in bytes of a line without quoted line ends: that of an item.
+MAX_LINE = MAX_ITEM_NBYTES
 
 _lock = allocate_lock()
 _limits: list[int] = []  # one for each thread that has raised the limit of the module
@@ -59,6 +63,21 @@ def check_counts(path: str, expected: int) -> None:
                 raise DamageError(
                     "expected '%d' values in each line, found '%d' in line %d"
                     % (expected, len(values), reader.line_num),
+                    filename=path,
+                )
+
+
+def check_line_lengths(path: str) -> None:
+    """Raise `FormatError` for a line that is too long: pandas has lines in memory."""
+    length = 0
+    with open(path, "rb") as fp:
+        while block := fp.read(SEARCHED_NBYTES):
+            ends = [at for end in (b"\n", b"\r") if (at := block.rfind(end)) >= 0]
+            length = len(block) - max(ends) - 1 if ends else length + len(block)
+            if length > MAX_LINE:
+                raise DamageError(
+                    "expected lines of at most '%d' bytes, found a longer one"
+                    % MAX_LINE,
                     filename=path,
                 )
 
