@@ -72,7 +72,9 @@ class ArchiveFile:
             return remote
         if isinstance(file, (str, os.PathLike)):
             fp = disk.open(file, "rb")
-            self.name, self._close = os.fsdecode(file), fp.close
+            # The file below the buffer: a fork may copy the locked lock of a buffer.
+            close = getattr(fp, "raw", fp).close
+            self.name, self._close = os.fsdecode(file), close
             return whole_file(fp)
         return storage_from(file, "a path, a URL, a file object or bytes")
 

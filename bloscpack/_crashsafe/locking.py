@@ -366,6 +366,7 @@ class FolderLock(Owner):
             _report_no_locks(path, os.stat(path).st_dev, error)
             return
         self._descriptor = descriptor
+        self._fcntl = fcntl  # nothing can be imported when the process ends
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -373,14 +374,9 @@ class FolderLock(Owner):
         if descriptor is None:
             return
         if self.is_here:
-            import fcntl
-
             # Closing is not enough if the process has forked meanwhile.
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                self._fcntl.flock(descriptor, self._fcntl.LOCK_UN)
         os.close(descriptor)
 
-    def __del__(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:  # a process that forked keeps the lock until it ends
-            os.close(descriptor)
+    __del__ = close

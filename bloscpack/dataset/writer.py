@@ -52,7 +52,6 @@ class SerialWriter:
         self.closed = False
         self.owner = OwnLock(folder.root)
         self._changing = False
-        self._commits = 0
         self._disturbances = 0
         self.renew_locks()
         renew_after_fork(self)
@@ -61,6 +60,7 @@ class SerialWriter:
         """Let a child process read the state that its objects know."""
         self._replacing_lock = RLock()
         self._is_replacing = False
+        self._commits = 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -109,30 +109,34 @@ class SerialWriter:
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
         self.owner.check(self._folder.root)  # the block may have forked
-        self._commits += 1
-        if not disturbs:
-            change.commit()
-        with self._replacing_lock:
-            self._is_replacing = True
-            try:
-                if disturbs:
-                    self._disturbances += 1
-                    change.commit()
-                take_over()
-            finally:
-                self._is_replacing = False
+        self._commits += 1  # odd until the commit has ended
+        try:
+            if not disturbs:
+                change.commit()
+            with self._replacing_lock:
+                self._is_replacing = True
+                try:
+                    if disturbs:
+                        self._disturbances += 1
+                        change.commit()
+                    take_over()
+                finally:
+                    self._is_replacing = False
+        finally:
+            self._commits += 1
 
     def read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.
 
         It is called again, while nothing is replaced, if a change has disturbed it.
         """
+        # Before the question: a change that begins behind it is noticed.
+        commits, disturbances = self._commits, self._disturbances
         if not self._is_replacing:
-            commits, disturbances = self._commits, self._disturbances
             try:
                 result = function()
             except Exception:
-                if commits == self._commits:
+                if commits == self._commits and commits % 2 == 0:
                     raise
             else:
                 if disturbances == self._disturbances:

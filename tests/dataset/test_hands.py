@@ -1,0 +1,337 @@
+"""Several threads and processes with one object: nothing is lost, nothing is mixed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataset import forked_programs, soak_hands
+from support import environment
+
+import bloscpack as bp
+from bloscpack import bigfile, dataset
+from bloscpack.exceptions import UsageError
+
+LAYOUTS = ("zarr", "superchunk", "bcolz", "blz")
+
+
+@pytest.fixture(autouse=True)
+def frequent_switches():
+    """Let threads alternate as often as possible."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.fixture(params=["path", "url"])
+def place(request, tmp_path):
+    if request.param == "url":
+        pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    with soak_hands.new_place(request.param, tmp_path) as place:
+        yield place
+
+
+def in_threads(work, count=4):
+    """Call ``work(number)`` in threads; expect no error."""
+    assert [] == soak_hands.run_threads(work, count)
+
+
+@pytest.mark.parametrize(("kind", "where"), soak_hands.MIXES)
+def test_mixes(kind, where, tmp_path):
+    if where == "url":
+        pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    for number in range(3):
+        with soak_hands.new_place(where, tmp_path) as place:
+            errors = soak_hands.run(kind, place, "%s %d" % (kind, number), number > 0)
+        assert [] == errors
+
+
+# Changes, one after another
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_appends_and_assignments(tmp_path, layout):
+    with dataset.create_array(
+        tmp_path / "a", shape=(0,), dtype="i8", chunks=4, layout=layout, sync=False
+    ) as array:
+        in_threads(lambda i: [array.append([10 * i + n]) for n in range(10)])
+        assert list(range(40)) == sorted(array[:].tolist())
+        in_threads(
+            lambda i: [array.__setitem__(10 * i + n, -n - 10 * i) for n in range(10)]
+        )
+        assert [-n for n in range(40)] == array[:].tolist()
+        in_threads(lambda i: array.trim(3))
+        assert 28 == len(array)
+    assert [-n for n in range(28)] == dataset.open(tmp_path / "a")[:].tolist()
+    assert dataset.verify(tmp_path / "a").ok
+
+
+def test_appends_at_a_place(place):
+    array = dataset.create_array(place, shape=(0,), dtype="i8", chunks=4, shards=8)
+    in_threads(lambda i: [array.append([10 * i + n]) for n in range(5)])
+    array.close()
+    assert 20 == len(set(dataset.open(place)[:].tolist()))
+
+
+def test_attributes(place):
+    with dataset.create_group(place) as group:
+        array = group.create_array("a", [1])
+        for node in (group, array):
+            in_threads(
+                lambda i, node=node: [
+                    node.attrs.update({"%d-%d" % (i, n): n}) for n in range(5)
+                ]
+            )
+    with dataset.open_group(place) as group:
+        assert 20 == len(group.attrs) == len(group["a"].attrs)
+
+
+def test_members_are_opened_once(place):
+    with dataset.create_group(place, sync=False) as group:
+        group.create_array("a", shape=(0,), dtype="i8", chunks=4)
+        in_threads(lambda i: [group["a"].append([i]) for _ in range(5)])
+        assert 20 == len(group["a"])
+        in_threads(lambda i: group.require_group("in/ner").attrs.update({str(i): i}))
+        assert 4 == len(group["in/ner"].attrs)
+    assert ["a", "in"] == list(dataset.open(place))
+
+
+def test_one_thread_creates_a_member(tmp_path):
+    created, refused = [], []
+
+    def create(number):
+        try:
+            created.append(group.create_array("a", [number]))
+        except FileExistsError:
+            refused.append(number)
+
+    with dataset.create_group(tmp_path / "g", sync=False) as group:
+        in_threads(create)
+        assert (1, 3) == (len(created), len(refused))
+        removed = []
+
+        def remove(number):
+            try:
+                del group["a"]
+                removed.append(number)
+            except KeyError:
+                refused.append(number)
+
+        in_threads(remove)
+        assert (1, 6, []) == (len(removed), len(refused), list(group))
+
+
+def test_columns_and_rows_of_a_table(tmp_path):
+    rows = {"x": np.arange(9), "y": np.arange(9) / 2}
+    with dataset.create_table(tmp_path / "t", rows, chunks=2, sync=False) as table:
+        in_threads(lambda i: table.add_column("z%d" % i, np.full(9, i)))
+        assert {"x", "y", "z0", "z1", "z2", "z3"} == set(table.names)
+        in_threads(lambda i: table.remove_column("z%d" % i))
+        assert ["x", "y"] == table.names
+        in_threads(lambda i: [table.append(rows) for _ in range(3)])
+        assert 9 * 13 == len(table)
+        in_threads(lambda i: table["x"].__setitem__(i, -i))
+        assert [0, -1, -2, -3] == table["x"][:4].tolist()
+    assert dataset.verify(tmp_path / "t").ok
+
+
+def test_closing_waits_for_a_change(tmp_path):
+    array = dataset.create_array(tmp_path / "a", [0], sync=False)
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def blocks():
+        yield [1]
+        begun.set()
+        may_go_on.wait(20)
+        yield [2]
+
+    closing = threading.Thread(target=lambda: begun.wait(20) and array.close())
+    closing.start()
+    threading.Timer(0.05, may_go_on.set).start()
+    array.append(blocks())
+    closing.join()
+    assert array.closed
+    assert [0, 1, 2] == dataset.open(tmp_path / "a")[:].tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_that_change_their_array(tmp_path, layout):
+    array = dataset.create_array(tmp_path / "a", range(5), layout=layout, sync=False)
+    calls = [
+        lambda: array.append([1]),
+        lambda: array.__setitem__(0, 1),
+        lambda: array.resize(2),
+        lambda: array.attrs.update(a=1),
+        array.close,
+    ]
+
+    def blocks():
+        for call in calls:
+            with pytest.raises(UsageError, match="while rows"):
+                call()
+            yield array[:2]
+
+    array.append(blocks())
+    array.append([9])
+    array.close()
+    expected = [*range(5), *[0, 1] * len(calls), 9]
+    assert expected == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_a_failed_change_lets_others_go_on(tmp_path):
+    array = dataset.create_array(tmp_path / "a", [0], sync=False)
+    errors = soak_hands.run_threads(lambda i: array.append(["no"] if i else [1]))
+    assert 3 == len(errors)
+    array.append([2])
+    assert [0, 1, 2] == array[:].tolist()
+
+
+def test_an_archive(tmp_path):
+    bp.savez(tmp_path / "a.zip", old=np.arange(3))
+    with bp.loadz(tmp_path / "a.zip", "r+", settings={"sync": False}) as archive:
+        in_threads(
+            lambda i: [
+                archive.update({"%d-%d" % (i, n): np.full(3, n)}) for n in range(3)
+            ]
+        )
+        assert 13 == len(archive)
+    assert 13 == len(bp.loadz(tmp_path / "a.zip"))
+
+
+# Reads beside changes
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_reads_see_one_state(tmp_path, layout):
+    array = dataset.create_array(
+        tmp_path / "a", np.zeros(40, "i8"), chunks=4, layout=layout, sync=False
+    )
+
+    def change(number):
+        for n in range(12):
+            if number:
+                array.append([0] * 4)
+                array.trim(4)
+            else:
+                array[:] = n
+
+    def look():
+        rows = array[:]
+        assert len(set(rows[:40].tolist())) == 1
+        assert set(rows[40:].tolist()) <= {0, *rows[:1].tolist()}
+        assert array[-1] in range(12)
+
+    assert [] == soak_hands.run_threads(change, 2, look)
+    array.close()
+
+
+def test_rows_of_a_table_are_of_one_state(place):
+    rows = np.zeros(20, [("x", "i8"), ("y", "i8")])
+    table = dataset.create_table(place, rows, chunks=4, shards=8)
+
+    def change(number):
+        for n in range(4):
+            table[:20] = {"x": [n] * 20, "y": [n] * 20}
+            table.append({"x": [n], "y": [n]})
+
+    def look():
+        found = table[:]
+        assert (found["x"] == found["y"]).all()
+        assert 1 == len(set(found[:20].tolist()))
+
+    assert [] == soak_hands.run_threads(change, 2, look)
+    assert 28 == len(table)
+    table.close()
+
+
+# BigFile
+
+
+def test_rows_of_a_column_that_several_threads_write(tmp_path):
+    tree = bigfile.File(tmp_path / "b", create=True)
+    column = tree.create("x", "i8", 100, 3)
+
+    def write(number):
+        for n in range(5):
+            column.write(0, np.full(100, 10 * number + n))
+            column.flush()
+
+    in_threads(write)
+    column.close()
+    assert () == bigfile.verify(tree).findings
+    assert 1 == len(set(tree["x"][:].tolist()))
+
+
+def test_closing_a_column_waits_for_its_writes(tmp_path):
+    tree = bigfile.File(tmp_path / "b", create=True)
+    for n in range(10):
+        column = tree.create("x%d" % n, "i8", 100, 3)
+        column.write(0, np.zeros(100, "i8"))
+        written = []
+
+        def write(number, column=column, written=written):
+            if number == 3:
+                column.close()
+                return
+            for start in range(25 * number, 25 * number + 25):
+                try:
+                    column.write(start, [start + 1])
+                except UsageError:
+                    return
+                written.append(start)
+
+        in_threads(write)
+        rows = tree["x%d" % n][:]
+        assert [start + 1 for start in written] == rows[written].tolist()
+    assert () == bigfile.verify(tree).findings
+
+
+# Processes
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("kind", list(forked_programs.KINDS))
+def test_a_writer_belongs_to_its_process(kind, tmp_path):
+    if "URL" in kind:
+        pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+    program = Path(forked_programs.__file__)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(program), kind],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_ends_within_a_change(tmp_path):
+    """What the child inherits stays: locks, temporary files, and bytes in buffers."""
+    array = dataset.create_array(tmp_path / "a", range(5), sync=False)
+
+    def blocks():
+        yield range(5, 9)
+        error = soak_hands.fork_error(lambda: fail(blocks_of_child()))
+        assert error is None, error
+        yield range(9, 12)
+
+    def blocks_of_child():
+        yield [1]
+
+    def fail(rows):
+        with pytest.raises(UsageError, match="the process"):
+            array.append(rows)
+
+    array.append(blocks())
+    array.close()
+    assert list(range(12)) == dataset.open(tmp_path / "a")[:].tolist()
+    assert dataset.verify(tmp_path / "a").ok
