@@ -17,8 +17,9 @@ from .._format.chunks import decompress
 from .._storage.urls import local_path, without_url
 from ..exceptions import FormatError, UsageError, UsageValueError
 from ..headers import check_range
+from .access import limits_in
 from .checking import check_dataset, joined_name, open_for_check
-from .create import creating
+from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss, runs_of
 from .folder import Folder
 from .layouts import (
@@ -101,7 +102,8 @@ def recover(
     without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
-    root = Folder.open(damaged).root
+    folder = Folder.open(damaged)
+    root = folder.root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
     damage: Damage = {}
 
@@ -112,8 +114,8 @@ def recover(
     report = check_dataset(root, nthreads, progress, keep)
     saver = _Saver(report, damage, fill, drop, sync)
     with own_settings:
-        found = detect(Folder(root))
-        saver.save(root, os.fspath(target), "", found.layout, found.kind, mode)
+        found = detect(folder)
+        saver.save(folder, os.fspath(target), "", found.layout, found.kind, mode)
     return saver.recovery
 
 
@@ -150,10 +152,15 @@ class _Saver:
         self._sync = sync
 
     def save(
-        self, root: str, target: Path, name: str, layout: str, kind: str, mode: str
+        self,
+        folder: Folder,
+        target: Path | NewName,
+        name: str,
+        layout: str,
+        kind: str,
+        mode: str,
     ) -> None:
-        """Write the dataset, or the member of a group, in the folder `root`."""
-        folder = Folder.open(root)
+        """Write the dataset, or the member of a group, in a folder."""
         node = open_for_check(folder, layout, kind)
         attributes = self._attributes(node, name)
         new_layout = INSTEAD.get(layout, layout)
@@ -164,17 +171,16 @@ class _Saver:
         elif isinstance(node, TableLayout):
             self._save_table(node, target, name, new_layout, mode, attributes)
         else:
-            with creating(target, mode, self._sync) as change:
+            with creating(target, mode, self._sync, limits_in(folder)) as change:
                 group_class(new_layout).create(change, attributes)
-                for last, found in find_members(Folder(root)):
-                    place = os.path.join(change.path, last)
+                for last, found in find_members(folder):
+                    place = NewName(change.folder, last)
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
 
-    def _save_member(self, member: Found, target: str, name: str) -> None:
-        root = member.folder.path()
+    def _save_member(self, member: Found, target: NewName, name: str) -> None:
         try:
-            self.save(root, target, name, member.layout, member.kind, "x")
+            self.save(member.folder, target, name, member.layout, member.kind, "x")
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
@@ -198,7 +204,7 @@ class _Saver:
     def _save_array(
         self,
         array: ArrayLayout,
-        target: Path,
+        target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
@@ -210,14 +216,15 @@ class _Saver:
         new = saved.new_array(attributes)
         dropped = saved.lost_rows() if self._drop else []
         step = found.block_rows_for(new)
-        with creating(target, mode, self._sync) as change:
+        limits = limits_in(array.folder)
+        with creating(target, mode, self._sync, limits) as change:
             blocks = saved.blocks(step, new, array.shape[0], dropped)
             found.create(change, "", new, blocks)
 
     def _save_table(
         self,
         table: TableLayout,
-        target: Path,
+        target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
@@ -247,7 +254,8 @@ class _Saver:
             new = part.new_array(values)
             step = found.array_class.block_rows_for(new)
             columns[column] = new, part.blocks(step, new, length, dropped)
-        with creating(target, mode, self._sync) as change:
+        limits = limits_in(table.folder)
+        with creating(target, mode, self._sync, limits) as change:
             found.create(change, columns, attributes)
 
     def _note_losses(

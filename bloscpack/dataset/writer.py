@@ -8,11 +8,9 @@ died.
 from __future__ import annotations
 
 import errno
-import os
 import time
 from contextlib import contextmanager, suppress
 
-from .._crashsafe.locking import FolderLock
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, naming_dataset, recover, remove_changes
 from .folder import CHANGES, JOURNAL
@@ -55,15 +53,15 @@ class Writer:
         self._sync = sync
         self._failed = False
         self.closed = False
-        outer = os.path.join(os.path.dirname(folder.root), *JOURNAL.split("/"))
-        if os.path.lexists(outer):
+        outer = folder.around()
+        if outer is not None and outer[0].has_journal:
             raise StorageError(
                 errno.EAGAIN,
                 "a change of the table that it belongs to was interrupted: open the "
                 "table for writing, which completes the change",
                 folder.root,
             )
-        self._locks = [FolderLock(folder.root)]
+        self._locks = [folder.lock()]
         try:
             recover(folder, sync)
         except BaseException:
@@ -72,7 +70,7 @@ class Writer:
 
     def lock(self, folder: Folder) -> None:
         """Keep other writers away from a part of the dataset, too."""
-        self._locks.append(FolderLock(folder.path()))
+        self._locks.append(folder.lock())
 
     @contextmanager
     def change(self) -> Iterator[Change]:

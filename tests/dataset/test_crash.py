@@ -13,23 +13,19 @@ from functools import partial
 import numpy as np
 import pytest
 
+import bloscpack._storage.open_folder
 import bloscpack.dataset.change
 import bloscpack.dataset.create
-import bloscpack.dataset.layouts.bcolz
-import bloscpack.dataset.layouts.superchunk
-import bloscpack.dataset.layouts.zarr_array
-import bloscpack.dataset.parallel
+import bloscpack.dataset.folder
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
 
 MODULES = (
+    bloscpack._storage.open_folder,
     bloscpack.dataset.change,
     bloscpack.dataset.create,
-    bloscpack.dataset.layouts.bcolz,
-    bloscpack.dataset.layouts.superchunk,
-    bloscpack.dataset.layouts.zarr_array,
-    bloscpack.dataset.parallel,
+    bloscpack.dataset.folder,
 )
 
 
@@ -73,9 +69,9 @@ class StoppingDisk(Disk):
         self.step("remove", name)
         super().remove(name)
 
-    def make_folder(self, name):
+    def make_folder(self, name, mode=0o777):
         self.step("make_folder", name)
-        super().make_folder(name)
+        super().make_folder(name, mode)
 
     def remove_folder(self, name):
         self.step("remove_folder", name)

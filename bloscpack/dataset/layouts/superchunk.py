@@ -23,7 +23,6 @@ from itertools import chain, islice
 
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_reader import ArrayReader
-from ..._storage.disk import disk
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
@@ -68,7 +67,7 @@ def detect(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another layout."""
     if not folder.exists(STORAGE):
         return None
-    with suppress(FormatError, OSError):
+    with suppress(FormatError, FileNotFoundError):
         stored = folder.read_json(STORAGE)
         if isinstance(stored, dict) and "superchunk" in stored:
             return "table" if stored.get("kind") == "table" else "array"
@@ -80,7 +79,6 @@ def detect(folder: Folder) -> str | None:
 
 def read_object(folder: Folder, name: str) -> JsonObject:
     """Return the JSON object in a file; raise `FormatError` if it is missing."""
-    folder.check_inside(META)
     return folder.read_description(name)
 
 
@@ -165,7 +163,6 @@ class SuperchunkArray(ArrayLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        folder.check_inside(DATA)
         self._check = DescriptionCheck(folder, STORAGE)
         try:
             stored = read_storage(folder, self.kind)
@@ -198,8 +195,6 @@ class SuperchunkArray(ArrayLayout):
         nbytes = math.prod(n or 1 for n in self.shape) * self.dtype.itemsize
         if nbytes > MAX_NBYTES:
             refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
-        for leaf in storage.leaves if storage.dtype.names else ():
-            self.folder.check_inside((self.data + leaf.file_name(0)).rpartition("/")[0])
         self.fill_value = storage.fill_value
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)
@@ -334,8 +329,7 @@ class SuperchunkArray(ArrayLayout):
         for names in files_of(self.data, self.storage, start, old_length):
             with suppress(FileNotFoundError):  # damaged sizes: do not try all names
                 for name in names:
-                    self.folder.check_inside(name.rpartition("/")[0])
-                    disk.remove(self.folder.path(name))
+                    self.folder.remove(name)
 
 
 def cut_of(storage: Storage, leaf: Leaf) -> Cut:
