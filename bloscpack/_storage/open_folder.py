@@ -190,6 +190,12 @@ class OpenFolder:
             return Held(self.path, None)
         return Held(self.path, _open(self.path, _FLAGS))
 
+    def is_same(self, status: os.stat_result) -> bool:
+        """Return whether a status is that of this folder, wherever it is now."""
+        if self._identity is None:
+            self.hold()
+        return self._identity == (status.st_dev, status.st_ino)
+
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
         self._held = None
@@ -203,7 +209,7 @@ class OpenFolder:
             if not is_missing(error):
                 raise
             return False
-        return os.path.samestat(found, self.hold().status())
+        return self.is_same(found)
 
     # Names
 

@@ -265,7 +265,7 @@ class Folder:
     def has(self, name: str, folder: Folder) -> bool:
         """Return whether a folder has a name in this one, and not by a link."""
         found = self.status_of(name)
-        return found is not None and os.path.samestat(found, folder.status)
+        return found is not None and folder._files.is_same(found)
 
     def believes(self, around: Folder) -> bool:
         """Return whether only users who may change this folder may write `around`."""

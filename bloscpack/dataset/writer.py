@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from ..exceptions import StorageError, UsageValueError
 from .change import Change, naming_dataset, recover, remove_changes
-from .folder import CHANGES, JOURNAL
+from .folder import CHANGES
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Writer:
             return
         self.closed = True
         try:
-            if self._locks and not self._folder.exists(JOURNAL):
+            if self._locks and not self._folder.has_journal:
                 remove_changes(self._folder)
         finally:
             for lock in self._locks:
