@@ -123,7 +123,7 @@ class DatasetEvidence(Evidence):
         self.name = name
         self.file = folder
         self.status = status
-        self.of_file = folder.status()
+        self.of_file = folder.status
 
 
 def may_write(uid: int, file: WithDescriptor) -> bool:
@@ -473,7 +473,7 @@ def is_believed(around: Held, dataset: Held) -> bool:
     """
     if not hasattr(os, "geteuid"):
         return True
-    outer, inner = around.status(), dataset.status()
+    outer, inner = around.status, dataset.status
     if outer.st_uid != inner.st_uid or _is_sticky(outer):
         return False
     if outer.st_mode & ~inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

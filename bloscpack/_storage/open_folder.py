@@ -67,20 +67,19 @@ class Held:
     """An open folder, until nothing refers to it any more.
 
     ``number`` is its file descriptor; None where the system has none for folders.
+    ``status`` is its status when it was opened.
     """
 
     def __init__(self, path: str, number: int | None) -> None:
         self.path = path
         self.number = number
+        # The status when it was opened.
+        self.status = os.stat(path if number is None else number)
 
     def fileno(self) -> int:
         """Return the file descriptor."""
         assert self.number is not None
         return self.number
-
-    def status(self) -> os.stat_result:
-        """Return the status of the folder."""
-        return os.stat(self.path if self.number is None else self.number)
 
     def name(self, last: str) -> str:
         """Return what the system gets for a name, beside ``number``."""
@@ -172,8 +171,7 @@ class OpenFolder:
         held = self._held
         if held is None:
             held = self._find()
-            status = held.status()
-            found = status.st_dev, status.st_ino
+            found = held.status.st_dev, held.status.st_ino
             if self._identity is None:
                 self._identity = found
             elif self._identity != found:
@@ -251,9 +249,18 @@ class OpenFolder:
 
     def status(self, name: str) -> os.stat_result:
         """Return the status of a file, folder or link."""
-        return self._use(
-            name, lambda held, last: os.lstat(held.name(last), dir_fd=held.number)
-        )
+        return self._use(name, _status)
+
+    def status_of(self, name: str) -> os.stat_result | None:
+        """Return the status of a file, folder or link; None if there is none."""
+        try:
+            if "/" not in name:
+                return _status(self._held or self.hold(), name)
+            return self.status(name)
+        except OSError as error:
+            if error.errno in NOT_THERE:
+                return None
+            raise (self._held or self.hold()).explained(error, name) from None
 
     def open(self, name: str, flags: int) -> int:
         """Open a file, and return its descriptor."""
@@ -307,6 +314,10 @@ class OpenFolder:
             folder.close()
             assert folder._around is not None
             disk.remove_folder(folder._around.hold().at(os.path.basename(folder.path)))
+
+
+def _status(held: Held, last: str) -> os.stat_result:
+    return os.lstat(held.name(last), dir_fd=held.number)
 
 
 def replaced(path: str) -> StorageError:

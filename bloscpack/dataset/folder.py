@@ -17,6 +17,7 @@ import os
 import stat
 from _thread import allocate_lock
 from contextlib import suppress
+from functools import lru_cache
 
 from .._crashsafe.acceptance import check_dataset_journal, is_believed
 from .._crashsafe.locking import FolderLock
@@ -92,6 +93,10 @@ def is_safe_name(name: object) -> bool:
     return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
 
 
+# The names that the code makes are checked again and again.
+_is_checked = lru_cache(1024)(is_safe_name)
+
+
 class Folder:
     """A dataset or a part of it.
 
@@ -148,14 +153,19 @@ class Folder:
         """Return the folder of a dataset; raise an ``OSError`` if there is none."""
         path = local_path(path)
         without_url(path, "reading the folder of a dataset")
-        # An empty name is not the current folder.
-        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
         root = os.path.abspath(os.fsdecode(path))
-        if not is_folder:
+        folder = cls(root)
+        try:
+            if not os.fspath(path):  # it is not the current folder
+                os.stat(path)
+            folder._files.hold()
+        except NotADirectoryError as error:
             raise NotADirectoryError(
                 errno.ENOTDIR, "expected the folder of a dataset, found a file", root
-            )
-        folder = cls(root)
+            ) from error
+        except FileNotFoundError as error:
+            error.filename = os.fspath(path)
+            raise
         folder.read_journal()
         return folder
 
@@ -193,7 +203,7 @@ class Folder:
         check_dataset_journal(
             dataset.path(JOURNAL),
             status,
-            self._files.hold().status(),
+            self._files.hold().status,
             dataset._files.hold(),
         )
 
@@ -274,7 +284,7 @@ class Folder:
     @property
     def status(self) -> os.stat_result:
         """The status of the folder of the dataset."""
-        return self._files.hold().status()
+        return self._files.hold().status
 
     @property
     def descriptor(self) -> int | None:
@@ -301,27 +311,19 @@ class Folder:
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
-        assert is_safe_name(name), name
+        assert _is_checked(name), name
         return self.prefix + name
 
     def path(self, name: str = "") -> str:
         """Return the path of a file."""
         full = self.full(name) if name else self.prefix.rstrip("/")
-        return os.path.join(self.root, *full.split("/")) if full else self.root
+        return os.path.join(self.root, full.replace("/", os.sep)) if full else self.root
 
     # Reading
 
-    def _status(self, name: str) -> os.stat_result:
-        return self._files.status(self.full(name))
-
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
-        try:
-            return self._status(name)
-        except OSError as error:
-            if not is_missing(error):
-                raise
-            return None
+        return self._files.status_of(self.full(name))
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
@@ -381,7 +383,7 @@ class Folder:
         return self._pending(name, self._open_file)
 
     def _open_file(self, full: str) -> OpenFile:
-        path = os.path.join(self.root, full)
+        path = os.path.join(self.root, full.replace("/", os.sep))
         return OpenFile(self._files.open(full, _FLAGS), path)
 
     def open_file(self, name: str) -> OpenFile:
