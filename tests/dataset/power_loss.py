@@ -2,9 +2,9 @@
 
 A `Recorder` replaces the disk while an operation runs. It knows which names and
 contents are on the disk for certain: a file has its content when it was synced, and a
-folder has its names when the folder was synced. Each other change of names may be on the disk or
-not, whatever became of those before it. So a folder whose own name is missing is lost
-with all that is in it, also if it was synced itself.
+folder has its names when the folder was synced. Each other change of names may be on
+the disk or not, whatever became of those before it. So a folder whose own name is
+missing is lost with all that is in it, also if it was synced itself.
 """
 
 from __future__ import annotations
