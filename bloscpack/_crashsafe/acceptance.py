@@ -1,5 +1,9 @@
 """Decide whether a journal is used: one that was planted or forged is refused.
 
+A journal is obeyed only if nobody could have written it who may not change what it
+belongs to. `load` applies this to the journal of a file, `check_dataset_journal` to
+that of a dataset, and `is_believed` to a folder around a dataset.
+
 Strategy: three tables of rules, checked in order. Each rule is a pure function of
 `Evidence` that returns what it found if the rule is broken, else None.
 
@@ -7,6 +11,8 @@ Strategy: three tables of rules, checked in order. Each rule is a pure function 
 - `CONTENT_RULES` also need the fields of the journal and of the old file header. They
   bound every size, so they come before bytes are hashed or memory is allocated.
 - `IDENTITY_RULES` compare the journal with the bytes of the file.
+
+The journal of a dataset has `CHANGES_RULES` and `DATASET_RULES`.
 
 A journal that breaks a rule is refused with an error that names journal and rule, by
 readers and by writers; nothing is changed. An incomplete journal is ignored instead.
@@ -41,9 +47,17 @@ from .ownership import ACL
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Protocol
 
     from .._storage.base import Storage
+    from .._storage.open_folder import Held
     from .._storage.protocols import BinaryFile
+
+    class WithDescriptor(Protocol):
+        """A file or folder that is open."""
+
+        def fileno(self) -> int:
+            """Return its file descriptor."""
 
     # What a journal must have, a function that returns what it has instead, and what
     # the user can do.
@@ -70,6 +84,13 @@ REMEDY_OF_OTHER_FILES = (
     + REMEDY
 )
 
+REMEDY_OF_DATASETS = (
+    "Copy the dataset without the folder '.bloscpack' and verify the copy: if it is "
+    "whole, remove that folder"
+)
+# Maximum size in bytes of the journal of a dataset, which is read into memory.
+MAX_DATASET_JOURNAL = 64 * 2**20
+
 
 class Evidence:
     """A file and the file with the name of its journal.
@@ -79,6 +100,7 @@ class Evidence:
     """
 
     saved: Journal
+    file: WithDescriptor
 
     def __init__(self, name: str, fp: BinaryFile, file: BinaryFile) -> None:
         self.name = name
@@ -94,7 +116,17 @@ class Evidence:
         return bytes(data)
 
 
-def may_write(uid: int, file: BinaryFile) -> bool:
+class DatasetEvidence(Evidence):
+    """The folder of a dataset, and its journal or the folder that the journal is in."""
+
+    def __init__(self, name: str, status: os.stat_result, folder: Held) -> None:
+        self.name = name
+        self.file = folder
+        self.status = status
+        self.of_file = folder.status
+
+
+def may_write(uid: int, file: WithDescriptor) -> bool:
     """Return whether a user may write a file, by its owner and permission bits.
 
     The bits of the group say nothing where the file has an access control list.
@@ -102,26 +134,37 @@ def may_write(uid: int, file: BinaryFile) -> bool:
     return _has_bit(uid, file, stat.S_IWOTH)
 
 
-def may_read(uid: int, file: BinaryFile) -> bool:
+def may_read(uid: int, file: WithDescriptor) -> bool:
     """Return whether a user may read a file, in the same way as `may_write`."""
     return _has_bit(uid, file, stat.S_IROTH)
 
 
-def _has_bit(uid: int, file: BinaryFile, bit: int) -> bool:
+def _has_bit(uid: int, file: WithDescriptor, bit: int) -> bool:
     """Return whether a user has a permission bit, which is given for others."""
     status = os.fstat(file.fileno())
-    if uid in (0, status.st_uid) or status.st_mode & bit:
+    if uid in (0, status.st_uid):
+        return True
+    if _is_sticky(status):  # other users can change no file of its owner there
+        return False
+    if status.st_mode & bit:
         return True
     by_group = bool(status.st_mode & bit << 3)
     return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
 
 
-def _has_acl(file: BinaryFile) -> bool:
+def _is_sticky(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_ISVTX) and stat.S_ISDIR(status.st_mode)
+
+
+def _acl_of(file: WithDescriptor) -> bytes | None:
     try:
-        os.getxattr(file.fileno(), ACL)
+        return os.getxattr(file.fileno(), ACL)
     except (AttributeError, OSError):  # the system or the file has no lists
-        return False
-    return True
+        return None
+
+
+def _has_acl(file: WithDescriptor) -> bool:
+    return _acl_of(file) is not None
 
 
 def is_unknown_member(file: BinaryFile) -> bool:
@@ -164,10 +207,17 @@ def _others_write(evidence: Evidence) -> str | None:
     mode = stat.S_IMODE(evidence.status.st_mode)
     if not hasattr(os, "geteuid") or not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return None
-    # Everybody may change the file itself. So it is for all files where the file system
-    # has no permission bits.
-    if evidence.of_file.st_mode & stat.S_IWOTH:
-        return None
+    of_file = evidence.of_file
+    if not _is_sticky(of_file):
+        # Everybody may change the file itself. So it is for all files where the file
+        # system has no permission bits.
+        if of_file.st_mode & stat.S_IWOTH:
+            return None
+        # The folder of a dataset is shared with a group.
+        is_shared = stat.S_ISDIR(of_file.st_mode) and of_file.st_mode & stat.S_IWGRP
+        same_group = of_file.st_gid == evidence.status.st_gid
+        if is_shared and same_group and not mode & stat.S_IWOTH:
+            return None
     return "the permission bits '%o'" % mode
 
 
@@ -183,6 +233,40 @@ FILE_RULES: tuple[Rule, ...] = (
     ("an owner who may write the file", _wrong_owner, REMEDY_OF_STRANGERS),
     ("no other user who may write it", _others_write, REMEDY_OF_BITS),
     ("at most twice the size of the file", _too_large, REMEDY_OF_STRANGERS),
+)
+
+
+def _too_large_for_dataset(evidence: Evidence) -> str | None:
+    size = evidence.status.st_size
+    return None if size <= MAX_DATASET_JOURNAL else "'%d' bytes" % size
+
+
+# For the folder with the journal of a dataset.
+CHANGES_RULES: tuple[Rule, ...] = (
+    (
+        "a folder '.bloscpack' whose owner may write the folder of the dataset",
+        _wrong_owner,
+        REMEDY_OF_DATASETS,
+    ),
+    (
+        "a folder '.bloscpack' that no other user may write",
+        _others_write,
+        REMEDY_OF_DATASETS,
+    ),
+)
+DATASET_RULES: tuple[Rule, ...] = (
+    ("one hard link", _several_links, REMEDY_OF_DATASETS),
+    (
+        "an owner who may write the folder of the dataset",
+        _wrong_owner,
+        REMEDY_OF_DATASETS,
+    ),
+    ("no other user who may write it", _others_write, REMEDY_OF_DATASETS),
+    (
+        "at most '%d' bytes" % MAX_DATASET_JOURNAL,
+        _too_large_for_dataset,
+        REMEDY_OF_DATASETS,
+    ),
 )
 
 # Rules about the fields
@@ -360,6 +444,43 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
             "the journal '%s', without which the file can't be changed, would be "
             "refused: %s" % (name, broken[0])
         )
+
+
+def check_dataset_journal(
+    name: str, status: os.stat_result, changes: os.stat_result, dataset: Held
+) -> None:
+    """Raise `StorageError` if the journal of a dataset is refused.
+
+    Parameters
+    ----------
+    name
+        Its path.
+    status, changes
+        The status of the journal, and of the folder that it is in.
+    dataset
+        The folder of the dataset.
+    """
+    for rules, found in ((CHANGES_RULES, changes), (DATASET_RULES, status)):
+        broken = first_broken(rules, DatasetEvidence(name, found, dataset))
+        if broken:
+            raise _refused(name, *broken)
+
+
+def is_believed(around: Held, dataset: Held) -> bool:
+    """Return whether only users who may change a dataset may write a folder around it.
+
+    It must belong to the owner of the dataset. A sticky folder is for several users.
+    """
+    if not hasattr(os, "geteuid"):
+        return True
+    outer, inner = around.status, dataset.status
+    if outer.st_uid != inner.st_uid or _is_sticky(outer):
+        return False
+    if outer.st_mode & ~inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    return not outer.st_mode & stat.S_IWGRP or (
+        outer.st_gid == inner.st_gid and _acl_of(around) == _acl_of(dataset)
+    )
 
 
 def belongs_to_missing_file(name: str) -> bool:

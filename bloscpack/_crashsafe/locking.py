@@ -343,18 +343,19 @@ def _unlock(fp: BinaryFile) -> None:
 class FolderLock(Owner):
     """A folder that one writer has locked, until `close` or the end of the process.
 
-    Raises `StorageError` if another writer has locked it. Where there are no locks, it
-    does nothing.
+    `folder` is its descriptor if it is open. Raises `StorageError` if another writer
+    has locked it. Where there are no locks, it does nothing.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, folder: int | None = None) -> None:
         super().__init__()
         self._descriptor: int | None = None
         try:
             import fcntl
         except ImportError:
             return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(path if folder is None else ".", flags, dir_fd=folder)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -11,9 +11,11 @@ new file                        access
 replaces a file                 owner, group, bits, ACL and attributes of that file
 made like its input             group, bits, ACL and attributes of the input
 made from an input              that of any new file
+part of a dataset               as above; else that of the nearest description, and of
+                                the folder around a new folder
 ==============================  ====================================================
 
-In the first and the last row, a class (group or others) that can't read the input has
+In the first and the third row, a class (group or others) that can't read the input has
 no bits. Set-user-ID and set-group-ID bits are never copied.
 """
 
@@ -95,6 +97,26 @@ class Attributes:
         )
 
 
+class Limits:
+    """The attributes of several inputs, all of which limit a new file.
+
+    ``status`` is that of the first one.
+    """
+
+    # No file has the same attributes as all inputs.
+    access = None
+
+    def __init__(self, *inputs: Attributes) -> None:
+        self._inputs = inputs
+        self.status = inputs[0].status
+
+    def limit(self, mode: int, group: int | None) -> int:
+        """Return `mode` without the bits of each class that can't read all inputs."""
+        for each in self._inputs:
+            mode = each.limit(mode, group)
+        return mode
+
+
 def attributes_of_input(fp: BinaryFile) -> Attributes | None:
     """Return the attributes of an input file; None for a pipe, a device or a URL."""
     try:
@@ -111,7 +133,7 @@ def copy_attributes(
     source: Attributes,
     *,
     owner: bool,
-    limit: Attributes | None = None,
+    limit: Attributes | Limits | None = None,
 ) -> None:
     """Give the file `target` the group, permission bits, ACL and attributes of another.
 
@@ -135,7 +157,18 @@ def copy_attributes(
             continue  # the system labels a new file by its folder
         if not _set_attribute(target, name, value) and name in LABELS:
             mode &= OWNER_BITS
+    if stat.S_ISDIR(status.st_mode):  # files in the folder get its group
+        mode |= status.st_mode & stat.S_ISGID
     os.chmod(target, mode)
+
+
+def limit_access(target: int | str, limit: Limits) -> None:
+    """Take the bits of each class from a new file that can't read the input."""
+    found = Attributes(target)
+    group = found.status.st_gid if found.acl is None else None
+    mode = limit.limit(found.mode, group)
+    if mode != found.mode:
+        os.chmod(target, mode)
 
 
 def _without_group(mode: int) -> int:
@@ -174,7 +207,7 @@ def _copy_acl(
     source: Attributes,
     status: os.stat_result,
     mode: int,
-    limit: Attributes | None,
+    limit: Attributes | Limits | None,
 ) -> bool:
     """Copy the ACL, if any; return False if `mode` would give more access without it.
 

@@ -18,7 +18,7 @@ from .._storage.urls import is_url, local_path, shown_name
 from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
 from .locking import open_locked
-from .ownership import Attributes, copy_attributes
+from .ownership import Attributes, Limits, copy_attributes
 from .temporary import TemporaryFile, remove_leftovers
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -47,7 +47,7 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
 def replacing(
     path: Path,
     sync: bool | None = None,
-    like: Attributes | None = None,
+    like: Attributes | Limits | None = None,
     *,
     access: bool = False,
     times: bool = False,
@@ -165,13 +165,15 @@ def _new_file(
     name: str,
     replaced: Attributes | None,
     sync: bool,
-    like: Attributes | None,
+    like: Attributes | Limits | None,
     access: bool,
     times: bool,
 ) -> Iterator[BinaryIO]:
     target = os.path.realpath(name)
     remove_leftovers(target)
-    source = replaced or (like if access else None)
+    source = replaced
+    if source is None and access and isinstance(like, Attributes):
+        source = like
     try:
         temporary = (
             _with_usual_access(target, like)
@@ -210,7 +212,7 @@ def _new_file(
         raise
 
 
-def _with_usual_access(target: str, limit: Attributes | None) -> TemporaryFile:
+def _with_usual_access(target: str, limit: Attributes | Limits | None) -> TemporaryFile:
     """Return a temporary file with the access of any new file.
 
     It has no bits for a class that can't read the input, whose attributes are `limit`.

@@ -2,6 +2,8 @@
 
 Strategy: every call that decides whether data survive a crash is a method of `disk`.
 Tests put another `Disk` in its place, which fails at, or stops before, any call.
+
+A name may be a path, or a `Place`: a name in a folder that is held open.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ from __future__ import annotations
 import errno
 import os
 from binascii import crc32
+from contextlib import contextmanager
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO
 
+    from .open_folder import Held
     from .protocols import BinaryFile, Path
 
 # Errors of systems where a folder can't be synced, or need not be. They are ignored.
@@ -31,6 +36,42 @@ AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 
 
+class Place(str):
+    """The path of a name in an open folder, in which `disk` finds the name.
+
+    Nothing looks the path up: it is for messages.
+    """
+
+    last: str
+    folder: Held
+
+    def __new__(cls, path: str, last: str, folder: Held) -> Place:
+        place = super().__new__(cls, path)
+        place.last = last
+        place.folder = folder
+        return place
+
+
+def _at(name: str) -> tuple[str, int | None]:
+    """Return what the system gets for a name, and the descriptor of its folder."""
+    if isinstance(name, Place):
+        return name.last, name.folder.number
+    return name, None
+
+
+@contextmanager
+def _naming(name: str, new: str | None = None) -> Iterator[None]:
+    """Let errors have full paths."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(name, Place) or isinstance(new, Place):
+            error.filename = str(name)
+            if new is not None:
+                error.filename2 = str(new)
+        raise
+
+
 class Disk:
     """The file system."""
 
@@ -46,9 +87,12 @@ class Disk:
 
         def opener(path: str, flags: int) -> int:
             # O_EXCL, which "x" adds, follows no link either; this says so.
-            return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+            flags |= getattr(os, "O_NOFOLLOW", 0)
+            last, folder = _at(name)
+            return os.open(last, flags, mode, dir_fd=folder)
 
-        return open(name, "xb", opener=opener)
+        with _naming(name):
+            return open(str(name), "xb", opener=opener)
 
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.
@@ -89,7 +133,9 @@ class Disk:
         if os.name == "nt":  # folders can't be opened there
             return
         try:
-            folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+            last, number = _at(path)
+            place = "." if number is not None else os.path.dirname(last) or "."
+            folder = os.open(place, os.O_RDONLY, dir_fd=number)
             try:
                 os.fsync(folder)
             finally:
@@ -100,7 +146,9 @@ class Disk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file; it replaces the file that has the new name, if any."""
-        os.replace(old, new)
+        (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
+        with _naming(old, new):
+            os.replace(old_name, new_name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
@@ -112,11 +160,15 @@ class Disk:
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        os.unlink(name)
+        last, folder = _at(name)
+        with _naming(name):
+            os.unlink(last, dir_fd=folder)
 
-    def make_folder(self, name: str) -> None:
+    def make_folder(self, name: str, mode: int = 0o777) -> None:
         """Make a folder."""
-        os.mkdir(name)
+        last, folder = _at(name)
+        with _naming(name):
+            os.mkdir(last, mode, dir_fd=folder)
 
     def exchange(self, one: str, other: str) -> bool:
         """Exchange the names of two folders in one step; return False if impossible.
@@ -132,13 +184,17 @@ class Disk:
             rename = ctypes.CDLL(None, use_errno=True).renameat2
         except (AttributeError, OSError):  # an old library of C
             return False
-        names = os.fsencode(one), os.fsencode(other)
-        done: int = rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)
+        places: list[int | bytes] = []
+        for name, folder in (_at(one), _at(other)):
+            places += AT_FDCWD if folder is None else folder, os.fsencode(name)
+        done: int = rename(*places, RENAME_EXCHANGE)
         return done == 0
 
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
-        os.rmdir(name)
+        last, folder = _at(name)
+        with _naming(name):
+            os.rmdir(last, dir_fd=folder)
 
 
 def _start_beside(target: str) -> str:
@@ -154,19 +210,3 @@ def _random_beside(target: str) -> str:
 
 
 disk = Disk()
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; symbolic links are not followed."""
-    if os.path.islink(path):
-        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link", path)
-    for place, folders, files in os.walk(path, topdown=False):
-        for name in files:
-            disk.remove(os.path.join(place, name))
-        for name in folders:
-            inner = os.path.join(place, name)
-            if os.path.islink(inner):
-                disk.remove(inner)
-            else:
-                disk.remove_folder(inner)
-    disk.remove_folder(path)

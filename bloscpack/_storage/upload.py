@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 
 from .._engine.forks import Owner
 from ..exceptions import StorageError, UsageError
-from .disk import remove_tree
 from .file_systems import ErrorNames, find_file_system, status_of
 from .urls import public_name, scheme_of
 
@@ -66,6 +65,7 @@ def uploading(
                 parts.abort()
             raise
         return
+    import shutil
     import tempfile
 
     # No `TemporaryDirectory`: a child process would remove it when it ends.
@@ -83,7 +83,7 @@ def uploading(
             fs.put_file(spool.name, path)
     finally:
         if owner.is_here:
-            remove_tree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_writable(url: str) -> None:

@@ -10,7 +10,8 @@ The others (`Change.stage`) get their names in `Change.commit`. The commit point
   contents. Then the files get their names, and the journal is removed. If the process
   dies meanwhile, the next writer does the rest.
 
-With `sync`, all contents are on the disk before the commit point. Only one writer at a
+With `sync`, all contents and the names of their folders are on the disk before the
+commit point. Only one writer at a
 time has a dataset open (`FolderLock`).
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -25,6 +27,7 @@ from itertools import count
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
+from .access import Access
 from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -32,29 +35,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
+    from .._crashsafe.ownership import Attributes
+    from ..serializers import Json
     from .folder import Folder
+
+# Permission bits of a file and a folder until they get the access of others.
+PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 class UnfinishedFile:
-    """A new file for the name `name`, which is open, and still has the name `place`."""
+    """A new file for the name `name`, which is open, and still has the name `place`.
 
-    def __init__(self, name: str, place: str, fp: BinaryIO) -> None:
+    It gets the access `like`, or the usual access.
+    """
+
+    def __init__(
+        self, name: str, place: str, fp: BinaryIO, like: Attributes | None = None
+    ) -> None:
         self.name = name
         self.place = place
         self.fp = fp
+        self.like = like
 
 
 class Change:
     """New contents of files in a dataset; `commit` applies them.
 
     Names are relative to the dataset, as `Folder.full` returns them. Any thread may
-    write and stage.
+    write and stage. `access` is that of new files and folders.
     """
 
-    def __init__(self, folder: Folder, sync: bool = True) -> None:
-        self._root = folder if not folder.prefix else type(folder)(folder.root)
+    def __init__(
+        self, folder: Folder, sync: bool = True, access: Access | None = None
+    ) -> None:
+        self._root = folder.whole()
         self._sync = sync
         self.owner = Owner()
+        self._access = Access(self._root) if access is None else access
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._removed: list[str] = []
         self._folders: set[str] = set()  # with names that are not on the disk yet
@@ -65,9 +83,9 @@ class Change:
         self._lock = allocate_lock()
 
     @property
-    def path(self) -> str:
+    def folder(self) -> Folder:
         """The folder of the dataset."""
-        return self._root.path()
+        return self._root
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -83,11 +101,17 @@ class Change:
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one."""
-        path = self._root.path(name)
-        if not os.path.isdir(path):
-            self._root.check_inside(name)
-            disk.make_folder(path)
-            self._folders.add(os.path.dirname(path))
+        if not self._root.is_folder(name):
+            self._make_folder(name)
+
+    def _make_folder(self, name: str) -> None:
+        like = self._access.of_folder(name)
+        self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
+        made = self._root.inside(name)
+        self._access.give(made.descriptor, like)
+        if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
+            _take_write_bits(made.descriptor)  # others may not change files there
+        self._folders.add(name.rpartition("/")[0])
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
@@ -96,9 +120,11 @@ class Change:
         """
         with self._lock:
             if not self._root.is_folder(CHANGES):
-                disk.make_folder(self._root.path(CHANGES))
+                self._make_folder(CHANGES)
         place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
-        return UnfinishedFile(name, place, disk.create(self._root.path(place), 0o666))
+        like = self._access.of_file(name)
+        fp = self._root.create(place, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, place, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a file its name, `at_once` like `write`, or else like `stage`."""
@@ -110,6 +136,7 @@ class Change:
 
     def _close(self, file: UnfinishedFile) -> None:
         with file.fp:
+            self._access.give(file.fp.fileno(), file.like)
             if self._sync:
                 disk.sync(file.fp)
 
@@ -119,7 +146,7 @@ class Change:
             with suppress(OSError):  # closing writes the buffer: the disk may be full
                 self.owner.close_file(file.fp)
         for file in files if self.owner.is_here else ():
-            disk.remove(self._root.path(file.place))
+            self._root.remove(file.place)
 
     def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
         file = self.begin(name)
@@ -132,28 +159,16 @@ class Change:
         return file
 
     def _rename(self, temporary: str, name: str) -> None:
-        path = self._root.path(name)
-        # Each time: a link may have taken the place of a folder meanwhile.
-        self._root.check_inside(name.rpartition("/")[0] or name)
-        disk.rename(self._root.path(temporary), path)
-        self._folders.add(os.path.dirname(path))
+        self._root.rename(temporary, name)
+        self._folders.add(name.rpartition("/")[0])
 
     def commit(self) -> None:
         """Give the staged contents their names, all of them or none."""
-        self.owner.check(self.path)
+        self.owner.check(self._root.path())
         self._sync_folders()
         if len(self._staged) > 1 or self._removed:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
-            content = encode_json({"files": files, "removed": self._removed})
-            journal = self._begin_with(JOURNAL, content)
-            self._close(journal)
-            self._folders.add(self._root.path(CHANGES))
-            self._sync_folders()
-            disk.rename(
-                self._root.path(journal.place), self._root.path(JOURNAL)
-            )  # commit point
-            self._folders.add(self._root.path(CHANGES))
-            self._sync_folders()
+            self._write_journal({"files": files, "removed": self._removed})
             complete(self._root, self._sync)
         else:
             for name, new in self._staged.items():
@@ -161,38 +176,63 @@ class Change:
             self._sync_folders()
         self._staged.clear()
 
+    def _write_journal(self, content: Json) -> None:
+        journal = self._begin_with(JOURNAL, encode_json(content))
+        try:
+            # It gets the access of the folder, and is refused if others can write it.
+            journal.like = None
+            self._access.give(journal.fp.fileno(), self._root.attributes())
+            _take_write_bits(journal.fp.fileno())
+            changes = self._root.inside(CHANGES)
+            changes.check_journal(os.fstat(journal.fp.fileno()), self._root)
+        except BaseException:
+            self.abandon(journal)
+            raise
+        self._close(journal)
+        self._folders.add(CHANGES)
+        self._sync_folders()
+        self._rename(journal.place, JOURNAL)  # commit point
+        self._sync_folders()
+
     def _sync_folders(self) -> None:
         if self._sync:
             for folder in sorted(self._folders):
-                disk.sync_folder(os.path.join(folder, "name"))
+                self._root.sync_folder(folder)
         self._folders.clear()
+
+
+def _take_write_bits(descriptor: int | None) -> None:
+    """Take the permission to write a file or folder from all but its owner."""
+    if descriptor is not None and os.chmod in os.supports_fd:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            mode &= 0o666
+        os.chmod(descriptor, mode & ~0o022)
 
 
 def complete(folder: Folder, sync: bool = True) -> None:
     """Give the files of a committed change their names, and remove its journal."""
     removed = folder.read_journal()
-    folders = {folder.path(CHANGES)}
+    folders = {CHANGES}
     for name, new in folder.pending.items():
-        folder.check_inside(name.rpartition("/")[0] or name)
         with suppress(FileNotFoundError):  # it has its name already
-            disk.rename(folder.path(new), folder.path(name))
-        folders.add(os.path.dirname(folder.path(name)))
+            folder.rename(new, name)
+        folders.add(name.rpartition("/")[0])
     completing = Change(folder, sync)
     for name, content in folder.documents.items():  # of a copy from an object store
         completing.write(name, content)
     completing.commit()
     for name in removed:
-        folder.check_inside(name.rpartition("/")[0] or name)
         with suppress(FileNotFoundError):  # it was removed already
-            disk.remove(folder.path(name))
-            folders.add(os.path.dirname(folder.path(name)))
+            folder.remove(name)
+            folders.add(name.rpartition("/")[0])
     if sync:
-        for path in sorted(folders):
-            disk.sync_folder(os.path.join(path, "name"))
+        for place in sorted(folders):
+            folder.sync_folder(place)
     if folder.exists(JOURNAL):
-        disk.remove(folder.path(JOURNAL))
+        folder.remove(JOURNAL)
         if sync:
-            disk.sync_folder(folder.path(JOURNAL))
+            folder.sync_folder(CHANGES)
     folder.pending.clear()
     folder.documents.clear()
 
@@ -232,6 +272,7 @@ def remove_changes(folder: Folder) -> None:
     """Remove the folder of changes, which holds nothing that was committed."""
     if not folder.is_folder(CHANGES):
         return
-    for name in os.listdir(folder.path(CHANGES)):
-        disk.remove(os.path.join(folder.path(CHANGES), name))
-    disk.remove_folder(folder.path(CHANGES))
+    changes = folder.inside(CHANGES)
+    for name in changes.names(""):
+        changes.remove(name)
+    folder.remove_folder(CHANGES)

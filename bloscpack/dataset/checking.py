@@ -8,7 +8,6 @@ raises: only a folder that is no dataset, or of a kind that can't be read, does.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -24,7 +23,7 @@ from .folder import CHANGES, JOURNAL
 from .layouts import (
     array_class,
     detect,
-    find_members,
+    find_member,
     group_class,
     table_around,
     table_class,
@@ -219,7 +218,15 @@ class _Checker:
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
         else:
-            for name, found in find_members(folder):
+            for name in folder.folders():
+                try:
+                    found = find_member(folder, name)
+                except OSError as error:
+                    used.add(name)
+                    self._description_failed(error)
+                    continue
+                if found is None:
+                    continue
                 used.add(name)
                 inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
@@ -375,7 +382,7 @@ class _Checker:
     def _note_strays(self, folder: Folder, member: str, used: set[str]) -> None:
         """Note the files and folders that the dataset does not use."""
         found = 0
-        for name, reason in _strays(folder.root, "", used):
+        for name, reason in _strays(folder, "", used):
             found += 1
             if found > STRAYS_KEPT:
                 self._report.nnotes += 1
@@ -432,14 +439,10 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
                 check.findings[i] = DatasetFinding(**where)
 
 
-def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
+def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that are not in `used`, with the reason; no link is followed."""
-    found: list[os.DirEntry[str]] = []
-    # A writer may have removed the folder meanwhile.
-    with suppress(FileNotFoundError), os.scandir(os.path.join(root, prefix)) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = prefix + entry.name
+    for entry in sorted(folder.scan(place), key=lambda entry: entry.name):
+        name = place + "/" + entry.name if place else entry.name
         if name in used or name == CHANGES:
             continue
         if entry.is_symlink():
@@ -449,4 +452,4 @@ def _strays(root: str, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]
         elif LEFTOVER.fullmatch(entry.name):
             yield name, "a folder that an interrupted writer left"
         else:
-            yield from _strays(root, name + "/", used)
+            yield from _strays(folder, name, used)

@@ -2,7 +2,10 @@
 
 The rename is the commit point. A dataset that is replaced stays under its name until
 then; where the system can't exchange two folders, it has no name for a moment, and its
-folder begins with a dot.
+folder begins with a dot. Until it is complete, only its owner can open the folder that
+a new dataset is in.
+
+The folder of the new name is held open: all names are those in this folder.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from .._crashsafe.locking import FolderLock
-from .._storage.disk import disk, remove_tree
+from .._storage.disk import disk
+from .._storage.open_folder import is_missing, replaced
 from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
-from .change import Change, naming_dataset, remove_changes
+from .access import NewAccess
+from .change import PRIVATE_FOLDER, Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, prepare_change, table_around
 from .writer import SharedWriter
@@ -26,6 +31,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .._crashsafe.locking import FolderLock
+    from .._crashsafe.ownership import Limits
     from .._storage.protocols import Path
 
 # How the name of a folder begins that is not complete, or that was replaced.
@@ -33,81 +40,146 @@ TEMPORARY = ".%s.bloscpack-"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
+class NewName:
+    """The name `name` of a new dataset, in the open folder `around`."""
+
+    def __init__(self, around: Folder, name: str) -> None:
+        self.around = around
+        self.name = name
+        # How the names of temporary folders for it begin.
+        self.start = TEMPORARY % name[:100]
+
+    @classmethod
+    def of(cls, path: str) -> NewName:
+        """Return the last part of a full path."""
+        around, name = os.path.split(path)
+        return cls(Folder(around), name)
+
+    @property
+    def path(self) -> str:
+        """The path of the dataset."""
+        return os.path.join(self.around.root, self.name)
+
+    @property
+    def exists(self) -> bool:
+        """Whether something has the name."""
+        return self.around.exists(self.name)
+
+    def folder(self) -> Folder:
+        """Return the folder that has the name."""
+        return self.around.inside(self.name)
+
+
+class Replaced:
+    """A dataset that is to be replaced, and the lock that keeps writers away."""
+
+    def __init__(self, folder: Folder, lock: FolderLock) -> None:
+        self.folder = folder
+        self._lock = lock
+
+    def close(self) -> None:
+        """Let writers in."""
+        self._lock.close()
+
+
 @contextmanager
-def creating(path: Path, mode: str, sync: bool) -> Iterator[Change]:
+def creating(
+    path: Path | NewName, mode: str, sync: bool, limits: Limits | None = None
+) -> Iterator[Change]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
+    `limits` are those of what it is made from, if any.
     """
-    with _unfinished(path, mode) as (target, temporary, put_mode):
-        disk.make_folder(temporary)
-        change = Change(Folder(temporary), sync)
+    with _unfinished(path, mode, limits) as (target, hidden, old, access):
+        hidden.make_folder(target.name)
+        folder = hidden.inside(target.name)
+        access.give(folder.descriptor, access.of_folder(""))
+        change = Change(folder, sync, access)
         yield change
         change.commit()
-        remove_changes(Folder(temporary))
-        put(temporary, target, sync, put_mode)
+        remove_changes(folder)
+        put(hidden, target, sync, mode if old is None else None, old)
 
 
 @contextmanager
 def building(
-    path: Path, mode: str, sync: bool, is_old: Callable[[str], bool] | None = None
+    path: Path,
+    mode: str,
+    sync: bool,
+    is_old: Callable[[str], bool] | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[str]:
     """Yield a free path, for a dataset that gets its name when the block ends.
 
-    The block may write the dataset in many steps, and need not sync any. `mode` and
-    `sync` are those of `creating`. `is_old` says whether a folder that is no dataset
-    may be replaced, too.
+    The block may write the dataset in many steps, and need not sync any. `mode`, `sync`
+    and `limits` are those of `creating`. `is_old` says whether a folder that is no
+    dataset may be replaced, too.
     """
-    with _unfinished(path, mode, is_old) as (target, temporary, put_mode):
-        yield temporary
+    with _unfinished(path, mode, limits, is_old) as (target, hidden, old, access):
+        yield hidden.path(target.name)
+        built = hidden.inside(target.name)
+        access.give_all(built)
         if sync:
-            _sync_tree(temporary)
-        put(temporary, target, sync, put_mode)
+            _sync_tree(built)
+        put(hidden, target, sync, mode if old is None else None, old)
 
 
 @contextmanager
 def _unfinished(
-    path: Path, mode: str, is_old: Callable[[str], bool] | None = None
-) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the full name for a path, a free path on the same file system, and a mode.
+    path: Path | NewName,
+    mode: str,
+    limits: Limits | None,
+    is_old: Callable[[str], bool] | None = None,
+) -> Iterator[tuple[NewName, Folder, Folder | None, NewAccess]]:
+    """Yield the target, and a folder in which its name is free.
 
-    The dataset that is to be replaced is locked, and the mode is None. If there is
-    none, the mode is the one for `put`: another program may create one meanwhile.
+    Also the folder that is to be replaced, which is locked, and the access of the new
+    one.
     """
-    without_url(path, "a new dataset")
-    target = os.path.abspath(os.fsdecode(path))
-    lock = check_target(target, mode, is_old)
+    if isinstance(path, NewName):
+        target = path
+    else:
+        without_url(path, "a new dataset")
+        target = NewName.of(os.path.abspath(os.fsdecode(path)))
+    old = check_target(target, mode, is_old)
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        start = start_of(target)
-        remove_leftovers(*start)
-        with naming_dataset(target, os.path.join(*start)), beside(target) as temporary:
-            yield target, temporary, mode if lock is None else None
+        if old is None:
+            os.makedirs(target.around.root, exist_ok=True)
+        replaces = None if old is None else old.folder
+        access = NewAccess(replaces, limits)
+        remove_leftovers(target.around, target.start)
+        start = os.path.join(target.around.root, target.start)
+        with naming_dataset(target.path, start), beside(target) as hidden:
+            yield target, hidden, replaces, access
     finally:
-        if lock is not None:
-            lock.close()
+        if old is not None:
+            old.close()
 
 
-def _sync_tree(path: str) -> None:
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with disk.open(os.path.join(folder, name), "r+b") as fp:
+def _sync_tree(folder: Folder) -> None:
+    for name, entry in folder.walk():
+        if entry.is_dir(follow_symlinks=False):
+            folder.sync_folder(name)
+        elif entry.is_file(follow_symlinks=False):
+            with disk.open(folder.at(name), "r+b") as fp:
                 disk.sync(fp)
-        disk.sync_folder(os.path.join(folder, os.curdir))
+    folder.sync_folder()
 
 
-def remove_dataset(path: str, sync: bool) -> None:
+def remove_dataset(target: NewName, sync: bool) -> None:
     """Remove a dataset, in one step for all who look for its name.
 
     Raises `StorageError` if a writer has opened it, or a member of it.
     """
-    lock = FolderLock(path)
+    folder = target.folder()
+    lock = folder.lock()
     try:
-        _check_no_writer(path)
-        with beside(path) as other:
-            disk.rename(path, other)  # commit point
+        _check_no_writer(folder)
+        with beside(target) as hidden:
+            _take_away(target, folder, hidden, target.name)  # commit point
             if sync:
-                disk.sync_folder(path)
+                target.around.sync_folder()
     finally:
         lock.close()
 
@@ -119,157 +191,200 @@ def check_mode(mode: str) -> None:
 
 
 def check_target(
-    target: str, mode: str, is_old: Callable[[str], bool] | None = None
-) -> FolderLock | None:
-    """Return a lock of the dataset that is to be replaced, if any.
+    target: NewName, mode: str, is_old: Callable[[str], bool] | None = None
+) -> Replaced | None:
+    """Return the dataset that is to be replaced, if any.
 
     `is_old` is that of `building`.
     """
     check_mode(mode)
-    if not os.path.lexists(target):
-        _check_around(os.path.dirname(target), target)
+    if not target.exists:
+        _check_around(target)
         return None
     if mode == "x":
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-    if os.path.islink(target) or not os.path.isdir(target):
-        raise StorageError(errno.EEXIST, "it is not a folder", target)
-    is_other = bool(os.listdir(target)) and find(Folder(target)) is None
-    if is_other and (is_old is None or not is_old(target)):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
+    if not target.around.is_folder(target.name):
+        raise StorageError(errno.EEXIST, "it is not a folder", target.path)
+    folder = target.folder()
+    is_other = bool(folder.names("")) and find(folder) is None
+    if is_other and (is_old is None or not is_old(target.path)):
         raise StorageError(
-            errno.EEXIST, "it is not a dataset, and is not replaced by one", target
+            errno.EEXIST, "it is not a dataset, and is not replaced by one", target.path
         )
-    if table_around(Folder(target)) is not None:
+    if table_around(folder) is not None:
         raise UsageValueError(
             "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % target
+            "another one" % target.path
         )
-    lock = FolderLock(target)
+    lock = folder.lock()
     try:
-        _check_no_writer(target)
+        _check_no_writer(folder)
     except BaseException:
         lock.close()
         raise
-    return lock
+    return Replaced(folder, lock)
 
 
-def _check_around(folder: str, target: str) -> None:
-    """Raise `UsageError` if a new dataset would be inside of an array or a table."""
-    while True:
+def _check_around(target: NewName) -> None:
+    """Raise `UsageError` if a new dataset would be inside of an array or a table.
+
+    Folders of other users count for nothing.
+    """
+    folder: Folder | None = target.around
+    while folder is not None and not _is_shared(folder):
         try:
-            found = find(Folder(folder))
-        except (FormatError, OSError):
+            found = find(folder)
+        except (FormatError, FileNotFoundError):
             return
         if found is not None and found[1] != "group":
             raise UsageValueError(
                 "'%s' is inside of the %s '%s', which can't hold other datasets"
-                % (target, found[1], folder)
+                % (target.path, found[1], folder.root)
             )
-        outer = os.path.dirname(folder)
-        if found is not None or outer == folder:
-            return
-        folder = outer
+        outer = os.path.dirname(folder.root)
+        folder = None if found is not None or outer == folder.root else Folder(outer)
 
 
-def _check_no_writer(path: str) -> None:
+def _is_shared(folder: Folder) -> bool:
+    """Return whether a folder, if there is one, belongs to several users or another."""
+    if not hasattr(os, "geteuid"):
+        return False
+    try:
+        status = folder.status
+    except OSError as error:
+        if not is_missing(error):
+            raise
+        return False
+    is_open = status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return bool(is_open) or status.st_uid != os.geteuid()
+
+
+def _check_no_writer(folder: Folder) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
-    folder = Folder(path)
     found = find(folder)
     if found is None or found[1] != "array":
         for name in folder.folders():
-            if find(folder.dataset(name)) is not None:
-                FolderLock(folder.path(name)).close()
-            _check_no_writer(folder.path(name))
+            inner = folder.inside(name)
+            if find(inner) is not None:
+                inner.lock().close()
+            _check_no_writer(inner)
 
 
 @contextmanager
-def beside(target: str) -> Iterator[str]:
-    """Yield a path for a folder beside `target`, in a folder that is then removed.
+def beside(target: NewName) -> Iterator[Folder]:
+    """Yield a folder beside `target`, which is then removed.
 
-    The folder that contains it is no dataset. So other programs do not take a dataset
-    that is not complete, or that was removed, for a member of a group.
+    It is no dataset. So other programs do not take a dataset in it, which is not
+    complete, or was removed, for a member of a group.
     """
-    folder, lock = _make_beside(target)
+    hidden, lock = _make_beside(target)
     try:
-        yield os.path.join(folder, os.path.basename(target))
+        yield hidden
     finally:
         lock.close()
         if lock.is_here:
             with suppress(OSError):  # the next writer of the name removes it
-                remove_tree(folder)
+                hidden.clear()
+                target.around.remove_folder(os.path.basename(hidden.root))
 
 
-def start_of(target: str) -> tuple[str, str]:
-    """Return the folder of `target`, and how names of temporary folders begin there."""
-    folder, name = os.path.split(target)
-    return folder, TEMPORARY % name[:100]
-
-
-def _make_beside(target: str) -> tuple[str, FolderLock]:
-    """Make a temporary folder beside `target`; return its path and a lock of it."""
-    folder, start = start_of(target)
+def _make_beside(target: NewName) -> tuple[Folder, FolderLock]:
+    """Make a temporary folder beside `target`; return it and a lock of it."""
     while True:
         number = int.from_bytes(os.urandom(8), "big")
-        path = os.path.join(folder, "%s%d" % (start, number))
+        name = "%s%d" % (target.start, number)
         try:
-            disk.make_folder(path)
+            target.around.make_folder(name, PRIVATE_FOLDER)
         except FileExistsError:
             continue
         # Until it is locked, another writer may remove it as the folder of a dead one.
         with suppress(FileNotFoundError, StorageError):
-            lock = FolderLock(path)
-            if os.path.isdir(path):
-                return path, lock
-            lock.close()
+            hidden = target.around.inside(name)
+            return hidden, hidden.lock()
 
 
-def remove_leftovers(folder: str, start: str = "") -> None:
+def remove_leftovers(folder: Folder, start: str = "") -> None:
     """Remove the temporary folders in a folder that writers left when they died.
 
-    `start` is how the names of those of one dataset begin, as `start_of` returns it.
+    `start` is how the names of those of one dataset begin.
     """
-    for name in os.listdir(folder):
+    for name in folder.names(""):
         if name.startswith(start) and LEFTOVER.fullmatch(name):
-            path = os.path.join(folder, name)
-            # Another writer may be writing it, or has removed it meanwhile.
-            with suppress(OSError):
-                if remove_link(path):
-                    continue
-                lock = FolderLock(path)
-                try:
-                    remove_tree(path)
-                finally:
-                    lock.close()
+            remove_leftover(folder, name)
 
 
-def remove_link(path: str) -> bool:
-    """Remove a symbolic link; return whether there was one.
+def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> None:
+    """Remove a temporary folder that a writer left, or a link with such a name.
 
-    No writer makes a link with the name of a temporary folder. What it points to is
-    neither locked nor changed.
+    Those of other users stay, and so does one that a writer has locked. With `sink` it
+    is removed in one step for those who look for it.
+
+    No writer makes a link. What it points to is neither locked nor changed.
     """
-    found = os.path.islink(path)
-    if found:
-        disk.remove(path)
-    return found
+    with suppress(OSError):  # another writer may have removed it
+        status = folder.status_of(name)
+        owners = folder.status.st_uid, getattr(os, "geteuid", int)()
+        if status is None or status.st_uid not in owners:
+            return
+        if stat.S_ISLNK(status.st_mode):
+            folder.remove(name)
+            return
+        left = folder.inside(name)
+        lock = left.lock()
+        try:
+            if sink is not None:
+                with beside(sink) as hidden:
+                    _take_away(NewName(folder, name), left, hidden, sink.name)
+            elif folder.has(name, left) and left.status.st_uid in owners:
+                left.clear()
+                folder.remove_folder(name)
+        finally:
+            lock.close()
 
 
-def put(temporary: str, target: str, sync: bool, mode: str | None) -> None:
+def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> None:
+    """Move the folder `found`, which has the name of a target, to a hidden folder.
+
+    What is there is removed. So another folder that has got the name goes back.
+    """
+    hidden.rename(target.name, name, target.around)
+    if not hidden.has(name, found):
+        target.around.rename(name, target.name, hidden)
+        raise replaced(target.path)
+
+
+def put(
+    hidden: Folder,
+    target: NewName,
+    sync: bool,
+    mode: str | None,
+    replaces: Folder | None = None,
+) -> None:
     """Give a complete folder its name; take the name from the one that had it.
 
-    `mode` is None if the caller has checked and locked the folder that had the name.
+    The folder has the name in `hidden`. `mode` is None if the caller has checked and
+    locked the folder that had the name, `replaces`.
     """
-    around = Folder(os.path.dirname(target))
-    prepare_change("zarr", around, partial(SharedWriter, sync=sync))
-    lock = None if mode is None else check_target(target, mode)
+    around, name = target.around, target.name
+    if hidden.inside(name).believes(around):
+        prepare_change("zarr", around, partial(SharedWriter, sync=sync))
+    old = None
+    if mode is not None:
+        old = check_target(target, mode)
+        replaces = None if old is None else old.folder
     try:
-        if not os.path.lexists(target):
-            disk.rename(temporary, target)  # commit point
-        elif not disk.exchange(temporary, target):  # commit point
-            with beside(target) as old:
-                disk.rename(target, old)
-                disk.rename(temporary, target)  # commit point
+        if replaces is None:
+            around.rename(name, name, hidden)  # commit point
+        elif around.exchange(name, name, hidden):  # commit point
+            if not hidden.has(name, replaces):  # it would be removed
+                around.exchange(name, name, hidden)
+                raise replaced(target.path)
+        else:
+            with beside(target) as other:
+                _take_away(target, replaces, other, name)
+                around.rename(name, name, hidden)  # commit point
     finally:
-        if lock is not None:
-            lock.close()
+        if old is not None:
+            old.close()
     if sync:
-        disk.sync_folder(target)
+        around.sync_folder()

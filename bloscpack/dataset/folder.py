@@ -1,8 +1,9 @@
 """The files of a dataset: a folder, read and written by relative names.
 
-Contract: no name leads outside of the folder. Names have slashes and safe parts only,
-symbolic links to files are refused, and so are links to folders elsewhere. The size of
-a file is checked before memory is allocated for its content.
+Contract: no name leads outside of the folder, which is held open (`OpenFolder`). Names
+have slashes and safe parts only, and no symbolic link is followed. The size of a file
+is checked before memory is allocated for its content. A file counts as missing only if
+the system says that there is none; any other error is raised.
 
 A change that was committed but not completed (see `change`) is visible: a file that the
 change replaces is read from where its new content is, or the journal has its content.
@@ -17,23 +18,35 @@ import re
 import stat
 from _thread import allocate_lock
 from contextlib import suppress
+from functools import lru_cache
 
+from .._crashsafe.acceptance import check_dataset_journal, is_believed
+from .._crashsafe.locking import FolderLock
+from .._crashsafe.ownership import Attributes
 from .._format.dtypes import shown
 from .._storage.base import Storage
-from .._storage.disk import remove_tree
+from .._storage.disk import disk
+from .._storage.open_folder import (
+    HAS_OPEN_FOLDERS,
+    LinkFound,
+    OpenFolder,
+    is_missing,
+    replaced,
+)
 from .._storage.urls import local_path, without_url
 from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeGuard
+    from typing import BinaryIO, TypeGuard, TypeVar
 
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import Json, JsonObject
 
     # Raises the errors of a document.
     Check = Callable[[bytes, JsonObject], object]
+    Result = TypeVar("Result")
 
 # The folder, inside of a dataset, with the files that are not committed yet.
 CHANGES = ".bloscpack"
@@ -45,11 +58,12 @@ MAX_JSON = 64 * 2**20
 
 _FLAGS = (
     os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for a writer
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
+# Opens a file that this user may not read, to learn its status.
+_STATUS_ONLY = getattr(os, "O_PATH", None)
 
 
 # Half of a character: JSON can hold it, and no file system can.
@@ -87,6 +101,10 @@ def is_safe_name(name: object) -> bool:
     return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
 
 
+# The names that the code makes are checked again and again.
+_is_checked = lru_cache(1024)(is_safe_name)
+
+
 class Folder:
     """A dataset or a part of it.
 
@@ -114,6 +132,7 @@ class Folder:
         prefix: str = "",
         pending: dict[str, str] | None = None,
         documents: dict[str, bytes] | None = None,
+        files: OpenFolder | None = None,
     ) -> None:
         self.root = root
         self.prefix = prefix
@@ -121,17 +140,23 @@ class Folder:
         self.pending = {} if pending is None else pending
         # The same for files whose new content is in the journal.
         self.documents = {} if documents is None else documents
+        # The folder of the dataset, in which names are relative to `root`.
+        self._files = OpenFolder(root) if files is None else files
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.root, self.prefix)
 
+    def close(self) -> None:
+        """Close the folder. It is opened again when it is used."""
+        self._files.close()
+
     def version(self) -> object:
         """Return a value that changes when a file is replaced."""
         return [
-            (path, name, status.st_ino, status.st_size, status.st_mtime_ns)
-            for path, _, names in sorted(os.walk(self.path()))
-            for name in sorted(names)
-            if (status := os.lstat(os.path.join(path, name)))
+            (name, status.st_ino, status.st_size, status.st_mtime_ns)
+            for name, entry in self.walk()
+            if not entry.is_dir(follow_symlinks=False)
+            and (status := self._files.status(self.prefix + name))
         ]
 
     @classmethod
@@ -139,28 +164,59 @@ class Folder:
         """Return the folder of a dataset; raise an ``OSError`` if there is none."""
         path = local_path(path)
         without_url(path, "reading the folder of a dataset")
-        os.stat(path)  # an empty name is not the current folder
         root = os.path.abspath(os.fsdecode(path))
-        if not stat.S_ISDIR(os.stat(root).st_mode):
+        folder = cls(root)
+        try:
+            if not os.fspath(path):  # it is not the current folder
+                os.stat(path)
+            folder._files.hold()
+        except NotADirectoryError as error:
             raise NotADirectoryError(
                 errno.ENOTDIR, "expected the folder of a dataset, found a file", root
-            )
-        folder = cls(root)
+            ) from error
+        except FileNotFoundError as error:
+            error.filename = os.fspath(path)
+            raise
         folder.read_journal()
         return folder
 
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed.
 
-        Return the names of the files that it removes.
+        Return the names of the files that it removes. Raises `StorageError` if a user
+        who may not change the dataset could have written the journal.
         """
         self.pending.clear()
         self.documents.clear()
         removed: list[str] = []
-        if self.is_folder(CHANGES) and self.exists(JOURNAL):
+        if self.has_journal:
             with suppress(FileNotFoundError):  # the writer has just completed it
-                removed = self._take_journal(self.read_json(JOURNAL))
+                removed = self._take_journal(self._read_accepted())
         return removed
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is a journal."""
+        return self.is_folder(CHANGES) and self.exists(JOURNAL)
+
+    def _read_accepted(self) -> Json:
+        """Return the value in the journal, after a check that it may be obeyed."""
+        changes = self.inside(CHANGES)
+        file = changes.open_file(JOURNAL.rpartition("/")[2])
+        try:
+            changes.check_journal(os.fstat(file.descriptor), self)
+            return _decoded(file.read_at(0, file.size), file.path, file.size)
+        finally:
+            file.close()
+
+    def check_journal(self, status: os.stat_result, dataset: Folder) -> None:
+        """Raise `StorageError` if a journal in this folder of changes is refused."""
+        check_dataset_journal(
+            dataset.path(JOURNAL),
+            status,
+            self._files.hold().status,
+            dataset._files.hold(),
+        )
 
     def _take_journal(self, journal: Json) -> list[str]:
         """Note the new contents that a journal names; return the files to remove."""
@@ -189,17 +245,28 @@ class Folder:
     @property
     def unfinished(self) -> bool:
         """Whether a change was committed, and is to be completed."""
-        return bool(self.pending or self.documents) or self.exists(JOURNAL)
+        return bool(self.pending or self.documents) or self.has_journal
 
     def child(self, name: str) -> Folder:
-        """Return a folder inside; raise `StorageError` if it is elsewhere."""
-        self.check_inside(name)
-        prefix = self.full(name) + "/"
-        return Folder(self.root, prefix, self.pending, self.documents)
+        """Return a folder inside that is a part of the dataset."""
+        return self._part(self.full(name) + "/")
+
+    def whole(self) -> Folder:
+        """Return the folder of the dataset."""
+        return self if not self.prefix else self._part("")
+
+    def _part(self, prefix: str) -> Folder:
+        shared = self.pending, self.documents, self._files
+        return Folder(self.root, prefix, *shared)
+
+    def inside(self, name: str) -> Folder:
+        """Return a folder inside as one of its own."""
+        full = self.full(name)
+        return type(self)(self.path(name), files=self._files.folder(full))
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        folder = type(self)(self.path(name))
+        folder = self.inside(name)
         folder.depth = self.depth + 1
         folder.read_journal()
         return folder
@@ -207,10 +274,48 @@ class Folder:
     def around(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
 
-        None if there is none.
+        None if there is none, or if it could be that of another user: nothing in it is
+        believed then.
         """
         outer, name = os.path.split(self.root)
-        return (type(self)(outer), name) if outer != self.root else None
+        if outer == self.root:
+            return None
+        folder = type(self)(outer)
+        is_same = folder.has(name, self) and self.believes(folder)
+        return (folder, name) if is_same else None
+
+    def has(self, name: str, folder: Folder) -> bool:
+        """Return whether a folder has a name in this one, and not by a link."""
+        found = self.status_of(name)
+        return found is not None and folder._files.is_same(found)
+
+    def believes(self, around: Folder) -> bool:
+        """Return whether only users who may change this folder may write `around`."""
+        return is_believed(around._files.hold(), self._files.hold())
+
+    @property
+    def status(self) -> os.stat_result:
+        """The status of the folder of the dataset."""
+        return self._files.hold().status
+
+    @property
+    def descriptor(self) -> int | None:
+        """The file descriptor of the folder of the dataset, if the system has one."""
+        return self._files.hold().number
+
+    def lock(self) -> FolderLock:
+        """Lock the folder; raise `StorageError` if another writer has locked it.
+
+        Raises it also if another writer has put another folder in its place meanwhile.
+        """
+        files = self._files
+        if self.prefix:
+            files = files.folder(self.prefix.rstrip("/"))
+        lock = FolderLock(files.path, files.hold().number)
+        if not files.has_its_name():
+            lock.close()
+            raise replaced(files.path)
+        return lock
 
     def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
@@ -218,79 +323,68 @@ class Folder:
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
-        assert is_safe_name(name), name
+        assert _is_checked(name), name
         return self.prefix + name
 
     def path(self, name: str = "") -> str:
         """Return the path of a file."""
         full = self.full(name) if name else self.prefix.rstrip("/")
-        return os.path.join(self.root, *full.split("/")) if full else self.root
-
-    def check_inside(self, name: str) -> None:
-        """Raise `StorageError` if a link leads from a name out of the dataset."""
-        path = self.path(name)
-        if not self._has_link(name):
-            return
-        root = os.path.join(os.path.realpath(self.root), "")
-        if not os.path.join(os.path.realpath(path), "").startswith(root):
-            raise StorageError(
-                errno.EPERM, "a symbolic link leads outside of the dataset", path
-            )
-
-    def _has_link(self, name: str) -> bool:
-        """Return whether a part of a name, below the root, is a symbolic link."""
-        path = self.root
-        for part in filter(None, (self.prefix + name).split("/")):
-            path = os.path.join(path, part)
-            if os.path.islink(path):
-                return True
-        return False
+        return os.path.join(self.root, full.replace("/", os.sep)) if full else self.root
 
     # Reading
 
+    def status_of(self, name: str) -> os.stat_result | None:
+        """Return the status of a file, folder or link; None if there is none."""
+        return self._files.status_of(self.full(name))
+
     def exists(self, name: str) -> bool:
-        """Return whether there is a file or folder of this name."""
-        return os.path.lexists(self.path(name))
+        """Return whether there is a file, folder or link of this name."""
+        return self.status_of(name) is not None
 
     def is_folder(self, name: str) -> bool:
         """Return whether there is a folder of this name, and no link."""
-        try:
-            return stat.S_ISDIR(os.lstat(self.path(name)).st_mode)
-        except OSError:
-            return False
+        status = self.status_of(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
+        """Return the result of a call with where the content of a file is."""
+        full = self.full(name)
+        pending = self.pending.get(full) if self.pending else None
+        if pending is not None:
+            with suppress(FileNotFoundError):  # the file has got its name meanwhile
+                return call(pending)
+        return call(full)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""
         if self.documents and self.full(name) in self.documents:
             return self.documents[self.full(name)]
-        pending = self.pending.get(self.full(name)) if self.pending else None
-        if pending is not None:
-            with suppress(FileNotFoundError):  # the file has got its name meanwhile
-                return _read(os.path.join(self.root, *pending.split("/")), limit)
-        return _read(self.path(name), limit)
+        file = self.storage(name)
+        try:
+            return file.read_at(0, file.size if limit is None else limit)
+        finally:
+            file.close()
 
     def identity(self, name: str) -> object:
         """Return a value that changes when a file is replaced; None without a file."""
-        try:
-            status = os.lstat(self.path(name))
-        except OSError:
+        status = self.status_of(name)
+        if status is None:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        pending = self.pending.get(self.full(name)) if self.pending else None
-        if pending is not None:
-            with suppress(FileNotFoundError):  # the file has got its name meanwhile
-                return os.lstat(os.path.join(self.root, *pending.split("/"))).st_size
-        return os.lstat(self.path(name)).st_size
+        return self._pending(name, self._files.status).st_size
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
         total = 0
         for name in names:
-            with suppress(OSError):
+            try:
                 total += self.size(name)
+            except OSError as error:
+                if not is_missing(error):
+                    raise
         return total
 
     def storage(self, name: str) -> Storage:
@@ -298,11 +392,37 @@ class Folder:
 
         It keeps its content also if the name gets another one, or is removed.
         """
-        pending = self.pending.get(self.full(name)) if self.pending else None
-        if pending is not None:
-            with suppress(FileNotFoundError):  # the file has got its name meanwhile
-                return OpenFile(os.path.join(self.root, *pending.split("/")))
-        return OpenFile(self.path(name))
+        return self._pending(name, self._open_file)
+
+    def _open_file(self, full: str) -> OpenFile:
+        path = os.path.join(self.root, full.replace("/", os.sep))
+        return OpenFile(self._files.open(full, _FLAGS), path)
+
+    def open_file(self, name: str) -> OpenFile:
+        """Open the file that has a name, whatever a change does to it."""
+        return self._open_file(self.prefix + name)
+
+    def attributes(self, name: str = "") -> Attributes | None:
+        """Return owner and access of a file, or of the folder; None without a file."""
+        full = self.full(name) if name else self.prefix.rstrip("/")
+        try:
+            if not full or not HAS_OPEN_FOLDERS:
+                held = self._files.hold()
+                return Attributes(held.name(full) if full else held.number or self.root)
+            try:
+                number = self._files.open(full, _FLAGS)
+            except PermissionError:
+                if _STATUS_ONLY is None:
+                    raise
+                number = self._files.open(full, _STATUS_ONLY)
+        except OSError as error:
+            if not is_missing(error):
+                raise
+            return None
+        try:
+            return Attributes(number)
+        finally:
+            os.close(number)
 
     def read_json(self, name: str) -> Json:
         """Return the value in a file of JSON, in the dialect of Python's module.
@@ -316,17 +436,7 @@ class Folder:
         known = self.far or self.full(name) in self.documents
         size = 0 if known else self.size(name)  # a large file is not even read
         text = self.read(name, MAX_JSON + 1) if size <= MAX_JSON else b""
-        size = max(size, len(text))
-        try:
-            if size > MAX_JSON:
-                raise ValueError("longer than '%d' bytes" % MAX_JSON)
-            return text, json.loads(text.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DamageError(
-                "expected a value in JSON, found '%d' bytes: %s" % (size, error),
-                section="metadata",
-                filename=self.path(name),
-            ) from error
+        return text, _decoded(text, self.path(name), max(size, len(text)))
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -355,37 +465,96 @@ class Folder:
                 filename=self.path(name),
             ) from error
 
+    def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
+        """Yield what is in a folder; nothing if there is no such folder.
+
+        No rule for names applies to it.
+        """
+        try:
+            yield from self._files.scan((self.prefix + name).rstrip("/"))
+        except OSError as error:
+            if not is_missing(error):
+                raise
+
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted."""
-        names = []
-        with suppress(OSError), os.scandir(self.path()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False) and is_member_name(entry.name):
-                    names.append(entry.name)
-        return sorted(names)
+        return sorted(
+            entry.name
+            for entry in self.scan("")
+            if entry.is_dir(follow_symlinks=False) and is_member_name(entry.name)
+        )
 
     def names(self, name: str) -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
-        try:
-            return os.listdir(self.path(name))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return [entry.name for entry in self.scan(name)]
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""
-        with os.scandir(self.path(name)) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    if entry.is_file(follow_symlinks=False):
-                        yield entry.name, entry.stat(follow_symlinks=False).st_size
+        for entry in self.scan(name):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                if entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield the names of all that is in a folder, sorted, and what they are.
+
+        A folder is in front of what is in it. No link is followed.
+        """
+        for entry in sorted(self.scan(name), key=lambda entry: entry.name):
+            inner = name + "/" + entry.name if name else entry.name
+            yield inner, entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.walk(inner)
 
     # Writing
 
+    def at(self, name: str) -> str:
+        """Return what `disk` gets for a name."""
+        return self._files.at(self.full(name))
+
+    def create(self, name: str, mode: int = 0o666) -> BinaryIO:
+        """Create a file, and return it for writing."""
+        return disk.create(self.at(name), mode)
+
+    def rename(self, old: str, new: str, source: Folder | None = None) -> None:
+        """Rename a file or folder, which may be in another folder `source`."""
+        disk.rename((source or self).at(old), self.at(new))
+
+    def exchange(self, one: str, other: str, source: Folder) -> bool:
+        """Exchange two folders, `one` in `source`; return False if impossible."""
+        return disk.exchange(source.at(one), self.at(other))
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a link."""
+        disk.remove(self.at(name))
+
+    def make_folder(self, name: str, mode: int = 0o777) -> None:
+        """Make a folder."""
+        try:
+            disk.make_folder(self.at(name), mode)
+        except FileExistsError:
+            status = self.status_of(name)
+            if status is not None and stat.S_ISLNK(status.st_mode):
+                raise LinkFound(self.path(name)) from None
+            raise
+
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder."""
+        disk.remove_folder(self.at(name))
+
     def remove_tree(self, name: str) -> None:
         """Remove a folder and all in it, if there is one."""
-        self.check_inside(name)
         if self.is_folder(name):
-            remove_tree(self.path(name))
+            self.inside(name).clear()
+            self.remove_folder(name)
+
+    def clear(self) -> None:
+        """Remove all that is in the folder of the dataset."""
+        self._files.clear()
+
+    def sync_folder(self, name: str = "") -> None:
+        """Wait until the names in a folder are on the disk."""
+        disk.sync_folder(self.at(name + "/name" if name else "name"))
 
 
 class OpenFile(Storage):
@@ -393,18 +562,10 @@ class OpenFile(Storage):
 
     descriptor = -1
 
-    def __init__(self, path: str) -> None:
-        try:
-            self.descriptor = os.open(path, _FLAGS)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP)):
-                raise StorageError(
-                    errno.ELOOP,
-                    "it is a symbolic link, which a dataset can't have",
-                    path,
-                ) from error
-            raise
-        status = os.fstat(self.descriptor)
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
         self.size = status.st_size
@@ -459,15 +620,21 @@ class OpenFile(Storage):
 def _reopen(root: str, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
     whole = Folder.open(root)
-    return Folder(root, prefix, whole.pending, whole.documents)
+    return whole._part(prefix)
 
 
-def _read(path: str, limit: int | None) -> bytes:
-    file = OpenFile(path)
+def _decoded(text: bytes, path: str, size: int) -> Json:
+    """Return the value in a file of JSON; raise `FormatError` if it has none."""
     try:
-        return file.read_at(0, file.size if limit is None else limit)
-    finally:
-        file.close()
+        if size > MAX_JSON:
+            raise ValueError("longer than '%d' bytes" % MAX_JSON)
+        return json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamageError(
+            "expected a value in JSON, found '%d' bytes: %s" % (size, error),
+            section="metadata",
+            filename=path,
+        ) from error
 
 
 def encode_json(value: Json) -> bytes:

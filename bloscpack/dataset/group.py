@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from .._engine.forks import NamedLocks
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .create import remove_dataset, remove_leftovers
+from .create import NewName, remove_dataset, remove_leftovers
 from .folder import is_member_name
 from .layouts import (
     Found,
@@ -67,7 +67,7 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
     check_changeable(found)
     layout.check_layout()
     if not folder.far:
-        remove_leftovers(folder.root)
+        remove_leftovers(folder)
     writer = group_writer_of(folder, found.layout, options.sync)
     return Group(layout, writer, options)
 
@@ -435,4 +435,4 @@ class Group(Node, Mapping[str, Node]):
         if isinstance(inner, UrlFolder):
             remove_objects(inner)
         else:
-            remove_dataset(folder.path(name), sync)
+            remove_dataset(NewName(folder, name), sync)

@@ -107,7 +107,7 @@ def _extent(folder: Folder, number: int, *, full: int) -> tuple[str, int, int] |
     name = chunk_name(number)
     path = folder.path(name)
     try:
-        size = os.path.getsize(path)
+        size = folder.size(name)
         content = folder.read(name, HEADER.size + BLOSC_HEADER_LENGTH)
         header = decode_header(content[HEADER.size :])
         if HEADER.size + header.ctbytes > size or header.nbytes > full:

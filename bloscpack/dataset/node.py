@@ -62,6 +62,7 @@ class Node:
         """Close it, and let other writers in. It can't be read any more."""
         if self._writer is not None:
             self._writer.close()
+        self._layout.folder.close()
 
     def __enter__(self: Self) -> Self:
         return self

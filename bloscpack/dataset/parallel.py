@@ -22,12 +22,11 @@ from binascii import crc32
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
-from .._crashsafe.locking import FolderLock
-from .._storage.disk import disk
 from ..exceptions import StorageError, UsageError
+from .access import NewAccess
 from .array import Array
-from .change import Change, UnfinishedFile, naming_dataset
-from .create import beside, check_target, put, remove_leftovers, remove_link, start_of
+from .change import PRIVATE, Change, UnfinishedFile, naming_dataset
+from .create import NewName, check_target, put, remove_leftover, remove_leftovers
 from .folder import Folder
 from .layouts import array_class, table_class
 from .rows import blocks_of
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from .._crashsafe.locking import FolderLock
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path
     from .layouts.base import ArrayLayout
@@ -125,34 +125,42 @@ class FolderTarget(Target):
 
     def __init__(self, root: str, mode: str, sync: bool) -> None:
         super().__init__(root, mode, sync)
-        folder, start = _start(root)
-        self.place = os.path.join(folder, start + os.urandom(8).hex())
+        self.place = _start(root) + os.urandom(8).hex()
         self._inode = 0
 
     @property
-    def staged(self) -> str:
-        """The path of the dataset until it is committed."""
-        return os.path.join(self.place, os.path.basename(self.root))
+    def name(self) -> NewName:
+        """The name that the dataset gets."""
+        return NewName.of(self.root)
+
+    def hidden(self) -> Folder:
+        """Return the hidden folder."""
+        return self.name.around.inside(self.place)
+
+    def staged(self) -> Folder:
+        """Return the folder of the dataset until it is committed."""
+        return self.hidden().inside(self.name.name)
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is, and which folder it is."""
         super().describe(made)
-        self._inode = os.stat(self.staged).st_ino
+        self._inode = self.staged().status.st_ino
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change that writes shards."""
+        staged = self.staged()
         if not self._is_staged():
-            raise FileNotFoundError(errno.ENOENT, "it has its name", self.staged)
-        yield ShardChange(Folder.open(self.staged), self.place, self.sync)
+            raise FileNotFoundError(errno.ENOENT, "it has its name", staged.root)
+        yield ShardChange(staged, self.hidden(), self.sync)
 
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
-        lock = _locked(self.place)
+        lock = _locked(self.hidden())
         try:
             if self._is_staged():
-                set_length(self, self.staged, length)
-                put(self.staged, self.root, self.sync, self.mode)
+                set_length(self, self.staged(), length)
+                put(self.hidden(), self.name, self.sync, self.mode)
             self._check_committed()
         finally:
             lock.close()
@@ -160,7 +168,8 @@ class FolderTarget(Target):
 
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
-        _remove(self.place, self.root)
+        name = self.name
+        remove_leftover(name.around, self.place, name)
 
     def _is_staged(self) -> bool:
         """Return whether the dataset has not got its name.
@@ -168,21 +177,23 @@ class FolderTarget(Target):
         `put` may have given the path `staged` to the dataset that is replaced. Both
         exist then, so their inodes differ.
         """
+        return self._is_in(self.staged())
+
+    def _is_in(self, folder: Folder) -> bool:
+        """Return whether the dataset is a folder."""
         with suppress(OSError):
-            return os.stat(self.staged).st_ino == self._inode
+            return folder.status.st_ino == self._inode
         return False
 
     def _check_committed(self) -> None:
         """Raise `StorageError` unless the dataset has got its name."""
-        with suppress(OSError):
-            if os.stat(self.root).st_ino == self._inode:
-                return
-        raise self.replaced()
+        if not self._is_in(Folder(self.root)):
+            raise self.replaced()
 
     @contextmanager
     def late_is_harmless(self) -> Iterator[None]:
         """End the block without an error if the dataset gets its name meanwhile."""
-        with naming_dataset(self.root, self.place):
+        with naming_dataset(self.root, self.hidden().root):
             try:
                 yield
             except FileNotFoundError:
@@ -195,18 +206,20 @@ class ShardChange(Change):
     """Writes shards, and nothing else: the number of rows stays.
 
     Names that a layout stages for the end of a change are left out. Temporary files are
-    outside of the dataset: those of dead processes must not get its name with it.
+    outside of the dataset, in the folder `hidden`: those of dead processes must not get
+    its name with it.
     """
 
-    def __init__(self, folder: Folder, place: str, sync: bool) -> None:
+    def __init__(self, folder: Folder, hidden: Folder, sync: bool) -> None:
         super().__init__(folder, sync)
-        self._place = place
+        self._hidden = hidden
 
     def begin(self, name: str) -> UnfinishedFile:
-        """Return a new file in the folder `place`."""
-        number = next(self._numbers)
-        place = os.path.join(self._place, "%s-%d" % (self._token, number))
-        return UnfinishedFile(name, place, disk.create(place, 0o666))
+        """Return a new file in the hidden folder."""
+        place = "%s-%d" % (self._token, next(self._numbers))
+        like = self._access.of_file(name)
+        fp = self._hidden.create(place, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, place, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a shard its name; remove any other file."""
@@ -214,16 +227,14 @@ class ShardChange(Change):
             self.abandon(file)
             return
         self._close(file)
-        path = self._root.path(file.name)
-        self._root.check_inside(file.name.rpartition("/")[0] or file.name)
-        disk.rename(file.place, path)
-        self._folders.add(os.path.dirname(path))
+        self._root.rename(file.place, file.name, self._hidden)
+        self._folders.add(file.name.rpartition("/")[0])
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one; another process may be making it."""
         with suppress(FileExistsError):
             super().make_folder(name)
-        self._folders.add(os.path.dirname(self._root.path(name)))
+        self._folders.add(name.rpartition("/")[0])
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
@@ -231,7 +242,7 @@ class ShardChange(Change):
             with suppress(OSError):  # closing writes the buffer: the disk may be full
                 file.fp.close()
             with suppress(FileNotFoundError):  # the hidden folder was removed
-                disk.remove(file.place)
+                self._hidden.remove(file.place)
 
 
 def begin(
@@ -242,56 +253,50 @@ def begin(
     `create` makes it at a path. `mode` is ``'x'`` or ``'w'``, as in `create_array`.
     The hidden folder of an interrupted call is removed in each mode.
     """
-    root = checked_root(path, mode)
+    root, access = _checked(path, mode)
     target = FolderTarget(root, mode, sync)
-    os.makedirs(os.path.dirname(root), exist_ok=True)
-    folder, start = _start(root)
-    earlier = [name for name in os.listdir(folder) if name.startswith(start)]
-    with naming_dataset(root, target.place):
-        disk.make_folder(target.place)
+    around = target.name.around
+    os.makedirs(around.root, exist_ok=True)
+    earlier = [name for name in around.names("") if name.startswith(_start(root))]
+    with naming_dataset(root, target.hidden().root):
+        around.make_folder(target.place)
         try:
-            with create(target.staged) as made:
+            hidden = target.hidden()
+            access.give(hidden.descriptor, access.of_folder(""))
+            with create(hidden.path(target.name.name)) as made:
                 target.describe(made)
+            access.give_all(target.staged())
         except BaseException:
             target.abandon()
             raise
     # Only now: the inode of a folder that was removed would be used again.
     for name in earlier:
-        _remove(os.path.join(folder, name), root)
-    remove_leftovers(*start_of(root))
+        remove_leftover(around, name, target.name)
+    remove_leftovers(around, target.name.start)
     return target
 
 
 def checked_root(path: Path, mode: str) -> str:
     """Return the full path of a new dataset; raise an error if it can't be made."""
+    return _checked(path, mode)[0]
+
+
+def _checked(path: Path, mode: str) -> tuple[str, NewAccess]:
+    """Return the full path of a new dataset, and its access."""
     root = os.path.abspath(os.fsdecode(path))
-    lock = check_target(root, mode)
-    if lock is not None:  # `commit` locks it again, and checks again
-        lock.close()
-    return root
+    old = check_target(NewName.of(root), mode)
+    if old is None:
+        return root, NewAccess(None)
+    try:
+        return root, NewAccess(old.folder)
+    finally:
+        old.close()  # `commit` locks it again, and checks again
 
 
-def _start(root: str) -> tuple[str, str]:
-    """Return the folder of `root`, and how names of its hidden folders begin there."""
-    folder, start = start_of(root)
-    name = os.path.basename(root)
-    return folder, start + WRITING % crc32(os.fsencode(name))
-
-
-def _remove(place: str, root: str) -> None:
-    """Remove the hidden folder of the dataset `root`, in one step for late processes.
-
-    One that a process is committing stays.
-    """
-    with suppress(OSError):
-        if remove_link(place):
-            return
-        lock = FolderLock(place)
-        try:
-            with beside(root) as other:
-                disk.rename(place, other)
-        finally:
-            lock.close()
+def _start(root: str) -> str:
+    """Return how the names of hidden folders of a dataset begin."""
+    name = NewName.of(root)
+    return name.start + WRITING % crc32(os.fsencode(name.name))
 
 
 def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
@@ -302,7 +307,7 @@ def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
     of `begin` has taken its place.
     """
     with target.late_is_harmless(), target.changing() as change:
-        arrays = target.opened(Folder(change.path))
+        arrays = target.opened(change.folder)
         for name, rows in columns.items():
             array = arrays[name]
             blocks = blocks_of(rows, array.block_rows, start // array.block_rows)
@@ -319,9 +324,9 @@ def commit(target: Target, length: int) -> None:
         target.commit(length)
 
 
-def set_length(target: Target, path: str, length: int) -> None:
-    """Set the number of rows of a dataset in the folder `path`."""
-    folder = Folder.open(path)
+def set_length(target: Target, folder: Folder, length: int) -> None:
+    """Set the number of rows of a dataset in a folder."""
+    folder.read_journal()
     writer = Writer(folder, target.sync)
     try:
         with writer.change() as change:
@@ -331,12 +336,12 @@ def set_length(target: Target, path: str, length: int) -> None:
         writer.close()
 
 
-def _locked(path: str) -> FolderLock:
+def _locked(folder: Folder) -> FolderLock:
     """Lock a folder; wait for another process that has locked it."""
     end = monotonic() + LOCK_SECONDS
     while True:
         try:
-            return FolderLock(path)
+            return folder.lock()
         except StorageError as error:  # perhaps the same task in another process
             if error.errno != errno.EAGAIN or monotonic() > end:
                 raise

@@ -117,7 +117,8 @@ class UrlTarget(Target):
     def changing(self) -> Iterator[Change]:
         """Yield a change that stores shards."""
         with self._made() as path:
-            yield UrlShardChange(Folder(path), os.path.dirname(path), self)
+            hidden = Folder(os.path.dirname(path))
+            yield UrlShardChange(Folder(path), hidden, self)
 
     def store(self, name: str, content: bytes) -> None:
         """Store an object.
@@ -140,7 +141,7 @@ class UrlTarget(Target):
     def commit(self, length: int) -> None:
         """Store the documents, and the document of the root last."""
         with self._made() as path:
-            set_length(self, path, length)
+            set_length(self, Folder(path), length)
             documents = _documents(path)
         root = documents.pop(ZARR_JSON)
         if not self._folder.object_version(ZARR_JSON):
@@ -167,8 +168,8 @@ class UrlTarget(Target):
 class UrlShardChange(ShardChange):
     """Stores shards, and nothing else."""
 
-    def __init__(self, folder: Folder, place: str, target: UrlTarget) -> None:
-        super().__init__(folder, place, sync=False)
+    def __init__(self, folder: Folder, hidden: Folder, target: UrlTarget) -> None:
+        super().__init__(folder, hidden, sync=False)
         self._target = target
 
     def make_folder(self, name: str) -> None:
@@ -178,8 +179,8 @@ class UrlShardChange(ShardChange):
         """Store a shard; leave out any other file."""
         file.fp.flush()
         if at_once:
-            with open(file.place, "rb") as written:
-                self._target.store(file.name, written.read())
+            content = self._hidden.read(file.place)
+            self._target.store(file.name, content)
         self.abandon(file)
 
 

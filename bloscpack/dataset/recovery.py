@@ -27,6 +27,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from ..headers import check_range
+from .access import limits_in
 from .checking import (
     Watcher,
     check_dataset,
@@ -34,7 +35,7 @@ from .checking import (
     lost_rows,
     open_for_check,
 )
-from .create import creating
+from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
 from .layouts import (
@@ -119,14 +120,15 @@ def recover(
     without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
-    root = Folder.open(damaged).root
+    folder = Folder.open(damaged)
+    root = folder.root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
     evidence = Evidence()
     report = check_dataset(root, nthreads, progress, evidence)
     saver = _Saver(report, evidence, fill, drop, sync)
     with own_settings:
-        found = detect(Folder(root))
-        saver.save(root, os.fspath(target), "", found.layout, found.kind, mode)
+        found = detect(folder)
+        saver.save(folder, os.fspath(target), "", found.layout, found.kind, mode)
     return saver.recovery
 
 
@@ -203,11 +205,17 @@ class _Saver:
         self._sync = sync
 
     def save(
-        self, root: str, target: Path, name: str, layout: str, kind: str, mode: str
+        self,
+        folder: Folder,
+        target: Path | NewName,
+        name: str,
+        layout: str,
+        kind: str,
+        mode: str,
     ) -> None:
-        """Write the dataset, or the member of a group, in the folder `root`."""
+        """Write the dataset, or the member of a group, in a folder."""
+        root = folder.path()
         self._check_same((layout, kind), self._evidence.nodes.get(name), root)
-        folder = Folder.open(root)
         node = open_for_check(folder, layout, kind)
         attributes = self._attributes(node, name)
         new_layout = INSTEAD.get(layout, layout)
@@ -218,20 +226,19 @@ class _Saver:
         elif isinstance(node, TableLayout):
             self._save_table(node, target, name, new_layout, mode, attributes)
         else:
-            members = dict(find_members(Folder(root)))
+            members = dict(find_members(folder))
             names = {joined_name(name, last) for last in members}
             self._check_same(names, self._evidence.members_of(name), root)
-            with creating(target, mode, self._sync) as change:
+            with creating(target, mode, self._sync, limits_in(folder)) as change:
                 group_class(new_layout).create(change, attributes)
                 for last, found in members.items():
-                    place = os.path.join(change.path, last)
+                    place = NewName(change.folder, last)
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
 
-    def _save_member(self, member: Found, target: str, name: str) -> None:
-        root = member.folder.path()
+    def _save_member(self, member: Found, target: NewName, name: str) -> None:
         try:
-            self.save(root, target, name, member.layout, member.kind, "x")
+            self.save(member.folder, target, name, member.layout, member.kind, "x")
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
@@ -267,7 +274,7 @@ class _Saver:
     def _save_array(
         self,
         array: ArrayLayout,
-        target: Path,
+        target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
@@ -278,14 +285,15 @@ class _Saver:
         found = array_class(layout)
         new = saved.new_array(attributes)
         dropped = saved.lost_rows() if self._drop else []
-        with creating(target, mode, self._sync) as change:
+        limits = limits_in(array.folder)
+        with creating(target, mode, self._sync, limits) as change:
             blocks = saved.blocks(found, new, array.shape[0], dropped)
             found.create(change, "", new, blocks)
 
     def _save_table(
         self,
         table: TableLayout,
-        target: Path,
+        target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
@@ -315,7 +323,8 @@ class _Saver:
             new = part.new_array(values)
             blocks = part.blocks(found.array_class, new, length, dropped)
             columns[column] = new, blocks
-        with creating(target, mode, self._sync) as change:
+        limits = limits_in(table.folder)
+        with creating(target, mode, self._sync, limits) as change:
             found.create(change, columns, attributes)
 
     def _note_losses(

@@ -100,7 +100,7 @@ class NewChange(UrlChange):
 
     def commit(self) -> None:
         """Store the staged objects, and ``zarr.json`` last."""
-        self.owner.check(self.path)
+        self.owner.check(self._root.path())
         root = self._contents.pop(ZARR_JSON)
         for name, content in self._contents.items():
             self._find_version(name)

@@ -37,7 +37,7 @@ from .._storage.urls import (
     with_lower_schemes,
 )
 from ..exceptions import FormatError, StorageError
-from .folder import CHANGES, Folder, is_member_name, is_safe_name
+from .folder import CHANGES, JOURNAL, Folder, is_member_name, is_safe_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from .._storage.base import Storage
     from .._storage.protocols import Path, StorageOptions
+    from ..serializers import Json
 
     Result = TypeVar("Result")
 
@@ -120,21 +121,22 @@ class UrlFolder(Folder):
                 raise
             return []
 
+    def _read_accepted(self) -> Json:
+        return self.read_json(JOURNAL)  # who may write it, may write the dataset
+
     @property
     def unfinished(self) -> bool:
         """Whether a change was committed, and is to be completed."""
         return bool(self.pending or self.documents)
 
-    def child(self, name: str) -> Folder:
-        """Return a folder inside."""
-        full = self.full(name) + "/"
+    def _part(self, prefix: str) -> Folder:
         shared = self.pending, self.documents
-        folder = type(self)(self._url, full, *shared, self._options)
+        folder = type(self)(self._url, prefix, *shared, self._options)
         folder.kept = self.kept
         return folder
 
-    def dataset(self, name: str) -> Folder:
-        """Return a folder inside that is a dataset of its own."""
+    def inside(self, name: str) -> Folder:
+        """Return a folder inside as one of its own."""
         url = joined_url(self._url, self.full(name))
         folder = type(self)(url, storage_options=self._options)
         folder._outer = self, name
@@ -160,9 +162,6 @@ class UrlFolder(Folder):
     def _url_of(self, name: str) -> str:
         full = self.full(name) if name else self.prefix.rstrip("/")
         return joined_url(self._url, full) if full else self._url
-
-    def check_inside(self, name: str) -> None:
-        """Do nothing: a store has no symbolic links that lead elsewhere."""
 
     # Reading
 
@@ -231,6 +230,9 @@ class UrlFolder(Folder):
     def _open_url(self, url: str, how: dict[str, Any]) -> Storage:
         settings = {"storage_options": self._options, "whole": None, **how}
         return _repeated(partial(UrlFile, url, **settings))
+
+    def close(self) -> None:
+        """Do nothing: a store has no open folders."""
 
     # Writing
 

@@ -11,16 +11,14 @@ that has inherited a writer may not use it.
 from __future__ import annotations
 
 import errno
-import os
 import time
 from _thread import RLock
 from contextlib import contextmanager, suppress
 
-from .._crashsafe.locking import FolderLock
 from .._engine.forks import OwnLock, renew_after_fork
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import Change, naming_dataset, recover, remove_changes
-from .folder import CHANGES, JOURNAL
+from .folder import CHANGES
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -177,15 +175,15 @@ class Writer(SerialWriter):
         self._prepare = prepare
         self._sync = sync
         self._failed = False
-        outer = os.path.join(os.path.dirname(folder.root), *JOURNAL.split("/"))
-        if os.path.lexists(outer):
+        outer = folder.around()
+        if outer is not None and outer[0].has_journal:
             raise StorageError(
                 errno.EAGAIN,
                 "a change of the table that it belongs to was interrupted: open the "
                 "table for writing, which completes the change",
                 folder.root,
             )
-        self._locks = [FolderLock(folder.root)]
+        self._locks = [folder.lock()]
         try:
             recover(folder, sync)
         except BaseException:
@@ -194,7 +192,7 @@ class Writer(SerialWriter):
 
     def lock(self, folder: Folder) -> None:
         """Keep other writers away from a part of the dataset, too."""
-        self._locks.append(FolderLock(folder.path()))
+        self._locks.append(folder.lock())
 
     @contextmanager
     def _changed(
@@ -221,7 +219,7 @@ class Writer(SerialWriter):
     def _release(self) -> None:
         """Remove what was not committed, and let other writers in."""
         try:
-            if self._locks and not self._folder.exists(JOURNAL):
+            if self._locks and not self._folder.has_journal:
                 remove_changes(self._folder)
         finally:
             for lock in self._locks:

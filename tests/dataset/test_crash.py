@@ -13,23 +13,21 @@ from functools import partial
 import numpy as np
 import pytest
 
+import bloscpack._storage.open_folder
 import bloscpack.dataset.change
 import bloscpack.dataset.create
-import bloscpack.dataset.layouts.bcolz
-import bloscpack.dataset.layouts.superchunk
-import bloscpack.dataset.layouts.zarr_array
-import bloscpack.dataset.parallel
+import bloscpack.dataset.folder
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
 
+from .power_loss import check_power_loss
+
 MODULES = (
+    bloscpack._storage.open_folder,
     bloscpack.dataset.change,
     bloscpack.dataset.create,
-    bloscpack.dataset.layouts.bcolz,
-    bloscpack.dataset.layouts.superchunk,
-    bloscpack.dataset.layouts.zarr_array,
-    bloscpack.dataset.parallel,
+    bloscpack.dataset.folder,
 )
 
 
@@ -73,9 +71,9 @@ class StoppingDisk(Disk):
         self.step("remove", name)
         super().remove(name)
 
-    def make_folder(self, name):
+    def make_folder(self, name, mode=0o777):
         self.step("make_folder", name)
-        super().make_folder(name)
+        super().make_folder(name, mode)
 
     def remove_folder(self, name):
         self.step("remove_folder", name)
@@ -502,3 +500,54 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
         and "-writing-" not in arguments[0].rpartition("/")[2]
     )
     assert any(call[0] == "sync_folder" for call in calls[last:])
+
+
+# Changes of several files, and some of the others; all are in the slow test.
+LOSSES = (
+    "assign some",
+    "zarr_array: assign all",
+    "zarr_array: shrink",
+    "superchunk: assign some",
+    "zarr_table: remove",
+    "group: replace",
+    "zarr: replace",
+)
+
+
+def lose_power(make, operation, root, monkeypatch, subsets):
+    """Check each state after a power loss; return how many there are."""
+    path = root / "data"
+    root.mkdir()
+    make(path)
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy)
+    old = content(path)
+    operation(copy / "data")
+    new = content(copy / "data")
+    shutil.rmtree(copy)
+
+    def run_on(disk):
+        with monkeypatch.context() as context:
+            for module in MODULES:
+                context.setattr(module, "disk", disk)
+            operation(path)
+
+    def check(place, done):
+        found = content(place / "data")
+        assert found in ([new] if done else [old, new])
+        with dataset.open(place / "data", "r+", sync=False):
+            assert found == content(place / "data")
+        shutil.rmtree(place)
+
+    return check_power_loss(run_on, root, check, subsets)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_power_loss(name, tmp_path, monkeypatch):
+    assert lose_power(*OPERATIONS[name], tmp_path / "root", monkeypatch, 2) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "operation"), OPERATIONS.values(), ids=OPERATIONS)
+def test_many_power_losses(make, operation, tmp_path, monkeypatch):
+    assert lose_power(make, operation, tmp_path / "root", monkeypatch, 8) > 10

@@ -494,9 +494,9 @@ def test_links_to_the_outside(tmp_path):
         path.rename(tmp_path / "moved")
         path.symlink_to(tmp_path / "outside" / name)
         with pytest.raises(
-            BloscpackError, match=r"outside of the dataset|column 'low'"
+            BloscpackError, match=r"symbolic link|column 'low', found no folder"
         ):
-            dataset.open(tmp_path / "table")
+            dataset.open(tmp_path / "table")[:]
         path.unlink()
         (tmp_path / "moved").rename(path)
 

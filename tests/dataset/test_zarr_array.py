@@ -469,6 +469,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
+    monkeypatch.setattr("bloscpack._storage.open_folder.LIMIT", 2)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()
@@ -476,7 +477,9 @@ def test_few_files_are_open(tmp_path, monkeypatch, layout):
     for _ in range(2):
         for array in arrays:
             assert list(range(90)) == array[:].tolist()
-            assert len(open_files_in(path)) <= 10
+            opened = open_files_in(path)
+            assert len([name for name in opened if os.path.isfile(name)]) <= 10
+            assert len(opened) <= 10 + 2 * 3  # the array, and two folders inside
     assert [5] * 4 == [array[5] for array in arrays]
     del array, arrays
     assert [] == open_files_in(path)
@@ -562,8 +565,8 @@ def test_links_are_refused(tmp_path):
     shutil.rmtree(path / "c")
     (tmp_path / "c").mkdir()
     (path / "c").symlink_to(tmp_path / "c")
-    with pytest.raises(StorageError, match="outside"):
-        dataset.open(path)
+    with pytest.raises(StorageError, match=r"symbolic link.*a/c'"):
+        dataset.open(path)[:]
 
 
 def test_a_link_that_is_planted_during_a_change(tmp_path, monkeypatch):
@@ -581,7 +584,7 @@ def test_a_link_that_is_planted_during_a_change(tmp_path, monkeypatch):
 
     with dataset.open(path, "r+") as array:
         monkeypatch.setattr(Disk, "rename", planting)
-        with pytest.raises(StorageError, match="leads outside"):
+        with pytest.raises(StorageError, match=r"symbolic link.*a/c'"):
             array.append(np.arange(40))
         monkeypatch.undo()
     assert before == {p.name: p.read_bytes() for p in victim.iterdir()}
@@ -670,9 +673,9 @@ def test_a_folder_of_shards_that_is_a_link_to_elsewhere_is_refused(tmp_path):
     dataset.create_array(path, np.zeros((4, 2)), chunks=1, shards=2).close()
     (path / "c" / "1").rename(tmp_path / "elsewhere")
     (path / "c" / "1").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="outside of the dataset"):
+    with pytest.raises(StorageError, match=r"symbolic link.*c/1'"):
         dataset.open(path)[:]
-    outside = pytest.raises(StorageError, match="outside of the dataset")
+    outside = pytest.raises(StorageError, match=r"symbolic link.*c/1'")
     with dataset.open(path, "r+") as array, outside:
         array.resize(2)
     assert (tmp_path / "elsewhere" / "0").exists()

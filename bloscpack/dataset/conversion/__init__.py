@@ -12,6 +12,7 @@ from ..._crashsafe.replace import check_distinct
 from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...constants import MAGIC
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
 from ..url_folder import open_folder
@@ -291,6 +292,7 @@ def convert(
         nthreads=nthreads,
         settings=settings,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
+        limits=None if is_url(in_name) else limits_of(in_name),
     )
     with request.resources:
         content = found.read(in_name, request)

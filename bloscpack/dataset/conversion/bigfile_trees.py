@@ -168,7 +168,7 @@ def write(content: Content, request: Request) -> None:
     plans = {name: _plan(name, member) for name, member in members.items()}
     sync = bool(request.sync)
     mode = "w" if request.force else "x"
-    with building(request.target, mode, sync, is_only_tree) as path:
+    with building(request.target, mode, sync, is_only_tree, request.limits) as path:
         tree = File(path, create=True, nthreads=request.nthreads)
         for name, member in members.items():
             layout = plans[name]

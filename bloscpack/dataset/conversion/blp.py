@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..._crashsafe.replace import replacing
 from ...abstract_io import PlainSource
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...fp_io import CompressedFPSink
@@ -100,7 +99,7 @@ def write(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields; attributes are metadata."""
     assert not isinstance(content, GroupContent)
     array = as_array(content)
-    with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
+    with request.new_file() as out_fp:
         pack_items(
             BlocksSource(array.stored()),
             CompressedFPSink(out_fp, new=True),

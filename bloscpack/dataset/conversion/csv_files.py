@@ -16,7 +16,6 @@ from functools import partial
 
 import numpy
 
-from ..._crashsafe.replace import replacing
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .contents import (
     Column,
@@ -351,7 +350,7 @@ def write(content: Content, request: Request) -> None:
             if unit != "generic":
                 unit = "%d%s" % (count, unit) if count > 1 else unit
                 request.lose("the unit '%s' of the column '%s'" % (unit, name))
-    with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
+    with request.new_file() as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")
         writer.writerow(table.columns)

@@ -39,6 +39,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import Array as Items
     from .contents import Columns, Content
     from .request import Request
@@ -131,9 +132,10 @@ def write(content: Content, request: Request, layout: str) -> None:
     if sync is None:
         sync = lexists(request.target)
     if isinstance(content, ArrayContent) and not _is_table(content, layout):
-        _write_array(content, request, layout, request.target, mode, sync)
+        limits = request.limits
+        _write_array(content, request, layout, request.target, mode, sync, limits)
         return
-    with building(request.target, mode, sync) as path:
+    with building(request.target, mode, sync, limits=request.limits) as path:
         _write(content, request, layout, path)
 
 
@@ -190,7 +192,13 @@ def _same_fill_value(content: ArrayContent | TableContent, table: TableContent) 
 
 
 def _write_array(
-    array: ArrayContent, request: Request, layout: str, path: str, mode: str, sync: bool
+    array: ArrayContent,
+    request: Request,
+    layout: str,
+    path: str,
+    mode: str,
+    sync: bool,
+    limits: Limits | None = None,
 ) -> None:
     new = NewArray(
         array.dtype,
@@ -204,7 +212,7 @@ def _write_array(
     found.check_layout()
     step = found.block_rows_for(new)
     blocks = regrouped_rows(array.rows(), step)
-    with creating(path, mode, sync) as change:
+    with creating(path, mode, sync, limits) as change:
         found.create(change, "", new, enumerate(blocks))
 
 

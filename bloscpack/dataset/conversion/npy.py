@@ -18,7 +18,6 @@ from tempfile import TemporaryFile
 
 import numpy
 
-from ..._crashsafe.replace import replacing
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ...exceptions import DamageError, NotReadable, UsageValueError
 from ...npy_io import check_size, encode_header, read_header, without_items
@@ -224,7 +223,7 @@ def _rows_of_fortran(
 def write_npy(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
     assert not isinstance(content, GroupContent)
-    with replacing(request.target, request.sync, exclusive=not request.force) as out_fp:
+    with request.new_file() as out_fp:
         write_array(out_fp, as_array(content))
 
 
@@ -247,7 +246,7 @@ def plain_bytes(block: Array) -> memoryview:
 def write_npz(content: Content, request: Request) -> None:
     """Write arrays; a table becomes an array for each column."""
     with (
-        replacing(request.target, request.sync, exclusive=not request.force) as out_fp,
+        request.new_file() as out_fp,
         zipfile.ZipFile(out_fp, "w") as archive,
     ):
         for name, array in named_arrays(content):

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy
 
-from ..._crashsafe.replace import replacing
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
 from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
@@ -294,7 +293,7 @@ def write(content: Content, request: Request) -> None:
     table = as_table(content)
     schema = _schema(table, pyarrow)
     with (
-        replacing(request.target, request.sync, exclusive=not request.force) as out_fp,
+        request.new_file() as out_fp,
         parquet.ParquetWriter(out_fp, schema) as writer,
     ):
         for block in table.blocks():

@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from importlib import import_module
 
+from ..._crashsafe.replace import replacing
 from ...exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from contextlib import AbstractContextManager
+    from typing import Any, BinaryIO
 
+    from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import DType
     from ...abstract_io import Progress
 
@@ -33,6 +36,8 @@ class Request:
         Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
     dtypes
         The types of columns of text files, by name.
+    limits
+        The attributes of the source, which limit who may read the target.
     resources
         Files to be closed after the conversion.
     lost
@@ -49,6 +54,7 @@ class Request:
         progress: Progress | None = None,
         settings: Mapping[str, Any] | None = None,
         dtypes: Mapping[str, DType] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.target = target
         self.force = force
@@ -57,8 +63,18 @@ class Request:
         self.progress = progress
         self.settings: Mapping[str, Any] = {} if settings is None else settings
         self.dtypes: Mapping[str, DType] = {} if dtypes is None else dtypes
+        self.limits = limits
         self.resources = ExitStack()
         self.lost: list[str] = []
+
+    def new_file(self) -> AbstractContextManager[BinaryIO]:
+        """Return the context of the target, a file that is there when it ends."""
+        return replacing(
+            self.target,
+            self.sync,
+            exclusive=not self.force,
+            like=self.limits,
+        )
 
     def lose(self, what: str) -> None:
         """Note something that the target can't hold."""

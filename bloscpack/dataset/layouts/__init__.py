@@ -9,6 +9,7 @@ import errno
 from contextlib import suppress
 from importlib import import_module
 
+from ..._storage.open_folder import LinkFound
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import is_member_name
 
@@ -146,11 +147,13 @@ def find_any(folder: Folder) -> Found | None:
     for searched, place in enumerate(places):
         if searched == MAX_SEARCHED:
             break
-        for name in place.folders():
-            inner = place.dataset(name)
-            if find(inner) is not None:
-                return Found(folder, "folder", "group")
-            places.append(inner)
+        with suppress(PermissionError):
+            for name in place.folders():
+                inner = place.inside(name)
+                with suppress(PermissionError, LinkFound):
+                    if find(inner) is not None:
+                        return Found(folder, "folder", "group")
+                places.append(inner)
     return None
 
 
@@ -162,14 +165,20 @@ def find_member(folder: Folder, name: str) -> Found | None:
 
 
 def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
-    """Yield the members of a group, sorted by name."""
+    """Yield the members of a group, sorted by name.
+
+    Those that this user may not read are left out, and so is a link in the place of the
+    folder that has the description.
+    """
     if folder.depth > MAX_DEPTH:
         raise UsageError(
             "groups inside of each other can be listed up to '%d' levels deep: '%s'"
             % (MAX_DEPTH, folder.path())
         )
     for name in folder.folders():
-        found = find_any(folder.dataset(name))
+        found = None
+        with suppress(PermissionError, LinkFound):
+            found = find_any(folder.dataset(name))
         if found is not None:
             yield name, found
 
@@ -198,8 +207,8 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
             return None
         outer.read_journal()
         columns = table_class(found[0])(outer).columns
-    except (FormatError, UsageError, OSError):  # a damaged table has no columns
-        return None
+    except (FormatError, UsageError, FileNotFoundError, LinkFound):
+        return None  # a damaged table has no columns
     for column, layout in columns.items():
         if layout.folder.path() == outer.path(name):
             return Found(outer, *found), column

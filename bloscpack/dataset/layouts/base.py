@@ -309,9 +309,9 @@ class TableLayout(NodeLayout):
 
     def _open_column(self, name: str, place: str) -> ArrayLayout:
         if not self.folder.is_folder(place):
-            self.folder.check_inside(place)
+            found = "no folder" if self.folder.exists(place) else "none"
             raise DamageError(
-                "expected the folder of the column '%s', found none" % name,
+                "expected the folder of the column '%s', found %s" % (name, found),
                 section="metadata",
                 filename=self.folder.path(place),
             )

@@ -22,7 +22,6 @@ from ..._format.blosc_header import decode_header
 from ..._format.chunks import decompress
 from ..._format.dtypes import decode_dtype, shown
 from ..._reading.array_reader import ArrayReader
-from ..._storage.disk import disk
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
@@ -146,8 +145,6 @@ class BcolzArray(ArrayLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        for name in ("meta", DATA):
-            folder.check_inside(name)
         self.allow_pickle = allow_pickle
         self._check = DescriptionCheck(folder, STORAGE)
         self.storage = storage = folder.read_description(STORAGE)
@@ -336,7 +333,8 @@ class BcolzArray(ArrayLayout):
         first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
         for number in chunk_name.stored(self.folder, after):
             if number >= first:
-                disk.remove(self.folder.path(chunk_name(number)))
+                with suppress(FileNotFoundError):
+                    self.folder.remove(chunk_name(number))
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:

@@ -30,13 +30,8 @@ def detect(folder: Folder) -> str | None:
         if kind == "table":
             stored = folder.read_json(bcolz.COLUMNS)
             return kind if _is_table(folder, stored) else None
-    except (
-        FormatError,
-        OSError,
-        TypeError,
-        KeyError,
-    ):  # the error of opening it is better
-        pass
+    except (FormatError, FileNotFoundError, TypeError, KeyError):
+        pass  # the error of opening it is better
     return None
 
 

@@ -24,7 +24,6 @@ from itertools import chain, islice
 
 from ..._format.array_metadata import MAX_NBYTES, new_array
 from ..._reading.array_reader import ArrayReader
-from ..._storage.disk import disk
 from ...exceptions import FormatError, UsageError
 from ..folder import MAX_JSON, encode_attributes, encode_json
 from .base import ArrayLayout, NewArray
@@ -74,7 +73,7 @@ def detect(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another layout."""
     if not folder.exists(STORAGE):
         return None
-    with suppress(OSError):
+    with suppress(FileNotFoundError):
         content = folder.read(STORAGE, MAX_JSON)
         if any(word in content for word in WORDS):
             return "table" if TABLE.search(content) else "array"
@@ -90,7 +89,6 @@ def read_object(folder: Folder, name: str, identity: str | None = None) -> JsonO
     Raises `FormatError` if the file is missing, damaged, or not of the dataset with
     this `identity`.
     """
-    folder.check_inside(META)
     try:
         return folder.read_description(name, partial(check_identity, expected=identity))
     except FormatError as error:
@@ -194,7 +192,6 @@ class SuperchunkArray(ArrayLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        folder.check_inside(DATA)
         self._check = DescriptionCheck(folder, STORAGE)
         try:
             stored = read_storage(folder, self.kind)
@@ -229,8 +226,6 @@ class SuperchunkArray(ArrayLayout):
         nbytes = math.prod(n or 1 for n in self.shape) * self.dtype.itemsize
         if nbytes > MAX_NBYTES:
             refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
-        for leaf in storage.leaves if storage.dtype.names else ():
-            self.folder.check_inside(self.data + leaf.folder)
         self.fill_value = storage.fill_value
         self.block_rows = storage.chunk_rows
         self.chunks = (storage.chunk_rows, *storage.inner)
@@ -368,8 +363,7 @@ class SuperchunkArray(ArrayLayout):
         for names in files_of(self.data, self.storage, start, old_length):
             with suppress(FileNotFoundError):  # damaged sizes: do not try all names
                 for name in names:
-                    self.folder.check_inside(name.rpartition("/")[0])
-                    disk.remove(self.folder.path(name))
+                    self.folder.remove(name)
 
 
 def cut_of(storage: Storage, leaf: Leaf) -> Cut:

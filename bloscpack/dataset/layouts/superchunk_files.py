@@ -201,7 +201,6 @@ class SuperchunkFiles(ChunkSource):
 
     def _open_now(self, number: int) -> ShardIndex | None:
         name = self._name_of(number)
-        self._folder.check_inside(name.rpartition("/")[0] or name)
         try:
             storage = self._folder.storage(name)
         except FileNotFoundError:

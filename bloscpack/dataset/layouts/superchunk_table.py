@@ -155,7 +155,6 @@ class SuperchunkTable(TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        folder.check_inside(DATA)
         self._new: dict[str, tuple[Storage, JsonObject]] = {}
         before = DescriptionCheck(folder, STORAGE)
         try:

@@ -34,7 +34,6 @@ from ..._format.zarr_metadata import (
 from ..._reading.array_reader import ArrayReader
 from ..._storage.base import StorageFile
 from ..._storage.cursor import Cursor
-from ..._storage.disk import disk
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -182,7 +181,6 @@ class ZarrArray(ArrayLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        folder.check_inside(SHARDS)
         self._open()
 
     def _open(self) -> None:
@@ -440,10 +438,8 @@ class ZarrArray(ArrayLayout):
         first = self._cut.count_files(self.shape[0])
         for number in self._stored_shards():
             if number >= first:
-                name = self._shard_name(number)
-                self.folder.check_inside(name.rpartition("/")[0])
                 with suppress(FileNotFoundError):
-                    disk.remove(self.folder.path(name))
+                    self.folder.remove(self._shard_name(number))
 
 
 def cut_of(document: ArrayDocument) -> Cut:

@@ -51,8 +51,10 @@ def detect(folder: Folder) -> str | None:
         return None
     try:
         document = read_document(folder)
-    except (FormatError, OSError):  # the error of opening it is better
+    except FormatError:  # the error of opening it is better
         return "group"
+    except FileNotFoundError:  # it was removed meanwhile
+        return None
     if document.get("node_type") == "array":
         return "array"
     return "table" if COLUMN_ORDER in document["attributes"] else "group"
@@ -116,7 +118,7 @@ def drop_consolidated(
     while True:
         try:
             document = read_document(folder)
-        except (FormatError, OSError):  # not in a group of Zarr
+        except (FormatError, FileNotFoundError):  # not in a group of Zarr
             return
         if document.get(CONSOLIDATED) is not None:
             attributes = document["attributes"]

@@ -1,0 +1,164 @@
+"""Who may read and write the new files and folders of a dataset.
+
+Contract: a change gives no user access that the dataset did not give before, and keeps
+its owner; a new dataset gives none that the dataset which it replaces did not give, and
+limits readers to those who may read the input. Files get their access before they get
+their names.
+
+===========================  ======================================================
+new                          access
+===========================  ======================================================
+file that replaces a file    that of the file
+other file of a dataset      that of the nearest file that describes it
+folder of a dataset          that of the folder around it
+file, folder of a new one    those of the replaced dataset, or else the usual ones
+===========================  ======================================================
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .._crashsafe.ownership import (
+    Attributes,
+    Limits,
+    copy_attributes,
+    limit_access,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from .folder import Folder
+
+# Files that describe a dataset, or a column, of any layout.
+DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")
+
+
+class Access:
+    """The access of new files and folders in the folder of a dataset.
+
+    Attributes
+    ----------
+    limits
+        The attributes of the input, which limit the access; None for no input.
+    """
+
+    limits: Limits | None = None
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._models: dict[str, Attributes | None] = {}
+
+    def of_file(self, name: str) -> Attributes | None:
+        """Return what a new file gets; None for the usual access."""
+        return self._folder.attributes(name) or self.of_description(_around(name))
+
+    def of_folder(self, name: str) -> Attributes | None:
+        """Return what a new folder gets; None for the usual access."""
+        return _only_access(self._folder.attributes(_around(name)))
+
+    def of_description(self, name: str = "") -> Attributes | None:
+        """Return the access of the nearest description, from a folder upwards."""
+        if name not in self._models:
+            found = None
+            for last in DESCRIPTIONS:
+                found = found or self._folder.attributes(
+                    name + "/" + last if name else last
+                )
+            if found is None and name:
+                found = self.of_description(_around(name))
+            self._models[name] = _only_access(found)
+        return self._models[name]
+
+    def give(self, descriptor: int | None, source: Attributes | None) -> None:
+        """Give access to a new file or folder, which is open."""
+        if descriptor is None or os.chmod not in os.supports_fd:
+            return
+        if source is not None:
+            copy_attributes(descriptor, source, owner=True, limit=self.limits)
+        elif self.limits is not None:
+            limit_access(descriptor, self.limits)
+
+
+class NewAccess(Access):
+    """The access of the files and folders of a new dataset.
+
+    Until it is complete, it is in a folder that only its owner can open.
+
+    Parameters
+    ----------
+    replaced
+        The folder of the dataset that it replaces; None if there is none.
+    limits
+        Those of the input that it is made from, if any.
+    """
+
+    def __init__(self, replaced: Folder | None, limits: Limits | None = None) -> None:
+        self._file = self._inner = None
+        if replaced is not None:
+            self._file = Access(replaced).of_description() or _first(replaced)
+            self._inner = _only_access(replaced.attributes())
+        self.limits = limits
+
+    def of_file(self, name: str) -> Attributes | None:
+        """Return what a new file gets; None for the usual access."""
+        return self._file
+
+    def of_folder(self, name: str) -> Attributes | None:
+        """Return what a new folder gets; None for the usual access."""
+        return self._inner
+
+    def give_all(self, folder: Folder) -> None:
+        """Give access to all files and folders in a folder, and to itself."""
+        if self._inner is None and self.limits is None:
+            return
+        for name, entry in folder.walk():
+            if entry.is_dir(follow_symlinks=False):
+                inner = folder.inside(name)  # its descriptor is closed with it
+                self.give(inner.descriptor, self._inner)
+            elif entry.is_file(follow_symlinks=False):
+                file = folder.open_file(name)
+                self.give(file.descriptor, self._file)
+                file.close()
+        self.give(folder.descriptor, self._inner)
+
+
+def limits_of(path: str) -> Limits | None:
+    """Return what limits the readers of a copy of a file or folder.
+
+    A pipe or a device limits nobody.
+    """
+    from .folder import Folder
+
+    if os.path.isdir(path):
+        return limits_in(Folder(os.path.abspath(path)))
+    found = Attributes(path)
+    return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
+
+
+def limits_in(folder: Folder) -> Limits | None:
+    """Return what limits the readers of a copy: the folder, and what describes it."""
+    found = folder.attributes(), Access(folder).of_description() or _first(folder)
+    inputs = [each for each in found if each is not None]
+    return Limits(*inputs) if inputs else None
+
+
+def _first(folder: Folder) -> Attributes | None:
+    """Return the access of the first file in a folder, which nothing describes."""
+    for name, entry in folder.walk():
+        if entry.is_file(follow_symlinks=False):
+            return _only_access(folder.attributes(name))
+    return None
+
+
+def _around(name: str) -> str:
+    """Return the name of the folder that a name is in."""
+    return name.rpartition("/")[0]
+
+
+def _only_access(found: Attributes | None) -> Attributes | None:
+    """Return attributes without those that belong to a single file."""
+    if found is not None:
+        found.extended = {}
+    return found

@@ -1,0 +1,559 @@
+"""Datasets in folders that other users can write, and who may read a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack._storage.disk import Disk
+from bloscpack.exceptions import StorageError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
+)
+ATTACKER, VICTIM = 12345, 23456
+LAYOUTS = ("zarr", "superchunk", "bcolz")
+ITEMS = np.arange(40)
+
+
+@pytest.fixture(autouse=True)
+def usual_umask():
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+@pytest.fixture
+def sticky():
+    """Return a folder like ``/tmp``."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported(tmp_path_factory):
+    """Import all modules now: other users may not be able to."""
+    path = tmp_path_factory.mktemp("imported")
+    np.save(path / "x.npy", ITEMS)
+    dataset.convert(path / "x.npy", path / "a.zarr", to="zarr")
+    dataset.open(path / "a.zarr", "r+").append([1])
+    assert dataset.verify(path / "a.zarr").ok
+
+
+@contextlib.contextmanager
+def user(number):
+    os.setegid(number)
+    os.seteuid(number)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+def plant(folder, files, owner=ATTACKER):
+    """Write files, which another user owns, and so their folders."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, (str, bytes)):
+            content = json.dumps(content)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        for place in (path, *path.parents):
+            if place == folder:
+                break
+            os.chown(place, owner, owner)
+
+
+def group_document(**attributes):
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def files_of(path):
+    return {
+        str(place.relative_to(path)): place.read_bytes()
+        for place in sorted(path.rglob("*"))
+        if place.is_file()
+    }
+
+
+# What other users have planted
+
+
+@needs_root
+def test_a_table_that_is_planted_around_a_dataset(sticky):
+    with user(VICTIM):
+        dataset.create_array(sticky / "ds", ITEMS, chunks=8, shards=8).close()
+        (sticky / "home").mkdir()
+        (sticky / "home" / "precious").write_text("precious")
+    shard = (sticky / "ds" / "c" / "1").read_bytes()
+    plant(
+        sticky,
+        {
+            "zarr.json": group_document(**{"column-order": ["ds"]}),
+            ".bloscpack/forged": shard,
+            ".bloscpack/hook": "#!",
+            ".bloscpack/journal": {
+                "files": {"forged": "ds/c/0", "hook": "home/hook"},
+                "removed": ["home/precious"],
+            },
+        },
+    )
+    with user(VICTIM):
+        assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
+        assert dataset.verify(sticky / "ds").ok
+        with dataset.open(sticky / "ds", "r+") as array:
+            array.append(ITEMS)
+            assert ITEMS.tolist() * 2 == array[:].tolist()
+    assert ["precious"] == os.listdir(sticky / "home")
+
+
+@needs_root
+@pytest.mark.parametrize("mode", ["create", "convert", "remove"])
+def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
+    with user(VICTIM):
+        (sticky / "home").mkdir()
+        (sticky / "home" / "precious").write_text("precious")
+        np.save(sticky / "home" / "x.npy", ITEMS)
+    consolidated = {"kind": "inline", "must_understand": False, "metadata": {}}
+    document = {**group_document(), "consolidated_metadata": consolidated}
+    journal = {"files": {}, "removed": ["home/precious"]}
+    plant(sticky, {"zarr.json": document, ".bloscpack/journal": journal})
+    before = (sticky / "zarr.json").read_bytes()
+    with user(VICTIM):
+        if mode == "convert":
+            dataset.convert(sticky / "home" / "x.npy", sticky / "new", to="zarr")
+        else:
+            dataset.create_array(sticky / "new", ITEMS).close()
+        with dataset.open(sticky / "new", "r+") as array:
+            array.append([7])
+        assert (sticky / "home" / "precious").exists()
+    assert before == (sticky / "zarr.json").read_bytes()
+
+
+@needs_root
+def test_an_empty_journal_blocks_no_datasets_of_others(sticky):
+    with user(VICTIM):
+        dataset.create_array(sticky / "ds", ITEMS).close()
+    plant(sticky, {".bloscpack/journal": b"", "zarr.json": b"{"})
+    with user(VICTIM):
+        with dataset.open(sticky / "ds", "r+") as array:
+            array.append([7])
+        dataset.create_array(sticky / "other", ITEMS).close()
+        dataset.create_array(sticky / "ds", ITEMS, mode="w").close()
+    assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
+
+
+def forge_owner(path):
+    os.chown(path / ".bloscpack" / "journal", ATTACKER, ATTACKER)
+
+
+def forge_folder(path):
+    os.chown(path / ".bloscpack", ATTACKER, ATTACKER)
+
+
+def open_to_others(path):
+    (path / ".bloscpack" / "journal").chmod(0o666)
+
+
+def open_folder_to_group(path):
+    (path / ".bloscpack").chmod(0o775)
+
+
+def link(path):
+    os.link(path / ".bloscpack" / "journal", path.parent / "second name")
+
+
+def enlarge(path):
+    os.truncate(path / ".bloscpack" / "journal", 2**40)
+
+
+def is_sticky(path):
+    path.chmod(0o1777)
+    forge_owner(path)
+
+
+FORGED = {
+    "owner": (forge_owner, "an owner who may write the folder of the dataset"),
+    "folder": (forge_folder, "a folder '.bloscpack' whose owner may write"),
+    "others": (open_to_others, "no other user who may write it"),
+    "group": (open_folder_to_group, "that no other user may write"),
+    "link": (link, "one hard link, found '2'"),
+    "size": (enlarge, "at most '67108864' bytes"),
+    "sticky": (is_sticky, "an owner who may write the folder of the dataset"),
+}
+
+
+@needs_root
+@pytest.mark.parametrize(("forge", "rule"), FORGED.values(), ids=FORGED)
+def test_a_journal_that_breaks_a_rule(tmp_path, forge, rule):
+    path = tmp_path / "a"
+    dataset.create_array(path, ITEMS).close()
+    journal = {"files": {}, "removed": ["zarr.json"]}
+    plant(path, {".bloscpack/journal": journal}, owner=0)
+    forge(path)
+    for mode in ("r", "r+"):
+        with pytest.raises(StorageError) as caught:
+            dataset.open(path, mode)
+        assert rule in str(caught.value)
+        assert str(path / ".bloscpack" / "journal") in str(caught.value)
+    assert (path / "zarr.json").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("bits", [0o755, 0o775, 0o777])
+def test_a_journal_of_somebody_who_may_write_the_dataset(tmp_path, bits):
+    path = tmp_path / "a"
+    dataset.create_array(path, ITEMS, chunks=8, shards=8).close()
+    plant(path, {".bloscpack/journal": {"files": {}, "removed": ["c/4"]}}, owner=0)
+    path.chmod(bits)
+    (path / ".bloscpack").chmod(bits)
+    if bits == 0o777:
+        forge_owner(path)
+    dataset.open(path, "r+").close()
+    assert not (path / "c" / "4").exists()
+    assert not (path / ".bloscpack").exists()
+
+
+@needs_root
+def test_a_table_of_the_owner_is_found_around_a_column(tmp_path):
+    for bits in (0o755, 0o775):
+        path = tmp_path / ("t%o" % bits)
+        dataset.create_table(path, {"x": ITEMS, "y": ITEMS}).close()
+        for place in (path, *path.rglob("*")):
+            if place.is_dir():
+                place.chmod(bits)
+        with dataset.open(path / "x", "r+") as column:
+            assert "Array" in type(column).__name__
+            with pytest.raises(Exception, match="append to the table"):
+                column.append([1])
+
+
+# Folders that are exchanged
+
+
+def exchange(folder, target):
+    """Put a link in the place of a folder."""
+    if not folder.is_symlink():
+        folder.rename(folder.with_name(folder.name + "-moved"))
+        folder.symlink_to(target, target_is_directory=True)
+
+
+def test_a_folder_of_changes_that_is_exchanged(tmp_path, monkeypatch):
+    path, home = tmp_path / "a", tmp_path / "home"
+    dataset.create_array(path, ITEMS).close()
+    home.mkdir()
+    (home / "precious").write_text("precious")
+    (path / ".bloscpack").mkdir()
+    (path / ".bloscpack" / "left").write_text("left")
+    for name in ("listdir", "scandir"):
+        original = getattr(os, name)
+
+        def exchanging(*where, original=original):
+            exchange(path / ".bloscpack", home)
+            return original(*where)
+
+        monkeypatch.setattr(os, name, exchanging)
+    with contextlib.suppress(OSError):
+        dataset.open(path, "r+").close()
+    assert ["precious"] == os.listdir(home)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_that_is_exchanged_during_a_rename(tmp_path, monkeypatch, layout):
+    path, home = tmp_path / "a", tmp_path / "home"
+    shards = {} if layout == "bcolz" else {"shards": 8}
+    dataset.create_array(path, ITEMS, chunks=8, layout=layout, **shards).close()
+    home.mkdir()
+    folder = path / ("c" if layout == "zarr" else "data")
+    rename = Disk.rename
+
+    def exchanging(disk, old, new):
+        if str(new).startswith(str(folder)):
+            exchange(folder, home)
+        rename(disk, old, new)
+
+    monkeypatch.setattr(Disk, "rename", exchanging)
+    with contextlib.suppress(OSError), dataset.open(path, "r+") as array:
+        array.append(ITEMS)
+    assert [] == os.listdir(home)
+
+
+def test_a_left_folder_that_is_exchanged(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "precious").write_text("precious")
+    left = tmp_path / ".a.bloscpack-1"
+    (left / "in").mkdir(parents=True)
+    (left / "in" / "file").write_text("left")
+    scandir, calls = os.scandir, []
+
+    def exchanging(*where):
+        found = os.readlink("/proc/self/fd/%d" % where) if type(where[0]) is int else ""
+        if str(left) in (found, *map(str, where)):
+            calls.append(where)
+        elif calls and not (left / "in").is_symlink():
+            exchange(left / "in", home)
+        return scandir(*where)
+
+    monkeypatch.setattr(os, "scandir", exchanging)
+    dataset.create_array(tmp_path / "a", ITEMS).close()
+    assert calls
+    assert ["precious"] == os.listdir(home)
+
+
+@needs_root
+def test_a_left_folder_of_another_user_stays(sticky):
+    plant(sticky, {".a.bloscpack-1/in/file": "left"})
+    with user(VICTIM):
+        dataset.create_array(sticky / "a", ITEMS).close()
+        dataset.create_array(sticky / "a", ITEMS, mode="w").close()
+    dataset.create_array(sticky / "a", ITEMS, mode="w").close()
+    assert (sticky / ".a.bloscpack-1" / "in" / "file").exists()
+    plant(sticky, {".a.bloscpack-2/in/file": "left"}, owner=0)
+    with user(VICTIM):
+        (sticky / ".a.bloscpack-3").mkdir()
+        dataset.create_array(sticky / "b", ITEMS).close()
+    dataset.create_array(sticky / "a", ITEMS, mode="w").close()
+    assert {".a.bloscpack-1", ".a.bloscpack-3", "a", "b"} == set(os.listdir(sticky))
+
+
+def test_the_folder_of_a_new_dataset_is_private(tmp_path):
+    def blocks():
+        yield ITEMS  # tells the dtype, before anything is written
+        (hidden,) = tmp_path.iterdir()
+        assert 0o700 == stat.S_IMODE(hidden.stat().st_mode)
+        yield ITEMS
+
+    dataset.create_array(tmp_path / "a", blocks()).close()
+
+
+# Errors of the file system
+
+
+GROUP = {"a": "superchunk", "b": "zarr", "c": "bcolz"}
+NAMES = ("open", "stat", "lstat", "scandir", "listdir")
+
+
+class Failing:
+    """Lets one call of the system fail: the one with a number."""
+
+    def __init__(self, monkeypatch, number, code):
+        self.left, self.code = number, code
+        for name in NAMES:
+            monkeypatch.setattr(os, name, self.failing(getattr(os, name)))
+
+    def failing(self, original):
+        def call(*arguments, **options):
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(self.code, os.strerror(self.code))
+            return original(*arguments, **options)
+
+        return call
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("name", ["", *GROUP, "t/x"])
+def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
+    """The dataset is what it is, or the error is raised."""
+    path = tmp_path / "g"
+    dataset.create_group(path).close()
+    for member, layout in GROUP.items():
+        dataset.create_array(path / member, ITEMS, layout=layout).close()
+    dataset.create_table(path / "t", {"x": ITEMS}).close()
+    place = path / name
+    failed = 0
+    for number in range(2000):
+        with monkeypatch.context() as context:
+            failing = Failing(context, number, code)
+            try:
+                found = dataset.open(place)
+                if not name:
+                    assert [*sorted(GROUP), "t"] == list(found)
+                else:
+                    assert GROUP.get(name, "zarr") == found.layout
+                    assert ITEMS.tolist() == found[:].tolist()
+            except OSError as error:
+                failed += error.errno == code
+        if failing.left >= 0:
+            break
+    assert failed > 3
+
+
+# Open folders
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_datasets_that_are_dropped_are_closed(tmp_path):
+    dataset.create_array(tmp_path / "a", ITEMS).close()
+    dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(500):
+        assert 7 == dataset.open(tmp_path / "a", "r+" if number % 9 == 0 else "r")[7]
+        assert 7 == dataset.open(tmp_path / "t")["x"][7]
+    assert before == len(os.listdir("/proc/self/fd"))
+    kept = [dataset.open(tmp_path / "a") for _ in range(200)]
+    assert len(os.listdir("/proc/self/fd")) < before + 150
+    assert [7] * 200 == [array[7] for array in kept]
+
+
+# Who may read and write
+
+
+def access_of(path):
+    """Return owner, group and bits of each file and folder, without those of change."""
+    places = (path, *path.rglob("*"))
+    return {
+        (p.is_dir(), p.stat().st_uid, p.stat().st_gid, stat.S_IMODE(p.stat().st_mode))
+        for p in places
+    }
+
+
+def restrict(path, owner=None):
+    for place in (path, *path.rglob("*")):
+        place.chmod(0o700 if place.is_dir() else 0o600)
+        if owner is not None:
+            os.chown(place, owner, owner)
+
+
+CHANGES = {
+    "append": lambda d: d.append(np.arange(100)),
+    "assign": lambda d: d.__setitem__(slice(3, 30), 7),
+    "grow": lambda d: d.resize(90),
+    "shrink": lambda d: d.resize(10),
+    "attributes": lambda d: d.attrs.update(a=1),
+}
+TABLE_CHANGES = {
+    **CHANGES,
+    "append": lambda d: d.append({"x": np.arange(100), "y": np.arange(100)}),
+    "assign": lambda d: d.__setitem__(slice(3, 30), {"x": [7] * 27, "y": [7] * 27}),
+    "add": lambda d: d.add_column("z", ITEMS),
+    "remove": lambda d: d.remove_column("y"),
+}
+PRIVATE_CASES = [
+    (layout, kind, name)
+    for layout in LAYOUTS
+    for kind, changes in (("array", CHANGES), ("table", TABLE_CHANGES))
+    for name in (*changes, "replace")
+]
+
+
+@pytest.mark.parametrize(("layout", "kind", "name"), PRIVATE_CASES)
+@pytest.mark.parametrize(
+    "owner", [None, pytest.param(VICTIM, marks=needs_root)], ids=["own", "root"]
+)
+def test_private_data_stay_private(tmp_path, layout, kind, name, owner):
+    path = tmp_path / "a"
+    options = {"chunks": 8, "layout": layout}
+    if layout != "bcolz":
+        options["shards"] = 8
+    if kind == "array":
+        dataset.create_array(path, ITEMS, **options).close()
+    else:
+        dataset.create_table(path, {"x": ITEMS, "y": ITEMS}, **options).close()
+    restrict(path, owner)
+    before = access_of(path)
+    if name == "replace":
+        dataset.create_array(path, ITEMS, mode="w", **options).close()
+    else:
+        with dataset.open(path, "r+") as opened:
+            (CHANGES if kind == "array" else TABLE_CHANGES)[name](opened)
+            assert before == access_of(path)  # also of what is left for the next one
+    assert before == access_of(path)
+    assert dataset.verify(path).ok
+
+
+def test_a_file_is_private_until_it_is_complete(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, ITEMS, chunks=8, shards=8).close()
+
+    def blocks():
+        for _ in range(20):
+            yield np.arange(8)
+            for place in (path / ".bloscpack").glob("*"):
+                modes.add(stat.S_IMODE(place.stat().st_mode))
+
+    modes = set()
+    with dataset.open(path, "r+") as array:
+        array.append(blocks())
+    assert {0o600} == modes - {0o644}  # which it gets just before its name
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "both"])
+@pytest.mark.parametrize("action", ["convert", "recover", "file", "from a file"])
+def test_a_copy_is_not_read_by_more_users(tmp_path, action, what):
+    source, target = tmp_path / "a", tmp_path / "b"
+    if action == "from a file":
+        np.save(tmp_path / "a.npy", ITEMS)
+        (tmp_path / "a.npy").chmod(0o640)
+        dataset.convert(tmp_path / "a.npy", target, to="zarr")
+        assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
+        return
+    dataset.create_array(source, ITEMS).close()
+    if what != "folder":
+        (source / "zarr.json").chmod(0o640)
+    if what != "file":
+        source.chmod(0o750)
+    if action == "recover":
+        dataset.recover(source, target)
+    elif action == "convert":
+        dataset.convert(source, target, to="bcolz")
+    else:
+        dataset.convert(source, target, to="npy")
+        assert 0o640 == stat.S_IMODE(target.stat().st_mode)
+        return
+    assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
+
+
+def test_recovered_members_are_private(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", ITEMS)
+        group.create_array("b", ITEMS)
+    restrict(tmp_path / "g" / "b")
+    dataset.recover(tmp_path / "g", tmp_path / "new")
+    assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "new" / "b")}
+    assert {0o755, 0o644} == {mode for *_, mode in access_of(tmp_path / "new" / "a")}
+
+
+def test_replacing_by_several_processes_keeps_the_access(tmp_path):
+    from bloscpack.dataset.parallel import begin, commit, write
+
+    path = tmp_path / "a"
+    dataset.create_array(path, ITEMS).close()
+    restrict(path)
+    target = begin(
+        path,
+        "w",
+        True,
+        lambda place: dataset.create_array(
+            place, shape=(0,), dtype="i8", chunks=8, shards=8
+        ),
+    )
+    write(target, 0, {"": ITEMS})
+    commit(target, 40)
+    assert {(True, 0o700), (False, 0o600)} == {
+        (d, mode) for d, *_, mode in access_of(path)
+    }
+    assert ITEMS.tolist() == dataset.open(path)[:].tolist()
+
+
+def test_a_group_keeps_its_access(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", ITEMS)
+        restrict(tmp_path / "g")
+        group.attrs["x"] = 1
+    assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "g")}
