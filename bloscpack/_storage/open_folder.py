@@ -254,13 +254,19 @@ class OpenFolder:
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            if "/" not in name:
-                return _status(self._held or self.hold(), name)
-            return self.status(name)
+            held = self._held or self.hold()
         except OSError as error:
             if error.errno in NOT_THERE:
                 return None
-            raise (self._held or self.hold()).explained(error, name) from None
+            raise
+        try:
+            # Most names are in the folder itself, or there is no folder of the name.
+            found = _status(held, name)
+            return self.status(name) if "/" in name else found
+        except OSError as error:
+            if error.errno in NOT_THERE:
+                return None
+            raise held.explained(error, name) from None
 
     def open(self, name: str, flags: int) -> int:
         """Open a file, and return its descriptor."""
