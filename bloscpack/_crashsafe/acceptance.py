@@ -1,8 +1,8 @@
 """Decide whether a journal is used: one that was planted or forged is refused.
 
 A journal is obeyed only if nobody could have written it who may not change what it
-belongs to. `load` applies this to the journal of a file, `check_dataset_journal` to
-that of a dataset, and `is_believed` to a folder around a dataset.
+belongs to. `load` applies this to the journal of a file, `check_in_dataset` to that
+of a dataset, and `is_believed` to a folder around a dataset.
 
 Strategy: three tables of rules, checked in order. Each rule is a pure function of
 `Evidence` that returns what it found if the rule is broken, else None.
@@ -241,11 +241,17 @@ def _too_large_for_dataset(evidence: Evidence) -> str | None:
     return None if size <= MAX_DATASET_JOURNAL else "'%d' bytes" % size
 
 
+def _wrong_owner_in_dataset(evidence: Evidence) -> str | None:
+    # Nobody else can have made what belongs to this user, whom no database may know.
+    is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
+    return None if is_own else _wrong_owner(evidence)
+
+
 # For the folder with the journal of a dataset.
 CHANGES_RULES: tuple[Rule, ...] = (
     (
         "a folder '.bloscpack' whose owner may write the folder of the dataset",
-        _wrong_owner,
+        _wrong_owner_in_dataset,
         REMEDY_OF_DATASETS,
     ),
     (
@@ -258,7 +264,7 @@ DATASET_RULES: tuple[Rule, ...] = (
     ("one hard link", _several_links, REMEDY_OF_DATASETS),
     (
         "an owner who may write the folder of the dataset",
-        _wrong_owner,
+        _wrong_owner_in_dataset,
         REMEDY_OF_DATASETS,
     ),
     ("no other user who may write it", _others_write, REMEDY_OF_DATASETS),
@@ -446,24 +452,23 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
         )
 
 
-def check_dataset_journal(
-    name: str, status: os.stat_result, changes: os.stat_result, dataset: Held
+def check_in_dataset(
+    rules: tuple[Rule, ...], name: str, status: os.stat_result, dataset: Held
 ) -> None:
-    """Raise `StorageError` if the journal of a dataset is refused.
+    """Raise `StorageError` if the journal of a dataset, or its folder, is refused.
 
     Parameters
     ----------
-    name
-        Its path.
-    status, changes
-        The status of the journal, and of the folder that it is in.
+    rules
+        `DATASET_RULES` for the journal, `CHANGES_RULES` for the folder that it is in.
+    name, status
+        The path of the journal; the status of the journal, or of its folder.
     dataset
         The folder of the dataset.
     """
-    for rules, found in ((CHANGES_RULES, changes), (DATASET_RULES, status)):
-        broken = first_broken(rules, DatasetEvidence(name, found, dataset))
-        if broken:
-            raise _refused(name, *broken)
+    broken = first_broken(rules, DatasetEvidence(name, status, dataset))
+    if broken:
+        raise _refused(name, *broken)
 
 
 def is_believed(around: Held, dataset: Held) -> bool:

@@ -254,13 +254,13 @@ class OpenFolder:
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            if "/" in name:
-                return self.status(name)
             held = self._held or self.hold()
             try:
-                return _status(held, name)
+                # Usually this is enough: most names are in the folder itself, or missing.
+                found = _status(held, name)
             except OSError as error:
                 raise held.explained(error, name) from None
+            return self.status(name) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None

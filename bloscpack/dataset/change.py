@@ -81,6 +81,7 @@ class Change:
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
         self._lock = allocate_lock()
+        self._has_changes = False
 
     @property
     def folder(self) -> Folder:
@@ -121,6 +122,9 @@ class Change:
         with self._lock:
             if not self._root.is_folder(CHANGES):
                 self._make_folder(CHANGES)
+            elif not self._has_changes:  # another user may have made it
+                self._root.changes()
+            self._has_changes = True
         place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
         like = self._access.of_file(name)
         fp = self._root.create(place, 0o666 if like is None else PRIVATE)
@@ -183,8 +187,7 @@ class Change:
             journal.like = None
             self._access.give(journal.fp.fileno(), self._root.attributes())
             _take_write_bits(journal.fp.fileno())
-            changes = self._root.inside(CHANGES)
-            changes.check_journal(os.fstat(journal.fp.fileno()), self._root)
+            self._root.check_journal(os.fstat(journal.fp.fileno()))
         except BaseException:
             self.abandon(journal)
             raise

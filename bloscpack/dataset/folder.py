@@ -20,7 +20,12 @@ from _thread import allocate_lock
 from contextlib import suppress
 from functools import lru_cache
 
-from .._crashsafe.acceptance import check_dataset_journal, is_believed
+from .._crashsafe.acceptance import (
+    CHANGES_RULES,
+    DATASET_RULES,
+    check_in_dataset,
+    is_believed,
+)
 from .._crashsafe.locking import FolderLock
 from .._crashsafe.ownership import Attributes
 from .._format.dtypes import shown
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO, TypeGuard, TypeVar
 
+    from .._crashsafe.acceptance import Rule
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import Json, JsonObject
 
@@ -201,22 +207,29 @@ class Folder:
 
     def _read_accepted(self) -> Json:
         """Return the value in the journal, after a check that it may be obeyed."""
-        changes = self.inside(CHANGES)
+        changes = self.changes()
         file = changes.open_file(JOURNAL.rpartition("/")[2])
         try:
-            changes.check_journal(os.fstat(file.descriptor), self)
+            self.check_journal(os.fstat(file.descriptor))
             return _decoded(file.read_at(0, file.size), file.path, file.size)
         finally:
             file.close()
 
-    def check_journal(self, status: os.stat_result, dataset: Folder) -> None:
-        """Raise `StorageError` if a journal in this folder of changes is refused."""
-        check_dataset_journal(
-            dataset.path(JOURNAL),
-            status,
-            self._files.hold().status,
-            dataset._files.hold(),
-        )
+    def changes(self) -> Folder:
+        """Return the folder of changes.
+
+        Raises `StorageError` if a user who may not change the dataset could write it.
+        """
+        changes = self.inside(CHANGES)
+        self._check(CHANGES_RULES, changes.status)
+        return changes
+
+    def check_journal(self, status: os.stat_result) -> None:
+        """Raise `StorageError` if a journal with this status would be refused."""
+        self._check(DATASET_RULES, status)
+
+    def _check(self, rules: tuple[Rule, ...], status: os.stat_result) -> None:
+        check_in_dataset(rules, self.path(JOURNAL), status, self._files.hold())
 
     def _take_journal(self, journal: Json) -> list[str]:
         """Note the new contents that a journal names; return the files to remove."""

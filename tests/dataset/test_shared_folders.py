@@ -157,6 +157,23 @@ def test_an_empty_journal_blocks_no_datasets_of_others(sticky):
     assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
 
 
+@needs_root
+def test_a_folder_of_changes_that_is_planted_during_a_change(sticky):
+    """Its owner could put other files in the place of new ones."""
+    with user(VICTIM):
+        dataset.create_array(sticky / "ds", ITEMS, chunks=8, shards=8).close()
+        (sticky / "ds").chmod(0o1777)
+        array = dataset.open(sticky / "ds", "r+")
+        os.seteuid(0)
+        plant(sticky / "ds", {".bloscpack/file": "planted"})
+        os.seteuid(VICTIM)
+        with pytest.raises(StorageError, match=r"'.bloscpack' whose owner may"):
+            array.append(ITEMS)
+        with pytest.raises(PermissionError):
+            array.close()
+    assert ["file"] == os.listdir(sticky / "ds" / ".bloscpack")
+
+
 def forge_owner(path):
     os.chown(path / ".bloscpack" / "journal", ATTACKER, ATTACKER)
 

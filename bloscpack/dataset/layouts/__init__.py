@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 
 from ..._storage.open_folder import LinkFound
@@ -60,6 +61,7 @@ MAX_SEARCHED = 10000
 MAX_DEPTH = 100
 
 
+@lru_cache
 def _load(place: str) -> Any:
     module, name = place.split(".")
     return getattr(import_module("." + module, __name__), name)
