@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+import sys
 
 import numpy
 
@@ -82,6 +83,24 @@ def holds_objects(dtype: DType) -> bool:
     if dtype.hasobject or base.hasobject or base.kind == "T":
         return True
     return any(holds_objects(base[name]) for name in base.names or ())
+
+
+def check_text(items: Array) -> None:
+    """Raise `FormatError` for text with numbers that no character has.
+
+    NumPy fails with a ``SystemError`` when it makes such an item a string of Python.
+    """
+    for name in items.dtype.names or ():
+        check_text(items[name])
+    if items.dtype.kind != "U" or not items.size or not items.dtype.itemsize:
+        return
+    codes = numpy.ascontiguousarray(items).reshape(-1)
+    largest = int(codes.view(items.dtype.byteorder.replace("|", "=") + "u4").max())
+    if largest > sys.maxunicode:
+        raise DamageError(
+            "expected text, found the number '%d', which is no character" % largest,
+            section="chunks",
+        )
 
 
 def decode_dtype(stored: object) -> DType:
