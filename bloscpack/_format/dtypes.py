@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 # Such a type, or several of them, such as `i4,f8`: text that is no literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
+# A unit of time with a zero in front of it, or as a divisor.
+ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")
 # Maximum number of characters, and of elements of a list, in an error message.
 SHOWN_CHARACTERS = 200
 SHOWN_ELEMENTS = 20
@@ -83,6 +85,12 @@ def holds_objects(dtype: DType) -> bool:
     if dtype.hasobject or base.hasobject or base.kind == "T":
         return True
     return any(holds_objects(base[name]) for name in base.names or ())
+
+
+def check_unit(text: str) -> None:
+    """Raise `ValueError` for a unit of time that divides by zero: NumPy would crash."""
+    if ZERO_UNIT.search(text):
+        raise ValueError("a unit of time can't be zero")
 
 
 def check_text(items: Array) -> None:
@@ -165,6 +173,7 @@ def _check_parts(value: object) -> None:
             todo.extend(part)
             size += len(part)
         elif isinstance(part, str):
+            check_unit(part)
             size += len(part)
         elif type(part) is int:
             size += 1
