@@ -19,7 +19,7 @@ from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
 from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._format.array_metadata import Description, check_rows
-from ._format.dtypes import encode_dtype
+from ._format.dtypes import check_unit, encode_dtype
 from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
@@ -170,6 +170,7 @@ def _checked(fields: object) -> tuple[DType, tuple[int, ...], bool]:
         raise ValueError("its shape is not a tuple of sizes")
     if type(fortran) is not bool:
         raise ValueError("its 'fortran_order' is neither True nor False")
+    check_unit(str(fields["descr"]))
     dtype = npy_format.descr_to_dtype(fields["descr"])
     if dtype.subdtype is not None:
         raise ValueError("its dtype adds axes to the shape")

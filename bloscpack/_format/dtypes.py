@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+import sys
 
 import numpy
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 # Such a type, or several of them, such as `i4,f8`: text that is no literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
+# A unit of time with a zero in front of it, or as a divisor.
+ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")
 # Maximum number of characters, and of elements of a list, in an error message.
 SHOWN_CHARACTERS = 200
 SHOWN_ELEMENTS = 20
@@ -104,6 +107,30 @@ def holds_objects(dtype: DType) -> bool:
     return any(holds_objects(base[name]) for name in base.names or ())
 
 
+def check_unit(text: str) -> None:
+    """Raise `ValueError` for a unit of time that divides by zero: NumPy would crash."""
+    if ZERO_UNIT.search(text):
+        raise ValueError("a unit of time can't be zero")
+
+
+def check_text(items: Array) -> None:
+    """Raise `FormatError` for text with numbers that no character has.
+
+    NumPy fails with a ``SystemError`` when it makes such an item a string of Python.
+    """
+    for name in items.dtype.names or ():
+        check_text(items[name])
+    if items.dtype.kind != "U" or not items.size or not items.dtype.itemsize:
+        return
+    codes = numpy.ascontiguousarray(items).reshape(-1)
+    largest = int(codes.view(items.dtype.byteorder.replace("|", "=") + "u4").max())
+    if largest > sys.maxunicode:
+        raise DamageError(
+            "expected text, found the number '%d', which is no character" % largest,
+            section="chunks",
+        )
+
+
 def decode_dtype(stored: object) -> DType:
     """Return the dtype in the metadata, in the spelling of any release.
 
@@ -166,6 +193,7 @@ def _check_parts(value: object) -> None:
             todo.extend(part)
             size += len(part)
         elif isinstance(part, str):
+            check_unit(part)
             size += len(part)
         elif type(part) is int:
             size += 1

@@ -249,7 +249,7 @@ def decode_data_type(stored: Json, endian: str) -> DType:
         word, count = found.get("unit"), found.get("scale_factor", 1)
         # A word of letters: NumPy takes other texts for the dtypes of several fields.
         is_unit = isinstance(word, str) and word.isalpha()
-        if name == time_type and is_unit and type(count) is int:
+        if name == time_type and is_unit and type(count) is int and count > 0:
             generic = word == "generic" and count == 1
             try:
                 code = kind + "8" if generic else "%s8[%d%s]" % (kind, count, word)

@@ -12,6 +12,7 @@ from math import prod
 
 import numpy
 
+from .._format.dtypes import check_text
 from .boxes import Picks, Steps
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -129,6 +130,8 @@ class ArrayIndex:
 
         `items` are the selected items; they have all axes of the array.
         """
+        if items.size == 1:  # which may become a scalar
+            check_text(items)
         result = items[tuple(self._last)]
         if self._array_at is None:
             return result

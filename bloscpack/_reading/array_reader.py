@@ -13,6 +13,7 @@ import math
 import numpy
 
 from .._format.array_metadata import new_array
+from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array_index import ArrayIndex
 from .boxes import Filling, Region, Steps, needed_chunks
@@ -135,7 +136,9 @@ class ArrayReader:
         size = self.dtype.itemsize
         buffer = bytearray(size)
         self._source.read_into(memoryview(buffer), position * size)
-        return numpy.ndarray((), self.dtype, buffer)[()]
+        item: Array = numpy.ndarray((), self.dtype, buffer)
+        check_text(item)
+        return item[()]
 
     def _full(self) -> list[Steps | Picks]:
         return [Steps(n, 0, 1, n) for n in self.shape]

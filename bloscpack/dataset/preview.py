@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy
 
+from .._format.dtypes import check_text
 from ..exceptions import BloscpackError
 from .layouts import array_class, find_members, table_class
 
@@ -49,6 +50,7 @@ def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
 
 def shown_items(items: Items) -> list[str]:
     """Return short texts of items, for the repr of a table."""
+    check_text(items)
     with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
         texts = [
             " ".join(str(item).split())

@@ -32,6 +32,18 @@ CASES = {
     "a large item of Zarr": ("zarr", "zarr.json", ["data_type"], TEXT),
     "a large item": ("superchunk", "meta/storage", ["dtype"], "'|V%d'" % LARGE),
     "a large item of bcolz": ("bcolz", "meta/storage", ["dtype"], "|V%d" % LARGE),
+    "a unit of time of Zarr": (
+        "zarr",
+        "zarr.json",
+        ["data_type"],
+        {
+            "name": "numpy.datetime64",
+            "configuration": {"unit": "s", "scale_factor": 0},
+        },
+    ),
+    "a unit of time": ("superchunk", "meta/storage", ["dtype"], "'<M8[s/0]'"),
+    "units of times": ("superchunk", "meta/storage", ["dtype"], [["a", "<m8[0s]"]]),
+    "a unit of time of bcolz": ("bcolz", "meta/storage", ["dtype"], "datetime64[0D]"),
     "a list for a byte order": (
         "zarr",
         "zarr.json",
@@ -70,6 +82,20 @@ def test_values(name):
         assert layout == "zarr"
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("unit", ["0s", "s/0", "00D"])
+def test_units_of_time_that_are_zero(unit):
+    """NumPy divides by them, which ends the process."""
+    header = "{'descr': '<M8[%s]', 'fortran_order': False, 'shape': (1,), }" % unit
+    head = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    Path("a.npy").write_bytes(head + header.encode() + bytes(8))
+    with pytest.raises(bp.BloscpackError):
+        bp.pack_npy_to_file("a.npy", "a.blp")
+    metadata = {"dtype": "'<M8[%s]'" % unit, "shape": [1], "container": "numpy"}
+    Path("b.blp").write_bytes(bp.pack_bytes_to_bytes(bytes(8), metadata=metadata))
+    with pytest.raises(bp.FormatError, match="a unit of time can't be zero"):
+        bp.unpack_ndarray_from_file("b.blp")
 
 
 def test_large_items_are_not_written():
@@ -265,3 +291,26 @@ def test_a_block_whose_header_is_elsewhere():
     assert not bigfile.verify("t").ok
     tree = bigfile.File("t", follow_links=True)
     assert [0, 1, 2, 3] == tree["b"][:].tolist()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_text_of_no_characters(layout):
+    """Numbers that a changed dtype makes text."""
+    columns = {"x": np.full(20, -1), "t": np.full(20, "ab")}
+    dataset.create_table("t", columns, layout=layout).close()
+    text = TEXT | {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}
+    if layout == "zarr":
+        edit("t/x/zarr.json", lambda v: v.update(data_type=text, fill_value=""))
+    elif layout == "bcolz":
+        edit("t/x/meta/storage", lambda value: value.update(dtype="<U2"))
+    else:
+        edit("t/meta/storage", lambda v: v["columns"][0].update(dtype="'<U2'"))
+    with dataset.open("t") as table:
+        assert 20 == len(table["x"][:])
+        for act in (lambda: table["x"][3], lambda: table["x"][3, ...]):
+            with pytest.raises(bp.FormatError, match="which is no character"):
+                act()
+        assert "columns: x, t" in repr(table)
+    pytest.importorskip("pandas")
+    with pytest.raises(bp.FormatError, match="which is no character"):
+        dataset.convert("t", "t.csv")

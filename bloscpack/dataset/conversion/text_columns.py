@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy
 
+from ..._format.dtypes import check_text
 from ...exceptions import UsageTypeError, UsageValueError
 from ..rows import ends_in_zero
 
@@ -109,6 +110,7 @@ def _check_length(found: int, dtype: DType, name: str) -> None:
 
 def decoded(array: Array, name: str) -> list[str]:
     """Return a column of text or bytes as strings."""
+    check_text(array)
     values: list[str | bytes] = array.tolist()
     try:
         return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]

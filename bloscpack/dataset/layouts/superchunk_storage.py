@@ -21,7 +21,7 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
-from ..._format.dtypes import decode_dtype, encode_dtype, shown
+from ..._format.dtypes import check_text, decode_dtype, encode_dtype, shown
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
@@ -282,7 +282,9 @@ def _decode_fill_value(dtype: DType, stored: Json) -> Any:
         return numpy.zeros((), dtype)[()]
     try:
         content = base64.b64decode(stored, validate=True)
-        return numpy.frombuffer(content, dtype, 1)[0]
+        item: Array = numpy.frombuffer(content, dtype, 1)
+        check_text(item)
+        return item[0]
     except (TypeError, ValueError, binascii.Error):
         refuse("'dflt' to be the bytes of an item in base64", stored)
 
