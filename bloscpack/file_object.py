@@ -136,6 +136,7 @@ class BloscpackFile(io.BufferedIOBase):
         refuse_text(file)
         self._label = shown_name(self._name or repr(file))
         self._owner = OwnLock(self._label)
+        self._pid = os.getpid()
         if self._kind == "r":
             refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
             _refuse(
@@ -368,7 +369,8 @@ class BloscpackFile(io.BufferedIOBase):
         """
         if type(data) is not bytes or len(data) > WORTH_A_VIEW:
             data = as_bytes_view(data)
-        with self._owner:
+        # In another process, the lock of the owner raises the error.
+        with self._owner.lock if self._pid == os.getpid() else self._owner:
             output = self._find_output()
             try:
                 output.write(data)

@@ -122,11 +122,11 @@ class OwnLock(Owner):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
-        self._lock = RLock()
+        self.lock = RLock()
 
     def __enter__(self) -> None:
         self.check(self._name)
-        self._lock.acquire()
+        self.lock.acquire()
 
     def __exit__(self, *args: object) -> None:
-        self._lock.release()
+        self.lock.release()

@@ -159,9 +159,8 @@ class Writer:
         """Wait until no other thread writes any of the rows."""
         rows = start, stop
         with self._free:
-            self._free.wait_for(
-                lambda: not any(a < stop and start < b for a, b in self._busy)
-            )
+            while self._busy and any(a < stop and start < b for a, b in self._busy):
+                self._free.wait()
             if self._closed and not closes:
                 raise UsageValueError("the block '%s' is closed" % self._folder)
             self._closed = self._closed or closes

@@ -50,15 +50,14 @@ class SerialWriter:
         self.closed = False
         self.owner = OwnLock(folder.root)
         self._changing = False
-        self._disturbances = 0
         self.renew_locks()
         renew_after_fork(self)
 
     def renew_locks(self) -> None:
         """Let a child process read the state that its objects know."""
         self._replacing_lock = RLock()
-        self._is_replacing = False
-        self._commits = 0
+        # The number of disturbing changes; None while the state is replaced.
+        self._state: int | None = 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -107,37 +106,32 @@ class SerialWriter:
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
         self.owner.check(self._folder.root)  # the block may have forked
-        self._commits += 1  # odd until the commit has ended
-        try:
-            if not disturbs:
-                change.commit()
-            with self._replacing_lock:
-                self._is_replacing = True
-                try:
-                    if disturbs:
-                        self._disturbances += 1
-                        change.commit()
-                    take_over()
-                finally:
-                    self._is_replacing = False
-        finally:
-            self._commits += 1
+        if not disturbs:
+            change.commit()
+        with self._replacing_lock:
+            number, self._state = self._state, None
+            try:
+                if disturbs:
+                    number = (number or 0) + 1
+                    change.commit()
+                take_over()
+            finally:
+                self._state = number
 
     def read(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function that reads items, all of one state.
 
-        It is called again, while nothing is replaced, if a change has disturbed it.
+        It is called again, while nothing is replaced, if a change has disturbed it, or
+        may have caused its error.
         """
-        # Before the question: a change that begins behind it is noticed.
-        commits, disturbances = self._commits, self._disturbances
-        if not self._is_replacing:
+        state = self._state
+        if state is not None:
             try:
                 result = function()
             except Exception:
-                if commits == self._commits and commits % 2 == 0:
-                    raise
+                pass
             else:
-                if disturbances == self._disturbances:
+                if state == self._state:
                     return result
         with self._replacing_lock:
             return function()
