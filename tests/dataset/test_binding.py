@@ -186,7 +186,13 @@ def test_a_missing_file(create, tmp_path):
     assert expected == content(path)
 
 
-@created
+@pytest.mark.parametrize(
+    "create",
+    [
+        pytest.param(create, marks=pytest.mark.slow if many else ())
+        for create, many in zip(CREATED, (0, 1, 1, 0, 1, 1), strict=True)
+    ],
+)
 def test_a_missing_file_over_http(create, tmp_path):
     pytest.importorskip("aiohttp")
     create(tmp_path / "a")
@@ -282,6 +288,25 @@ def test_sparse_arrays_say_so(tmp_path):
     expected[:10] = expected[70] = 1
     assert expected.tolist() == dataset.open(path)[:].tolist()
     assert not dataset.verify(path).nerrors
+
+
+def test_an_array_of_dask_is_complete(tmp_path):
+    """Its document does not say that shards may be missing."""
+    array = pytest.importorskip("dask.array")
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    path = tmp_path / "a"
+    for place in (path, "memory://complete"):
+        dataset.from_dask(array.ones(50, chunks=10), place, **SHARDED).close()
+    texts = (path / "zarr.json").read_bytes(), memory.cat("/complete/zarr.json")
+    for text in texts:
+        assert documents.is_signed(text)
+        assert b"missing-shards" not in text
+    os.remove(path / "c/1")
+    memory.rm("/complete/c/1")
+    for place in (path, "memory://complete"):
+        with pytest.raises(FormatError, match="the rows 20 to 40"):
+            dataset.open(place)[:]
+    memory.rm("/complete", recursive=True)
 
 
 def test_a_document_that_another_program_has_written(tmp_path):

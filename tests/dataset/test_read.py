@@ -551,7 +551,11 @@ def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_r
         assert old.tolist() == reader["a"][:].tolist()
         table.remove_column("b")
         table.add_column("b", old + 1, **small)
-        assert list(range(21, 51)) == reader["b"][20:].tolist()
+        if "shards" in small:  # it has another identity
+            with pytest.raises(StorageError, match="open the dataset again"):
+                reader["b"][20:]
+        else:
+            assert list(range(21, 51)) == reader["b"][20:].tolist()
         dataset.create_array(tmp_path / "x", old, layout=layout, **small).close()
         reader = dataset.open(tmp_path / "x")
         dataset.create_array(
