@@ -256,7 +256,7 @@ class OpenFolder:
         try:
             held = self._held or self.hold()
             try:
-                # Usually this is enough: most names are in the folder itself, or missing.
+                # Most names are in the folder itself, or missing.
                 found = _status(held, name)
             except OSError as error:
                 raise held.explained(error, name) from None

@@ -25,6 +25,7 @@ from .layouts import (
     detect,
     find_member,
     group_class,
+    member_names,
     table_around,
     table_class,
 )
@@ -218,7 +219,7 @@ class _Checker:
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
         else:
-            for name in folder.folders():
+            for name in member_names(folder):
                 try:
                     found = find_member(folder, name)
                 except OSError as error:

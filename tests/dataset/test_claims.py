@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset import documents
 from dataset.damage_datasets import WRITTEN, new_array, numbers
 
 import bloscpack as bp
@@ -22,7 +23,7 @@ def edit(path, change):
     path = Path(path)
     value = json.loads(path.read_bytes())
     change(value)
-    path.write_text(json.dumps(value))
+    documents.write(path, value)
 
 
 @pytest.fixture(params=WRITTEN)

@@ -166,18 +166,23 @@ def find_member(folder: Folder, name: str) -> Found | None:
     return find_any(folder.dataset(name))
 
 
+def member_names(folder: Folder) -> list[str]:
+    """Return the names of the folders that can be members of a group, sorted."""
+    if folder.depth > MAX_DEPTH:
+        raise UsageError(
+            "groups inside of each other can be listed up to '%d' levels deep: '%s'"
+            % (MAX_DEPTH, folder.path())
+        )
+    return folder.folders()
+
+
 def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
     """Yield the members of a group, sorted by name.
 
     Those that this user may not read are left out, and so is a link in the place of the
     folder that has the description.
     """
-    if folder.depth > MAX_DEPTH:
-        raise UsageError(
-            "groups inside of each other can be listed up to '%d' levels deep: '%s'"
-            % (MAX_DEPTH, folder.path())
-        )
-    for name in folder.folders():
+    for name in member_names(folder):
         found = None
         with suppress(PermissionError, LinkFound):
             found = find_any(folder.dataset(name))
