@@ -255,18 +255,15 @@ class OpenFolder:
         """Return the status of a file, folder or link; None if there is none."""
         try:
             held = self._held or self.hold()
-        except OSError as error:
-            if error.errno in NOT_THERE:
-                return None
-            raise
-        try:
             # Most names are in the folder itself, or there is no folder of the name.
             found = _status(held, name)
             return self.status(name) if "/" in name else found
         except OSError as error:
             if error.errno in NOT_THERE:
                 return None
-            raise held.explained(error, name) from None
+            if error.filename == name:
+                error.filename = os.path.join(self.path, name)
+            raise
 
     def open(self, name: str, flags: int) -> int:
         """Open a file, and return its descriptor."""
