@@ -72,8 +72,9 @@ _FLAGS = (
 _STATUS_ONLY = getattr(os, "O_PATH", None)
 
 
-# Half of a character: JSON can hold it, and no file system can.
-_SURROGATE = re.compile("[\ud800-\udfff]")
+# Halves of characters: JSON can hold them, and no file system can. The others stand for
+# bytes of names that are no text, as `os.fsdecode` returns them.
+_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def is_safe_part(part: object) -> TypeGuard[str]:

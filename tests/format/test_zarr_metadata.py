@@ -67,7 +67,7 @@ def test_dtypes_without_a_data_type(code):
 
 
 def test_attributes_that_are_no_json():
-    for value in (math.nan, {1, 2}, b""):
+    for value in ({1, 2}, b""):
         with pytest.raises(UsageError, match="must be JSON"):
             zm.encode_json(zm.group_document({"a": value}))
     with pytest.raises(UsageError, match="must be text"):

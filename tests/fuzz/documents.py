@@ -27,7 +27,6 @@ from fuzz.outcomes import Broken
 from support import reset_log
 
 from bloscpack import bigfile, cli, dataset, exceptions
-from bloscpack._storage.disk import remove_tree
 
 Refusal = (exceptions.BloscpackError, OSError)
 # Maximum growth of the memory of the process in bytes, in one case.
@@ -81,7 +80,7 @@ def peak() -> int:
 
 def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        remove_tree(str(path))
+        shutil.rmtree(path)
     else:
         path.unlink()
 
