@@ -273,9 +273,4 @@ def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
 
 def remove_changes(folder: Folder) -> None:
     """Remove the folder of changes, which holds nothing that was committed."""
-    if not folder.is_folder(CHANGES):
-        return
-    changes = folder.inside(CHANGES)
-    for name in changes.names(""):
-        changes.remove(name)
-    folder.remove_folder(CHANGES)
+    folder.remove_tree(CHANGES)

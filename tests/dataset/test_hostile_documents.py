@@ -307,3 +307,12 @@ def test_text_of_no_characters():
     pytest.importorskip("pandas")
     with pytest.raises(bp.FormatError, match="which is no character"):
         dataset.convert("t", "t.csv")
+
+
+def test_left_files_of_any_name():
+    dataset.create_array("a", np.arange(5)).close()
+    Path("a/.bloscpack").mkdir()
+    Path("a/.bloscpack", "a\\b").write_bytes(b"x")
+    with dataset.open("a", "r+") as array:
+        array.append([5])
+    assert ["c", "zarr.json"] == sorted(path.name for path in Path("a").iterdir())
