@@ -115,13 +115,14 @@ class NewAccess(Access):
             return
         for name, entry in folder.walk():
             if entry.is_dir(follow_symlinks=False):
-                inner = folder.inside(name)  # its descriptor is closed with it
-                self.give(inner.descriptor, self._inner)
+                held = folder.inside(name).hold()
+                self.give(held.number, self._inner)
             elif entry.is_file(follow_symlinks=False):
                 file = folder.open_file(name)
                 self.give(file.descriptor, self._file)
                 file.close()
-        self.give(folder.descriptor, self._inner)
+        held = folder.hold()
+        self.give(held.number, self._inner)
 
 
 def limits_of(path: str) -> Limits | None:

@@ -108,10 +108,10 @@ class Change:
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self._root.inside(name)
-        self._access.give(made.descriptor, like)
+        made = self._root.inside(name).hold()
+        self._access.give(made.number, like)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
-            _take_write_bits(made.descriptor)  # others may not change files there
+            _take_write_bits(made.number)  # others may not change files there
         self._folders.add(name.rpartition("/")[0])
 
     def begin(self, name: str) -> UnfinishedFile:

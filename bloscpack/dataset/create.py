@@ -94,7 +94,8 @@ def creating(
     with _unfinished(path, mode, limits) as (target, hidden, old, access):
         hidden.make_folder(target.name)
         folder = hidden.inside(target.name)
-        access.give(folder.descriptor, access.of_folder(""))
+        held = folder.hold()
+        access.give(held.number, access.of_folder(""))
         change = Change(folder, sync, access)
         yield change
         change.commit()

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TypeGuard, TypeVar
 
     from .._crashsafe.acceptance import Rule
+    from .._storage.open_folder import Held
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import Json, JsonObject
 
@@ -312,10 +313,12 @@ class Folder:
         """The status of the folder of the dataset."""
         return self._files.hold().status
 
-    @property
-    def descriptor(self) -> int | None:
-        """The file descriptor of the folder of the dataset, if the system has one."""
-        return self._files.hold().number
+    def hold(self) -> Held:
+        """Return the folder of the dataset, open until nothing refers to the result.
+
+        Another thread may close a folder that is not in use.
+        """
+        return self._files.hold()
 
     def lock(self) -> FolderLock:
         """Lock the folder; raise `StorageError` if another writer has locked it.
@@ -325,7 +328,8 @@ class Folder:
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
-        lock = FolderLock(files.path, files.hold().number)
+        held = files.hold()
+        lock = FolderLock(files.path, held.number)
         if not files.has_its_name():
             lock.close()
             raise replaced(files.path)

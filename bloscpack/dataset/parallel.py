@@ -262,7 +262,8 @@ def begin(
         around.make_folder(target.place)
         try:
             hidden = target.hidden()
-            access.give(hidden.descriptor, access.of_folder(""))
+            held = hidden.hold()
+            access.give(held.number, access.of_folder(""))
             with create(hidden.path(target.name.name)) as made:
                 target.describe(made)
             access.give_all(target.staged())

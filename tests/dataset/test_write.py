@@ -814,3 +814,22 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         dataset.open("")
     assert [] == list(dataset.open("."))
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
+    """As if other threads opened many datasets: one that is in use stays open."""
+    path = tmp_path / "t"
+    monkeypatch.setattr("bloscpack._storage.open_folder.LIMIT", 0)
+    columns = {"x": np.arange(5), "y": np.arange(5.0)}
+    for mode in ("x", "w"):
+        with dataset.create_table(path, columns, layout=layout, mode=mode) as table:
+            table.append(columns)
+            table[2] = (7, 7)
+            table.attrs["unit"] = "m"
+            table.resize(8)
+            table.add_column("z", np.arange(8))
+    with dataset.open(path) as table:
+        assert [0, 1, 7, 3, 4, 0, 1, 2] == table["x"][:].tolist()
+        assert "m" == table.attrs["unit"]
+    assert dataset.verify(path).ok
