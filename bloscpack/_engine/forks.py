@@ -94,7 +94,8 @@ class Owner:
         if not self.is_here:
             raise UsageError(
                 "'%s' was opened for changes by the process %d, and this is the "
-                "process %d: open it again here" % (name, self._pid, os.getpid())
+                "process %d: close it there, and open it here"
+                % (name, self._pid, os.getpid())
             )
 
     def close_file(self, fp: Any) -> None:

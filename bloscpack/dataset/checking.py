@@ -317,9 +317,10 @@ class _Checker:
         missing are one finding.
         """
         stored = source.stored()
-        files = list(map(source.place_of, stored))
         if layout.may_lack_files:
-            files = [file for file in files if layout.folder.exists(file[0])]
+            exists, place_of = layout.folder.exists, source.place_of
+            stored = [number for number in stored if exists(place_of(number)[0])]
+        files = list(map(source.place_of, stored))
         outer = self._nthreads if len(files) >= self._nthreads else 1
         inner = 1 if outer > 1 else self._nthreads
         checks: list[FileCheck] = []
@@ -333,7 +334,7 @@ class _Checker:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
         for_each(files, work, deliver, outer)
-        if not layout.may_lack_files:
+        if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
         return sorted(checks, key=lambda check: check.numbers.start)

@@ -199,6 +199,11 @@ def check_target(
     `is_old` is that of `building`.
     """
     check_mode(mode)
+    if LEFTOVER.fullmatch(target.name):
+        raise UsageValueError(
+            "'%s' has the name of a temporary folder, which the next writer removes"
+            % target.path
+        )
     if not target.exists:
         _check_around(target)
         return None

@@ -205,7 +205,12 @@ class Folder:
     @property
     def has_journal(self) -> bool:
         """Whether there is a journal."""
-        return self.is_folder(CHANGES) and self.exists(JOURNAL)
+        if self.is_folder(CHANGES):
+            return self.exists(JOURNAL)
+        status = None if self.far else self.status_of(CHANGES)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            raise LinkFound(self.path(CHANGES))
+        return False
 
     def _read_accepted(self) -> Json:
         """Return the value in the journal, after a check that it may be obeyed."""

@@ -402,3 +402,37 @@ def test_verify_beside_a_writer(tmp_path):
     assert [] == [
         str(f) for report in reports for f in report.findings if not report.ok
     ]
+
+
+def test_missing_rows_of_a_changed_array_are_named(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.ones((100, 2)), chunks=5, shards=20).close()
+    document = json.loads((path / "zarr.json").read_bytes())
+    document["attributes"]["unit"] = "m"  # by a program that keeps the old digest
+    (path / "zarr.json").write_text(json.dumps(document))
+    (path / "c/2/0").unlink()
+    report = dataset.verify(path)
+    assert report.ok
+    assert (40, 60) in [finding.rows for finding in report.findings]
+
+
+@pytest.fixture
+def memory():
+    """Return the URL of a new folder in memory, and the store that it is in."""
+    store = pytest.importorskip("fsspec").filesystem("memory")
+    name = "/bloscpack-" + os.urandom(8).hex()
+    yield store, "memory:/%s/" % name
+    store.rm(name, recursive=True)
+
+
+def test_copied_shards_at_a_url_are_compared(memory):
+    store, url = memory
+    for name, value in (("one", 1), ("two", 2)):
+        values = np.full(50, value)
+        dataset.create_array(url + name, values, chunks=10, shards=40).close()
+    store.copy(url + "two/c/1", url + "one/c/1")
+    for change in (lambda a: a.append([3]), lambda a: a.__setitem__(45, 9)):
+        wrong = pytest.raises(FormatError, match="expected a file of the array")
+        with dataset.open(url + "one", "r+") as array, wrong:
+            change(array)
+    assert not dataset.verify(url + "one").ok

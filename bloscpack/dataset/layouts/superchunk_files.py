@@ -122,6 +122,7 @@ class SuperchunkFiles(ChunkSource):
         self._fill_value = fill_value
         self._check_missing = check_missing
         self._check_description = check_description
+        self._for_copies = False
         self._open = OpenFiles()
         self._opening = Lock()  # threads that need the same file open it once
         self._cache = ChunkCache(CACHE_NBYTES)
@@ -144,6 +145,12 @@ class SuperchunkFiles(ChunkSource):
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
         self._open.clear()
+
+    def prepare_copies(self) -> None:
+        """Compare the place of each file from now on, also of those at a URL."""
+        if not self._for_copies:
+            self._for_copies = True
+            self.close()
 
     @property
     def chunks_in_run(self) -> int:
@@ -186,11 +193,14 @@ class SuperchunkFiles(ChunkSource):
         """Return the error for a file, or for chunks in it, that must be there."""
         start, stop = chunks[0], min(chunks[-1] + 1, (number + 1) * self.cut.slots)
         rows = self.cut.chunk_rows
-        advice = "if a writer has removed rows meanwhile, open the dataset again"
+        advice = (
+            "if a writer has just removed rows, open the dataset again, else they are "
+            "lost: 'blpk recover' saves the others"
+        )
         if self._fill_value is not None:
             advice += (
-                "; if another program has left out rows that have the fill value, "
-                "assign it to all of these rows"
+                "; if another program has left them out because they have the fill "
+                "value, assign the fill value to all of them"
             )
         return DamageError(
             "expected the %s with the rows %d to %d, found none; %s"
@@ -209,7 +219,8 @@ class SuperchunkFiles(ChunkSource):
         self._check_description()
         # Without the file's path, which takes a third of the time of opening it.
         try:
-            if storage.far and self._fill_value is not None:  # one request less
+            if storage.far and self._fill_value is not None and not self._for_copies:
+                # One request less: only copying would make a wrong file permanent.
                 return ShardIndex(storage, self.cut)
             return ShardIndex(storage, self.cut, partial(self._check_front, number))
         except FormatError as error:

@@ -375,6 +375,7 @@ class ZarrArray(ArrayLayout):
             places,
             at_once=extends,
         )
+        self._source.prepare_copies()
         shards.write(blocks, self._source)
         nrows = length()
         if nrows != self.shape[0] or not own.is_own:
