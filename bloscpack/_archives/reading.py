@@ -192,7 +192,7 @@ class ArchiveFile:
         return {name: member for name, member in arrays.items() if name not in others}
 
     def _lacks_chunks(self, name: str) -> bool:
-        """Return whether a document without chunks may be that of an array."""
+        """Return whether a document without chunks may describe an array."""
         try:
             if self.json(self.members[document_name(name)]).get("node_type") == "group":
                 return False

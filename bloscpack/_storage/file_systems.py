@@ -35,8 +35,8 @@ FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
 # The error of a URL without a host, and how the texts about a wrong port begin.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
 INVALID_PORT = ("Invalid URL", "Port out of range")
-# What is said of the errors of aiohttp, whose own texts may be those of the server. The
-# first class counts that an error has.
+# Messages for the errors of aiohttp, whose own texts may come from the server. The
+# first class of an error in this table counts.
 TEXTS = {
     "aiohttp.client_exceptions." + name: text
     for name, text in (

@@ -89,7 +89,7 @@ def creating(
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
-    `limits` are those of what it is made from, if any.
+    `limits` are the attributes of the input, if any.
     """
     with _unfinished(path, mode, limits) as (target, hidden, old, access):
         hidden.make_folder(target.name)
@@ -320,7 +320,7 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
     Those of other users stay, and so does one that a writer has locked. With `sink` it
     is removed in one step for those who look for it.
 
-    No writer makes a link. What it points to is neither locked nor changed.
+    No writer makes a link. The target of a link is neither locked nor changed.
     """
     with suppress(OSError):  # another writer may have removed it
         status = folder.status_of(name)
@@ -346,7 +346,8 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
 def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> None:
     """Move the folder `found`, which has the name of a target, to a hidden folder.
 
-    What is there is removed. So another folder that has got the name goes back.
+    The contents of `hidden` are removed later. So another folder that has got the name
+    goes back.
     """
     hidden.rename(target.name, name, target.around)
     if not hidden.has(name, found):

@@ -68,7 +68,7 @@ SHARDS = "c"
 # shard that is missing from any other array has been lost.
 MISSING_SHARDS = "missing-shards"
 MISSING_READ_AS = "fill_value"
-# The attributes that users do not see, and what they say.
+# The attributes that users do not see, and their meaning.
 OWN_ATTRIBUTES = {
     MISSING_SHARDS: "that some shards were never written",
     KEY: "which dataset it is",
@@ -157,7 +157,7 @@ def mark_sparse(document: ArrayDocument) -> None:
 
 
 def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if a name is that of an attribute of Bloscpack's own."""
+    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself."""
     for name, meaning in OWN_ATTRIBUTES.items():
         if name in attributes:
             raise UsageValueError(
