@@ -242,8 +242,8 @@ def _too_large_for_dataset(evidence: Evidence) -> str | None:
 
 
 def _wrong_owner_in_dataset(evidence: Evidence) -> str | None:
-    # No other user can have made a file of this user. A list of access or a group that
-    # no database has may let this user write the dataset.
+    # No other user can have made a file of this user, who may have the permission by an
+    # access control list, or by a group that no database knows.
     is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
     return None if is_own else _wrong_owner(evidence)
 

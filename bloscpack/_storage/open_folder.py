@@ -324,7 +324,7 @@ def _status(held: Held, last: str) -> os.stat_result:
 
 
 def replaced(path: str) -> StorageError:
-    """Return the error for a folder that is not there any more."""
+    """Return the error for a dataset that was removed, or replaced by another one."""
     return StorageError(
         errno.ESTALE,
         "a writer has removed it, or replaced it by another one: open the dataset "

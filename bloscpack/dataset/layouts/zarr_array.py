@@ -34,6 +34,7 @@ from ..._format.zarr_metadata import (
 from ..._reading.array_reader import ArrayReader
 from ..._storage.base import StorageFile
 from ..._storage.cursor import Cursor
+from ..._storage.open_folder import replaced
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -44,7 +45,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
-from .description_check import DescriptionCheck, changed
+from .description_check import DescriptionCheck
 from .file_names import FileNames
 from .identity import KEY, Identity, identified, read_identity
 from .shard_index import Cut
@@ -142,7 +143,7 @@ def check_rows(folder: Folder, length: int) -> None:
     try:
         found = read_array_document(folder).array.shape[0]
     except FileNotFoundError as error:
-        raise changed(folder.path()) from error
+        raise replaced(folder.path()) from error
     if found < length:
         raise StorageError(
             errno.ESTALE,
