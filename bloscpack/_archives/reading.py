@@ -139,7 +139,7 @@ class ArchiveFile:
         return document if isinstance(document, dict) else {}
 
     def document(self, name: str) -> ArrayDocument:
-        """Return what ``zarr.json`` says about an array."""
+        """Return the description of an array in its ``zarr.json``."""
         document = self.json(self.member(document_name(name)))
         try:
             return decode_array(document)

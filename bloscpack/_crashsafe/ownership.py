@@ -163,7 +163,7 @@ def copy_attributes(
 
 
 def limit_access(target: int | str, limit: Limits) -> None:
-    """Take the bits of each class from a new file that can't read the input."""
+    """Take the bits of each class that can't read the input from a new file."""
     found = Attributes(target)
     group = found.status.st_gid if found.acl is None else None
     mode = limit.limit(found.mode, group)

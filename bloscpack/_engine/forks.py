@@ -67,7 +67,7 @@ class NamedLocks:
 
     @contextmanager
     def at(self, name: str) -> Iterator[None]:
-        """Keep the other threads away from a name."""
+        """Let one thread at a time use a name."""
         with self._adding:
             lock = self._locks.get(name)
             if lock is None:

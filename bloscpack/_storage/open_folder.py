@@ -81,7 +81,7 @@ class Held:
         return self.number
 
     def name(self, last: str) -> str:
-        """Return the name that system calls with the descriptor ``number`` get."""
+        """Return the name for a system call that gets the descriptor ``number``."""
         return last if self.number is not None else os.path.join(self.path, last)
 
     def at(self, last: str) -> str:
@@ -275,7 +275,7 @@ class OpenFolder:
         )
 
     def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
-        """Yield what is in a folder.
+        """Yield the entries of a folder.
 
         Each call opens it once more: a descriptor has a single position in the list.
         """

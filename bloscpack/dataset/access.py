@@ -50,11 +50,11 @@ class Access:
         self._models: dict[str, Attributes | None] = {}
 
     def of_file(self, name: str) -> Attributes | None:
-        """Return what a new file gets; None for the usual access."""
+        """Return the access of a new file; None for the usual access."""
         return self._folder.attributes(name) or self.of_description(_around(name))
 
     def of_folder(self, name: str) -> Attributes | None:
-        """Return what a new folder gets; None for the usual access."""
+        """Return the access of a new folder; None for the usual access."""
         return _only_access(self._folder.attributes(_around(name)))
 
     def of_description(self, name: str = "") -> Attributes | None:
@@ -101,11 +101,11 @@ class NewAccess(Access):
         self.limits = limits
 
     def of_file(self, name: str) -> Attributes | None:
-        """Return what a new file gets; None for the usual access."""
+        """Return the access of a new file; None for the usual access."""
         return self._file
 
     def of_folder(self, name: str) -> Attributes | None:
-        """Return what a new folder gets; None for the usual access."""
+        """Return the access of a new folder; None for the usual access."""
         return self._inner
 
     def give_all(self, folder: Folder) -> None:

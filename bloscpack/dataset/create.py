@@ -247,7 +247,7 @@ def _check_around(target: NewName) -> None:
 
 
 def _is_shared(folder: Folder) -> bool:
-    """Return whether a folder, if there is one, belongs to several users or another."""
+    """Return whether several users or another user have a folder, if it exists."""
     if not hasattr(os, "geteuid"):
         return False
     try:
@@ -317,8 +317,9 @@ def remove_leftovers(folder: Folder, start: str = "") -> None:
 def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> None:
     """Remove a temporary folder that a writer left, or a link with such a name.
 
-    Those of other users stay, and so does one that a writer has locked. With `sink` it
-    is removed in one step for those who look for it.
+    The folders of other users stay, and so does a folder that a writer has locked. With
+    `sink` the folder is first renamed into a hidden folder beside that name: processes
+    that use its old name see it complete, or not at all.
 
     No writer makes a link. The target of a link is neither locked nor changed.
     """

@@ -275,7 +275,7 @@ class Folder:
         return Folder(self.root, prefix, *shared)
 
     def inside(self, name: str) -> Folder:
-        """Return a folder inside as one of its own."""
+        """Return a folder inside, in which no journal of this one counts."""
         full = self.full(name)
         return type(self)(self.path(name), files=self._files.folder(full))
 
@@ -300,7 +300,7 @@ class Folder:
         return (folder, name) if is_same else None
 
     def has(self, name: str, folder: Folder) -> bool:
-        """Return whether a folder has a name in this one, and not by a link."""
+        """Return whether `name` in this folder is `folder` itself, and no link."""
         found = self.status_of(name)
         return found is not None and folder._files.is_same(found)
 
@@ -365,7 +365,7 @@ class Folder:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
-        """Return the result of a call with where the content of a file is."""
+        """Return the result of a call with the name that has the content of a file."""
         full = self.full(name)
         pending = self.pending.get(full) if self.pending else None
         if pending is not None:

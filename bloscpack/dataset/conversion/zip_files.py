@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # bounds the sizes that a member may claim.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**20
-# What `zipfile` and the modules that it uses raise for wrong bytes.
+# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
 WRONG_BYTES = (
     *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
     *(EOFError, ValueError, OverflowError, LookupError),
