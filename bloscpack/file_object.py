@@ -412,7 +412,7 @@ class BloscpackFile(io.BufferedIOBase):
 
         The second call does nothing. After an error of an earlier `write`, the output
         is abandoned, and this raises `StorageError`. In a process that has inherited
-        a file that is written, it raises `UsageError`, and the file stays as it is.
+        a file that is written, it raises `UsageError`, and changes nothing.
         """
         if not self._owner.is_here:
             is_written = self._output is not None

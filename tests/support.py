@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from golden import content
@@ -113,6 +114,24 @@ def open_files_in(folder: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # that of the list itself
             names.append(os.readlink("/proc/self/fd/" + number))
     return [name for name in names if name.startswith(str(folder))]
+
+
+@contextlib.contextmanager
+def as_user(uid: int, *groups: int) -> Iterator[None]:
+    """Be the user `uid`, in the groups `uid` and `groups`, if this process is root."""
+    if os.geteuid():
+        yield
+        return
+    old = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(old)
 
 
 def reset_log() -> None:

@@ -109,7 +109,7 @@ class _Checker:
     def _check_other_fields(
         self, entries: Sequence[Member], extents: Sequence[tuple[int, int] | None]
     ) -> None:
-        """Note what readers ignore, and `savez` writes otherwise."""
+        """Note the fields that readers ignore and `savez` writes otherwise."""
         storage, directory = self.file.storage, self.file.directory
         end, others = 0, []
         for member, extent in zip(entries, extents, strict=True):
@@ -153,7 +153,7 @@ class _Checker:
     # The arrays
 
     def _check_document(self, name: str) -> None:
-        """Check a ``zarr.json``; `_check_array` checks those of the listed arrays."""
+        """Check a ``zarr.json``, unless `_check_array` checks it with its array."""
         array = name.removesuffix(ZARR_JSON).rstrip("/")
         if array in self.file.arrays:
             return

@@ -139,7 +139,7 @@ class ArchiveFile:
         return document if isinstance(document, dict) else {}
 
     def document(self, name: str) -> ArrayDocument:
-        """Return what ``zarr.json`` says about an array."""
+        """Return the description of an array in its ``zarr.json``."""
         document = self.json(self.member(document_name(name)))
         try:
             return decode_array(document)
@@ -192,7 +192,7 @@ class ArchiveFile:
         return {name: member for name, member in arrays.items() if name not in others}
 
     def _lacks_chunks(self, name: str) -> bool:
-        """Return whether a document without chunks may be that of an array."""
+        """Return whether a document without chunks may describe an array."""
         try:
             if self.json(self.members[document_name(name)]).get("node_type") == "group":
                 return False

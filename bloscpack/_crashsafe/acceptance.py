@@ -1,8 +1,8 @@
 """Decide whether a journal is used: one that was planted or forged is refused.
 
-A journal is obeyed only if nobody could have written it who may not change what it
-belongs to. `load` applies this to the journal of a file, `check_in_dataset` to that
-of a dataset, and `is_believed` to a folder around a dataset.
+A journal is obeyed only if all users who could have written it may also change its file
+or dataset. `load` applies this to the journal of a file, `check_in_dataset` to the
+journal of a dataset, and `is_believed` to a folder around a dataset.
 
 Strategy: three tables of rules, checked in order. Each rule is a pure function of
 `Evidence` that returns what it found if the rule is broken, else None.
@@ -242,7 +242,8 @@ def _too_large_for_dataset(evidence: Evidence) -> str | None:
 
 
 def _wrong_owner_in_dataset(evidence: Evidence) -> str | None:
-    # Nobody else can have made what belongs to this user, whom no database may know.
+    # No other user can have made a file of this user, who may have the permission by an
+    # access control list, or by a group that no database knows.
     is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
     return None if is_own else _wrong_owner(evidence)
 
@@ -472,9 +473,10 @@ def check_in_dataset(
 
 
 def is_believed(around: Held, dataset: Held) -> bool:
-    """Return whether only users who may change a dataset may write a folder around it.
+    """Return whether all users who may write a folder may change a dataset in it.
 
-    It must belong to the owner of the dataset. A sticky folder is for several users.
+    The folder must belong to the owner of the dataset. A sticky folder is for several
+    users.
     """
     if not hasattr(os, "geteuid"):
         return True

@@ -10,9 +10,9 @@ new file                        access
 ==============================  ====================================================
 replaces a file                 owner, group, bits, ACL and attributes of that file
 made like its input             group, bits, ACL and attributes of the input
-made from an input              that of any new file
-part of a dataset               as above; else that of the nearest description, and of
-                                the folder around a new folder
+made from an input              the access of any new file
+part of a dataset               as above; else the access of the nearest description,
+                                or, for a folder, of the folder around it
 ==============================  ====================================================
 
 In the first and the third row, a class (group or others) that can't read the input has
@@ -100,7 +100,7 @@ class Attributes:
 class Limits:
     """The attributes of several inputs, all of which limit a new file.
 
-    ``status`` is that of the first one.
+    ``status`` is the status of the first one.
     """
 
     # No file has the same attributes as all inputs.
@@ -163,7 +163,7 @@ def copy_attributes(
 
 
 def limit_access(target: int | str, limit: Limits) -> None:
-    """Take the bits of each class from a new file that can't read the input."""
+    """Take the bits of each class that can't read the input from a new file."""
     found = Attributes(target)
     group = found.status.st_gid if found.acl is None else None
     mode = limit.limit(found.mode, group)

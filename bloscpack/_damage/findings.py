@@ -50,7 +50,7 @@ class Finding(Record):
     ----------
     section
         ``'header'``, ``'metadata'``, ``'offsets'``, ``'chunks'`` or ``'shard'``, or
-        ``'archive'``, the ZIP file around such files.
+        ``'archive'``, the ZIP file of `savez`.
     kind
         A short word that stays the same from release to release; see the tables in
         ``docs/damage.rst``.

@@ -1,11 +1,12 @@
-"""Locks that are free in a child process after a fork, and what belongs to a process.
+"""Locks that are free in a child process after a fork, and owners of open files.
 
 A fork copies a lock that another thread holds, but not that thread: nothing would ever
 release the lock in the child process. Objects with locks are listed here, and get new
 ones in each child before any other code runs there.
 
-A fork also copies what the process has opened for changes. Two processes would change
-it as if each were alone, so it belongs to the process that opened it: see `Owner`.
+A fork also copies the files that the process has opened for changes. Two processes
+would change them as if each were alone. So they belong to the process that opened them:
+see `Owner`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class NamedLocks:
 
     @contextmanager
     def at(self, name: str) -> Iterator[None]:
-        """Keep the other threads away from a name."""
+        """Let one thread at a time use a name."""
         with self._adding:
             lock = self._locks.get(name)
             if lock is None:
@@ -76,7 +77,7 @@ class NamedLocks:
 
 
 class Owner:
-    """The process that opened something for changes.
+    """The process that opened a file or a dataset for changes.
 
     In other processes a change is an error, and nothing is unlocked or removed.
     """
@@ -86,11 +87,11 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process."""
+        """Whether the calling process is the owner."""
         return self._pid == os.getpid()
 
     def check(self, name: str) -> None:
-        """Raise `UsageError` in another process; `name` is that of what it opened."""
+        """Raise `UsageError` in another process; `name` is the opened path."""
         if not self.is_here:
             raise UsageError(
                 "'%s' was opened for changes by the process %d, and this is the "
@@ -101,8 +102,7 @@ class Owner:
     def close_file(self, fp: Any) -> None:
         """Close a file that is written.
 
-        In another process the bytes in its buffer are dropped: this process is going to
-        write them.
+        In another process the bytes in its buffer are dropped: the owner writes them.
         """
         if not self.is_here and not fp.closed:
             null = os.open(os.devnull, os.O_RDWR)

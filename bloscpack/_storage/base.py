@@ -107,7 +107,7 @@ class Storage:
     def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield extents, ascending, outside of which all bytes are zero.
 
-        A sparse file may be much longer than what is stored of it.
+        A sparse file may be much longer than its stored bytes.
         """
         if start < stop:
             yield start, stop

@@ -53,7 +53,7 @@ class Place(str):
 
 
 def _at(name: str) -> tuple[str, int | None]:
-    """Return what the system gets for a name, and the descriptor of its folder."""
+    """Return the name for a system call, and the descriptor of its folder."""
     if isinstance(name, Place):
         return name.last, name.folder.number
     return name, None

@@ -35,8 +35,8 @@ FINAL = {"aiohttp.client_exceptions.ClientSSLError"}
 # The error of a URL without a host, and how the texts about a wrong port begin.
 INVALID = "aiohttp.client_exceptions.InvalidURL"
 INVALID_PORT = ("Invalid URL", "Port out of range")
-# What is said of the errors of aiohttp, whose own texts may be those of the server. The
-# first class counts that an error has.
+# Messages for the errors of aiohttp, whose own texts may come from the server. The
+# first class of an error in this table counts.
 TEXTS = {
     "aiohttp.client_exceptions." + name: text
     for name, text in (
@@ -44,16 +44,16 @@ TEXTS = {
         ("ClientSSLError", "the server and TLS do not agree"),
         ("ClientConnectorDNSError", "the host has no address"),
         ("ClientConnectorError", "there is no connection to the host"),
-        ("ServerDisconnectedError", "the server closed it"),
+        ("ServerDisconnectedError", "the server closed the connection"),
         ("ClientPayloadError", "the response ends too early, or is no valid HTTP"),
         ("ClientResponseError", "the response is no valid HTTP"),
     )
 }
-# What is behind the error about a response that can't be parsed.
+# The cause of the error about a response that can't be parsed.
 NO_HTTP = "aiohttp.http_exceptions.HttpProcessingError"
-# What a server answers if there is no file.
+# The statuses of responses for a file that does not exist.
 NO_FILE = (404, 410)
-# What Python says about a parameter that a function does not have.
+# Python's error for a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
 # The text about a server that sends whole files only.

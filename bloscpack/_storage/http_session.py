@@ -3,7 +3,7 @@
 Strategy: fsspec opens its session with `open_session`, for a URL and for a chain of
 URLs alike. A `Session` follows redirects itself: credentials stay with the origin
 (scheme, host, port) that they were given for. It refuses encoded responses, and stops
-reading a response that is longer than what was requested or announced.
+reading a response that is longer than requested or announced.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BLOCK_SIZE = 2**20
 REDIRECTS = (301, 302, 303, 307, 308)
 # Largest size of a file: offsets are signed numbers of 64 bits.
 MAX_SIZE = 2**63 - 1
-# What is also sent to another origin than that of the URL. All other headers and
-# settings may contain credentials.
+# The headers and settings that are also used for other origins than the origin of the
+# URL. All others may contain credentials.
 PUBLIC_HEADERS = {"accept-encoding", "range", "if-match", "user-agent"}
 PUBLIC_SETTINGS = {
     *("timeout", "proxy", "proxy_auth", "proxy_headers", "trust_env", "version"),
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class TooLong(Refused):
-    """A response is longer than what was requested or announced."""
+    """A response is longer than requested or announced."""
 
 
 async def open_session(
@@ -113,7 +113,8 @@ class Session:
             elif target.user is None and url.user is not None:
                 target = target.with_user(url.user).with_password(url.password)
             url = target
-        raise Refused(errno.ELOOP, "the server redirects more than 10 times")
+        message = "the server redirects more than %d times" % MAX_REDIRECTS
+        raise Refused(errno.ELOOP, message)
 
     def _target(self, url: Any, location: str) -> Any:
         """Return the URL that a server redirects to."""
@@ -126,7 +127,7 @@ class Session:
         except ValueError:
             valid = False
         if not valid:
-            raise Refused(errno.EIO, "the server redirects to what is no URL of HTTP")
+            raise Refused(errno.EIO, "the server redirects to no valid URL of HTTP")
         return target
 
     def _foreign_session(self) -> Any:
@@ -228,8 +229,8 @@ def _without(given: Any, unwanted: str) -> dict[str, Any]:
 def with_session(schemes: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return settings of fsspec in which file systems of HTTP use `open_session`.
 
-    `schemes` are those of the URLs in a chain. The settings of the first are `options`
-    themselves, and those of the others are inside, by their schemes.
+    `schemes` are the schemes of the URLs in a chain. The settings of the first URL are
+    `options` themselves. The settings of the other URLs are inside, by scheme.
     """
     for number, scheme in enumerate(schemes):
         if scheme in ("http", "https"):

@@ -73,7 +73,6 @@ class Held:
     def __init__(self, path: str, number: int | None) -> None:
         self.path = path
         self.number = number
-        # The status when it was opened.
         self.status = os.stat(path if number is None else number)
 
     def fileno(self) -> int:
@@ -82,11 +81,11 @@ class Held:
         return self.number
 
     def name(self, last: str) -> str:
-        """Return what the system gets for a name, beside ``number``."""
+        """Return the name for a system call that gets the descriptor ``number``."""
         return last if self.number is not None else os.path.join(self.path, last)
 
     def at(self, last: str) -> str:
-        """Return what `disk` gets for a name."""
+        """Return the path that the functions of `disk` get for a name."""
         path = os.path.join(self.path, last)
         return path if self.number is None else Place(path, last, self)
 
@@ -189,7 +188,7 @@ class OpenFolder:
         return Held(self.path, _open(self.path, _FLAGS))
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Return whether a status is that of this folder, wherever it is now."""
+        """Return whether a status belongs to this folder, wherever it is now."""
         if self._identity is None:
             self.hold()
         return self._identity == (status.st_dev, status.st_ino)
@@ -212,7 +211,7 @@ class OpenFolder:
     # Names
 
     def _hold_inside(self, name: str, fresh: bool = False) -> Held:
-        """Return a folder inside, open; with `fresh` as it is now."""
+        """Return a folder inside, open; with `fresh` the one that has the name now."""
         if not name:
             return self.hold()
         held = None if fresh else self._inside.get(name)
@@ -243,7 +242,7 @@ class OpenFolder:
             raise held.explained(error, last) from None
 
     def at(self, name: str) -> str:
-        """Return what `disk` gets for a name, which is looked up now."""
+        """Return the path that `disk` gets for a name, which is looked up now."""
         folder, _, last = name.rpartition("/")
         return self._hold_inside(folder, fresh=True).at(last)
 
@@ -276,7 +275,7 @@ class OpenFolder:
         )
 
     def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
-        """Yield what is in a folder.
+        """Yield the entries of a folder.
 
         Each call opens it once more: a descriptor has a single position in the list.
         """
@@ -325,7 +324,7 @@ def _status(held: Held, last: str) -> os.stat_result:
 
 
 def replaced(path: str) -> StorageError:
-    """Return the error for a folder that is not there any more."""
+    """Return the error for a dataset that was removed, or replaced by another one."""
     return StorageError(
         errno.ESTALE,
         "a writer has removed it, or replaced it by another one: open the dataset "

@@ -38,7 +38,7 @@ class AttributeSet(Base):
     def __init__(self, tree: Tree, folder: str) -> None:
         self._tree = tree
         self._folder = folder
-        # The state of the files, and what they have.
+        # The state of the files, and the attributes in them.
         self._known: tuple[object, Attributes] = (None, {})
 
     def _path(self, file: str) -> str:

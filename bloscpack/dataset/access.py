@@ -1,17 +1,16 @@
-"""Who may read and write the new files and folders of a dataset.
+"""The owner and the permission bits of new files and folders of a dataset.
 
-Contract: a change gives no user access that the dataset did not give before, and keeps
-its owner; a new dataset gives none that the dataset which it replaces did not give, and
-limits readers to those who may read the input. Files get their access before they get
-their names.
+Contract: a change keeps the owner of the dataset, and gives no user new access to it. A
+new dataset gives no user more access than the dataset that it replaces, and only users
+who may read the input may read it. Files get their access before they get their names.
 
 ===========================  ======================================================
 new                          access
 ===========================  ======================================================
-file that replaces a file    that of the file
-other file of a dataset      that of the nearest file that describes it
-folder of a dataset          that of the folder around it
-file, folder of a new one    those of the replaced dataset, or else the usual ones
+file that replaces a file    as the file
+other file of a dataset      as the nearest file that describes the dataset
+folder of a dataset          as the folder around it
+file, folder of a new one    as in the replaced dataset, or else the usual access
 ===========================  ======================================================
 """
 
@@ -51,11 +50,11 @@ class Access:
         self._models: dict[str, Attributes | None] = {}
 
     def of_file(self, name: str) -> Attributes | None:
-        """Return what a new file gets; None for the usual access."""
+        """Return the access of a new file; None for the usual access."""
         return self._folder.attributes(name) or self.of_description(_around(name))
 
     def of_folder(self, name: str) -> Attributes | None:
-        """Return what a new folder gets; None for the usual access."""
+        """Return the access of a new folder; None for the usual access."""
         return _only_access(self._folder.attributes(_around(name)))
 
     def of_description(self, name: str = "") -> Attributes | None:
@@ -91,7 +90,7 @@ class NewAccess(Access):
     replaced
         The folder of the dataset that it replaces; None if there is none.
     limits
-        Those of the input that it is made from, if any.
+        The attributes of the input, if any.
     """
 
     def __init__(self, replaced: Folder | None, limits: Limits | None = None) -> None:
@@ -102,11 +101,11 @@ class NewAccess(Access):
         self.limits = limits
 
     def of_file(self, name: str) -> Attributes | None:
-        """Return what a new file gets; None for the usual access."""
+        """Return the access of a new file; None for the usual access."""
         return self._file
 
     def of_folder(self, name: str) -> Attributes | None:
-        """Return what a new folder gets; None for the usual access."""
+        """Return the access of a new folder; None for the usual access."""
         return self._inner
 
     def give_all(self, folder: Folder) -> None:
@@ -126,9 +125,9 @@ class NewAccess(Access):
 
 
 def limits_of(path: str) -> Limits | None:
-    """Return what limits the readers of a copy of a file or folder.
+    """Return the attributes that limit the readers of a copy of a file or folder.
 
-    A pipe or a device limits nobody.
+    A pipe or a device sets no limit.
     """
     from .folder import Folder
 
@@ -139,7 +138,7 @@ def limits_of(path: str) -> Limits | None:
 
 
 def limits_in(folder: Folder) -> Limits | None:
-    """Return what limits the readers of a copy: the folder, and what describes it."""
+    """Return the limits for readers of a copy: folder and description of a dataset."""
     found = folder.attributes(), Access(folder).of_description() or _first(folder)
     inputs = [each for each in found if each is not None]
     return Limits(*inputs) if inputs else None

@@ -32,8 +32,8 @@ class Attributes(MutableMapping[str, "Json"]):
     ) -> None:
         self._layout = layout
         self._writer = writer
-        # The values under the key "known", once they are: `setdefault` does not replace
-        # those of a change that another thread has made meanwhile.
+        # The values under the key "known", once they are read. `setdefault` does not
+        # replace the values of a change by another thread.
         self._state: dict[str, JsonObject] = {}
 
     def _loaded(self) -> JsonObject:

@@ -1,8 +1,8 @@
 """Check a dataset: ``dataset.verify(path)``.
 
 Descriptions are read as a reader reads them, and each file that the dataset should have
-is checked (`file_checks`). What else is in the folder becomes a note. Damage never
-raises: only a folder that is no dataset, or of a kind that can't be read, does.
+is checked (`file_checks`). Other files and folders become notes. Damage never raises.
+Only a folder that is no dataset, or a dataset of an unknown kind, raises an error.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ WITHOUT_DIGESTS = ("bcolz", "blz")
 
 
 class Watcher:
-    """Is told what is checked; it may raise. By default it ignores everything."""
+    """Takes the results of a check, and may raise. By default it ignores them."""
 
     def take_node(self, member: str, layout: str, kind: str) -> None:
         """Take the name, layout and kind of the dataset, or of a member."""
 
     def take_file(self, name: str, check: FileCheck) -> None:
-        """Take what was found in a file of an array."""
+        """Take the check of a file of an array."""
 
     def take_error(self, error: FormatError | OSError) -> None:
         """Take the error of a description that can't be read."""
 
 
 class Recorder(Watcher):
-    """Keeps what it is told, for another watcher."""
+    """Keeps the results of a check, for another watcher."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -79,7 +79,7 @@ class Recorder(Watcher):
         self._calls.append(("take_node", what))
 
     def take_file(self, *what: Any) -> None:
-        """Keep what was found in a file of an array."""
+        """Keep the check of a file of an array."""
         self._calls.append(("take_file", what))
 
     def take_error(self, *what: Any) -> None:
@@ -87,7 +87,7 @@ class Recorder(Watcher):
         self._calls.append(("take_error", what))
 
     def replay(self, watcher: Watcher) -> None:
-        """Tell all to another watcher."""
+        """Give all results to another watcher, in order."""
         for name, what in self._calls:
             getattr(watcher, name)(*what)
 
@@ -143,7 +143,7 @@ def check_dataset(
     watcher: Watcher | None = None,
     storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
-    """Check a dataset, and tell `watcher` about it."""
+    """Check a dataset, and give the results to `watcher`, too."""
     folder = open_folder(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
@@ -190,7 +190,7 @@ class _Checker:
             same = _state_of(folder, files.description_files) == state
             if report.ok or same or attempt == ATTEMPTS:
                 break
-            progress = None  # it has been told of all files
+            progress = None  # it has counted all files
         self._report.include(report)
         recorder.replay(self._watcher)
 

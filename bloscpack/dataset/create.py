@@ -89,7 +89,7 @@ def creating(
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
-    `limits` are those of what it is made from, if any.
+    `limits` are the attributes of the input, if any.
     """
     with _unfinished(path, mode, limits) as (target, hidden, old, access):
         hidden.make_folder(target.name)
@@ -252,7 +252,7 @@ def _check_around(target: NewName) -> None:
 
 
 def _is_shared(folder: Folder) -> bool:
-    """Return whether a folder, if there is one, belongs to several users or another."""
+    """Return whether several users or another user have a folder, if it exists."""
     if not hasattr(os, "geteuid"):
         return False
     try:
@@ -322,10 +322,11 @@ def remove_leftovers(folder: Folder, start: str = "") -> None:
 def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> None:
     """Remove a temporary folder that a writer left, or a link with such a name.
 
-    Those of other users stay, and so does one that a writer has locked. With `sink` it
-    is removed in one step for those who look for it.
+    The folders of other users stay, and so does a folder that a writer has locked. With
+    `sink` the folder is first renamed into a hidden folder beside that name: processes
+    that use its old name see it complete, or not at all.
 
-    No writer makes a link. What it points to is neither locked nor changed.
+    No writer makes a link. The target of a link is neither locked nor changed.
     """
     with suppress(OSError):  # another writer may have removed it
         status = folder.status_of(name)
@@ -351,7 +352,8 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
 def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> None:
     """Move the folder `found`, which has the name of a target, to a hidden folder.
 
-    What is there is removed. So another folder that has got the name goes back.
+    The contents of `hidden` are removed later. So another folder that has got the name
+    goes back.
     """
     hidden.rename(target.name, name, target.around)
     if not hidden.has(name, found):

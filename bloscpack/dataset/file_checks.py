@@ -286,7 +286,7 @@ def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> Non
     for difference in differences:
         message = "expected %s: %s, found %s" % difference
         check.add("metadata", "array", message, rows=check.all_rows)
-        # Its chunks are those of another array.
+        # Its chunks belong to another array.
         check.intact.clear()
         check.extents.clear()
     if not check.ok:

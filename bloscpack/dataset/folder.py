@@ -73,8 +73,8 @@ _FLAGS = (
 _STATUS_ONLY = getattr(os, "O_PATH", None)
 
 
-# Halves of characters: JSON can hold them, and no file system can. The others stand for
-# bytes of names that are no text, as `os.fsdecode` returns them.
+# Surrogates that JSON can hold and no file system can. `os.fsdecode` returns the other
+# surrogates for bytes of a name that are no text.
 _SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
@@ -191,8 +191,8 @@ class Folder:
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed.
 
-        Return the names of the files that it removes. Raises `StorageError` if a user
-        who may not change the dataset could have written the journal.
+        Return the names of the files that the change removes. Raises `StorageError` if
+        a user who may not change the dataset could have written the journal.
         """
         self.pending.clear()
         self.documents.clear()
@@ -280,7 +280,7 @@ class Folder:
         return Folder(self.root, prefix, *shared)
 
     def inside(self, name: str) -> Folder:
-        """Return a folder inside as one of its own."""
+        """Return a folder inside, in which no journal of this one counts."""
         full = self.full(name)
         return type(self)(self.path(name), files=self._files.folder(full))
 
@@ -294,8 +294,8 @@ class Folder:
     def around(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
 
-        None if there is none, or if it could be that of another user: nothing in it is
-        believed then.
+        None if there is none, or if another user may write it. Nothing in it counts
+        then.
         """
         outer, name = os.path.split(self.root)
         if outer == self.root:
@@ -305,12 +305,12 @@ class Folder:
         return (folder, name) if is_same else None
 
     def has(self, name: str, folder: Folder) -> bool:
-        """Return whether a folder has a name in this one, and not by a link."""
+        """Return whether `name` in this folder is `folder` itself, and no link."""
         found = self.status_of(name)
         return found is not None and folder._files.is_same(found)
 
     def believes(self, around: Folder) -> bool:
-        """Return whether only users who may change this folder may write `around`."""
+        """Return whether all users who may write `around` may change this folder."""
         return is_believed(around._files.hold(), self._files.hold())
 
     @property
@@ -370,7 +370,7 @@ class Folder:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
-        """Return the result of a call with where the content of a file is."""
+        """Return the result of a call with the name that has the content of a file."""
         full = self.full(name)
         pending = self.pending.get(full) if self.pending else None
         if pending is not None:
@@ -489,7 +489,7 @@ class Folder:
             ) from error
 
     def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
-        """Yield what is in a folder; nothing if there is no such folder.
+        """Yield the entries of a folder; nothing if the folder does not exist.
 
         No rule for names applies to it.
         """
@@ -519,9 +519,9 @@ class Folder:
                     yield entry.name, entry.stat(follow_symlinks=False).st_size
 
     def walk(self, name: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the names of all that is in a folder, sorted, and what they are.
+        """Yield the names and entries of a whole tree, sorted.
 
-        A folder is in front of what is in it. No link is followed.
+        A folder comes before its contents. No link is followed.
         """
         for entry in sorted(self.scan(name), key=lambda entry: entry.name):
             inner = name + "/" + entry.name if name else entry.name
@@ -532,7 +532,7 @@ class Folder:
     # Writing
 
     def at(self, name: str) -> str:
-        """Return what `disk` gets for a name."""
+        """Return the path that the functions of `disk` get for a name."""
         return self._files.at(self.full(name))
 
     def create(self, name: str, mode: int = 0o666) -> BinaryIO:

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
 # The layout of a new dataset for those that can only be read.
 INSTEAD = {"folder": "zarr"}
-# Maximum size in bytes of the fill values that stand for lost rows: this, or so many
-# times the rows that are stored. A damaged shape may claim any number of rows.
+# Fill values replace lost rows up to this size in bytes, or up to this multiple of the
+# size of the stored rows. A damaged shape may claim any number of rows.
 MAX_FILLED = 2**30
 MAX_TIMES_FILLED = 16
 
@@ -143,14 +143,14 @@ def _check_apart(damaged: str, target: str) -> None:
 
 
 class Evidence(Watcher):
-    """What the check has found, and so what is saved.
+    """The results of the check, which select the chunks to save.
 
     Attributes
     ----------
     nodes
         Layout and kind of the dataset and of its members, by name.
     damage
-        What was found in the damaged files, by the name of the array.
+        The checks of the damaged files, by the name of the array.
     """
 
     def __init__(self) -> None:
@@ -162,14 +162,14 @@ class Evidence(Watcher):
         self.nodes[member] = layout, kind
 
     def take_file(self, name: str, check: FileCheck) -> None:
-        """Take what was found in a file of an array."""
+        """Take the check of a file of an array."""
         if not check.ok:
             self.damage.setdefault(name, []).append(check)
 
     def take_error(self, error: FormatError | OSError) -> None:
-        """Raise an error of the file system: it may not come again.
+        """Raise an error of the file system: the next attempt may succeed.
 
-        Links and pipes, which are refused, stay what they are.
+        A missing file is damage, and so is a link or a pipe, which is refused.
         """
         if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
             raise error
@@ -244,14 +244,15 @@ class _Saver:
             self._remark("'%s' could not be recovered: %s" % (name, error))
 
     def _check_same(self, found: object, checked: object, root: str) -> None:
-        """Raise `StorageError` unless what is saved is what was checked.
+        """Raise `StorageError` unless the saved dataset is the one that was checked.
 
-        A writer may have changed the dataset, or a file could be read only once.
+        A writer may have changed it, or a file could be read only once.
         """
         if found != checked:
             raise StorageError(
                 errno.EAGAIN,
-                "expected what was checked, %s, found %s" % (checked, found),
+                "expected the dataset that was checked, %s, found %s"
+                % (checked, found),
                 root,
             )
 
@@ -495,7 +496,7 @@ class SavedPart:
         return without(found, self.lost_rows())
 
     def _check_of(self, number: int) -> FileCheck | None:
-        """Return what was found in the damaged file of a chunk; None if it is sound."""
+        """Return the check of the damaged file of a chunk; None if it is sound."""
         i = bisect_right(self._starts, number) - 1
         found = self._checks[i] if i >= 0 else None
         return found if found is not None and number in found.numbers else None

@@ -122,7 +122,8 @@ class UrlFolder(Folder):
             return []
 
     def _read_accepted(self) -> Json:
-        return self.read_json(JOURNAL)  # who may write it, may write the dataset
+        # All users who may write the journal may write the dataset.
+        return self.read_json(JOURNAL)
 
     @property
     def unfinished(self) -> bool:

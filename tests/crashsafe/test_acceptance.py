@@ -20,7 +20,7 @@ import time
 import builders
 import pytest
 from crash.operations import JOURNAL, TARGET, refill
-from support import environment
+from support import as_user, environment
 
 import bloscpack
 from bloscpack._crashsafe import acceptance, journal, locking
@@ -301,7 +301,7 @@ def test_journal_that_is_removed_while_it_can_not_be_read(path, monkeypatch):
             with as_root():
                 name.unlink()
 
-    with user(STRANGER), path.open("rb") as fp:
+    with as_user(STRANGER), path.open("rb") as fp:
         monkeypatch.setattr(os, "open", refuse_and_remove)
         assert acceptance.load(str(name), fp) is None
 
@@ -329,23 +329,8 @@ def test_journal_that_can_not_be_opened(path, monkeypatch, error, expected, matc
 
 
 @contextlib.contextmanager
-def user(uid):
-    """Be another user for a while."""
-    groups = os.getgroups()
-    os.setgroups([])
-    os.setegid(uid)
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)
-
-
-@contextlib.contextmanager
 def as_root():
-    """Be root for a while, inside of `user`."""
+    """Be root for a while, inside of `as_user`."""
     old = os.geteuid()
     os.seteuid(0)
     try:
@@ -359,7 +344,7 @@ def test_journal_that_a_writer_is_creating(path):
     """It is empty as long as only the writer can read it."""
     plant(path, b"")
     path.chmod(0o644)
-    with user(STRANGER):
+    with as_user(STRANGER):
         assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
 
 
@@ -371,15 +356,15 @@ def test_sticky_folder(path, mode):
     os.chown(path, OWNER, OWNER)
     path.chmod(mode)
     content = genuine(path)
-    with user(STRANGER):
+    with as_user(STRANGER):
         name = plant(path, content)
-    with user(OWNER), pytest.raises(StorageError, match="can't be read") as raised:
+    with as_user(OWNER), pytest.raises(StorageError, match="can't be read") as raised:
         bloscpack.unpack_bytes_from_file(path)
     assert str(name) in str(raised.value)
     name.chmod(0o644)
     match = "an owner who may write the file, found the user '%d'" % STRANGER
     assert_refused(path, match)
-    with user(OWNER):
+    with as_user(OWNER):
         for use in (bloscpack.unpack_bytes_from_file, lambda p: append(p, __file__)):
             with pytest.raises(StorageError, match=match) as raised:
                 use(path)
@@ -486,14 +471,14 @@ def test_writer_whose_journal_would_be_refused_changes_a_copy(path, tmp_path):
     path.chmod(0o666)
     inode = path.stat().st_ino
     (tmp_path / "new").write_bytes(b"new")
-    with user(STRANGER), open(path, "r+b"):
+    with as_user(STRANGER), open(path, "r+b"):
         os.seteuid(0)
         path.chmod(0o644)
         os.seteuid(STRANGER)
         with pytest.raises(PermissionError):
             append(path, tmp_path / "new")
     path.chmod(0o666)
-    with user(STRANGER):
+    with as_user(STRANGER):
         append(path, tmp_path / "new")
     assert inode == path.stat().st_ino
     assert PLAIN + b"new" == bloscpack.unpack_bytes_from_file(path)[0]
@@ -532,13 +517,13 @@ def test_copy_that_its_owner_could_not_read(path, tmp_path, others):
         pytest.skip("no access control lists: %s" % error)
     path.parent.chmod(0o777)
     (tmp_path / "new").write_bytes(b"new")
-    with user(STRANGER):
+    with as_user(STRANGER):
         if others:
             append(path, tmp_path / "new")
         else:
             with pytest.raises(StorageError, match="the owner of the file could not"):
                 append(path, tmp_path / "new")
-    with user(OWNER):
+    with as_user(OWNER):
         expected = PLAIN + b"new" if others else PLAIN
         assert expected == bloscpack.unpack_bytes_from_file(path)[0]
     assert {TARGET, "new"} == set(os.listdir(path.parent))
@@ -622,7 +607,7 @@ def test_writer_who_may_not_remove_the_journal(path, tmp_path):
     os.chown(path, OWNER, OWNER)
     os.chown(path.with_name(JOURNAL), 0, 0)
     path.with_name(JOURNAL).chmod(0o644)
-    with user(OWNER):
+    with as_user(OWNER):
         with pytest.raises(PermissionError) as raised:
             append(path, __file__)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)
@@ -638,7 +623,7 @@ def test_empty_file_that_may_not_be_removed(path, tmp_path):
     os.chown(name, STRANGER, STRANGER)
     path.parent.chmod(0o1777)
     os.chown(path, OWNER, OWNER)
-    with user(OWNER), pytest.raises(PermissionError, match="not perm") as raised:
+    with as_user(OWNER), pytest.raises(PermissionError, match="not perm") as raised:
         append(path, __file__)
     assert str(name) == raised.value.filename
     assert "remains" not in str(raised.value)
@@ -650,7 +635,7 @@ def test_writer_who_may_not_write_the_file(path):
     interrupted(path)
     path.chmod(0o444)
     path.with_name(JOURNAL).chmod(0o644)
-    with user(STRANGER):
+    with as_user(STRANGER):
         with pytest.raises(PermissionError) as raised:
             append(path, __file__)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)

@@ -18,7 +18,7 @@ import builders
 import pytest
 from crash.operations import JOURNAL, TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
-from support import environment
+from support import as_user, environment
 
 import bloscpack
 from bloscpack._crashsafe import in_place, locking, ownership
@@ -283,21 +283,6 @@ def test_who_may_read_the_file_may_read_the_journal(path, mode):
         assert expected == (path.parent / JOURNAL).stat().st_mode & 0o777
 
 
-@contextlib.contextmanager
-def nobody():
-    """Be a user who may not change the owner of a file."""
-    if os.geteuid():
-        yield
-        return
-    os.setegid(12345)
-    os.seteuid(12345)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-
-
 def give(name, status):
     """Give a file the owner, group and permission bits in `status`."""
     attributes = ownership.Attributes(name)
@@ -325,7 +310,7 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
 ):
     path.parent.chmod(0o777)
     monkeypatch.chdir(path.parent)
-    with nobody():
+    with as_user(12345):
         with open("mine", "xb"):
             mine = os.stat("mine")
         uid = mine.st_uid + (foreign != "group")
@@ -340,16 +325,11 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
 def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
     path.parent.chmod(0o777)
     monkeypatch.chdir(path.parent)
-    groups = os.getgroups()
-    os.setgroups([54321])
-    try:
-        with nobody():
-            with open("mine", "xb"):
-                pass
-            status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
-            give("mine", status)
-    finally:
-        os.setgroups(groups)
+    with as_user(12345, 54321):
+        with open("mine", "xb"):
+            pass
+        status = os.stat_result([0o660, 0, 0, 1, 0, 54321, 0, 0, 0, 0])
+        give("mine", status)
     status = os.stat("mine")
     assert (12345, 54321, "0o660") == (
         status.st_uid,
@@ -825,7 +805,7 @@ def test_a_folder_that_the_user_may_not_write(shared):
     shared.chmod(0o666)
     with (
         pytest.raises(StorageError) as raised,
-        nobody(),
+        as_user(12345),
         open_locked(shared) as locked_file,
         journaled(locked_file) as change,
     ):
@@ -845,7 +825,7 @@ def test_a_folder_that_takes_no_new_file(shared):
         pytest.raises(
             PermissionError, match="the new content of the file is first"
         ) as e,
-        nobody(),
+        as_user(12345),
         open_locked(shared) as locked_file,
         locked_file.replacement(),
     ):
@@ -859,18 +839,13 @@ def test_a_member_that_the_user_database_does_not_know_takes_no_file(shared):
     shared.chmod(0o660)
     os.chown(shared, 0, 54321)
     shared.parent.chmod(0o777)
-    groups = os.getgroups()
-    os.setgroups([54321])
-    try:
-        with (
-            pytest.raises(StorageError, match="does not know the user 12345"),
-            nobody(),
-            open_locked(shared) as locked_file,
-            journaled(locked_file) as change,
-        ):
-            change.overwrite(LAST, b"new")
-    finally:
-        os.setgroups(groups)
+    with (
+        pytest.raises(StorageError, match="does not know the user 12345"),
+        as_user(12345, 54321),
+        open_locked(shared) as locked_file,
+        journaled(locked_file) as change,
+    ):
+        change.overwrite(LAST, b"new")
     assert (0, 54321) == (shared.stat().st_uid, shared.stat().st_gid)
     assert PACKED == shared.read_bytes()
     assert [TARGET] == names_in(shared.parent)
@@ -885,6 +860,6 @@ def test_no_journal_is_said_to_remain_where_there_is_none(shared, content):
         name.mkdir()
     else:
         name.write_bytes(content)
-    with pytest.raises(PermissionError) as raised, nobody(), open_locked(shared):
+    with pytest.raises(PermissionError) as raised, as_user(12345), open_locked(shared):
         pass
     assert "remains" not in str(raised.value)

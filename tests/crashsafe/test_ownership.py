@@ -1,6 +1,5 @@
 """Who may read a new file: group, permission bits, ACL and attributes."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +9,7 @@ import tempfile
 
 import numpy
 import pytest
+from support import as_user
 
 import bloscpack
 from bloscpack._crashsafe.locking import open_locked
@@ -44,24 +44,6 @@ def shared():
     folder.chmod(0o777)
     yield folder
     shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def another_user(*groups):
-    """Be a user without privileges, if this user is root."""
-    if os.geteuid():
-        yield
-        return
-    old = os.getgroups()
-    os.setgroups(groups)
-    os.setegid(GROUP)
-    os.seteuid(USER)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(old)
 
 
 def acl(group=4, named=4, mask=4, others=0):
@@ -237,7 +219,7 @@ def test_group_that_can_not_be_kept(shared, mode, expected):
     source.write_bytes(b"some bytes")
     os.chown(source, USER, OTHER_GROUP)
     source.chmod(mode)
-    with another_user(), open(source, "rb") as fp:
+    with as_user(USER), open(source, "rb") as fp:
         like = Attributes(fp.fileno())
         with replacing(folder / "out", None, like, access=True):
             pass
@@ -354,7 +336,7 @@ def test_acl_whose_group_can_not_be_kept(shared):
     os.chown(source, USER, OTHER_GROUP)
     set_attribute(source, ACL, acl(group=0, others=4))
     like = Attributes(str(source))
-    with another_user(), replacing(folder / "out", None, like, access=True):
+    with as_user(USER), replacing(folder / "out", None, like, access=True):
         pass
     assert acl_of(folder / "out") is None
     assert oct(0o600) == mode_of(folder / "out")

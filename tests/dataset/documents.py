@@ -11,7 +11,7 @@ KEY = "bloscpack-id"
 
 
 def signed(value):
-    """Return the text of a document, in which the digest is that of the text."""
+    """Return the text of a document with its right digest."""
     text = json.dumps(value).encode()
     return signed_again(text) if VALUE.search(text) else text
 

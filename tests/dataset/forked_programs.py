@@ -1,4 +1,4 @@
-"""What `test_hands` runs in a process of its own: ``forked_programs.py KIND``.
+"""Programs that `test_threads` runs in their own process: ``forked_programs.py KIND``.
 
 The process opens an object for changes, and forks inside of its ``with`` block. The
 child tries to change the object, and then ends with `sys.exit`, so that it leaves the

@@ -43,7 +43,7 @@ def read_node(path):
 
 
 def recorded(method):
-    """Let a method look at the states first; what is done to look is not recorded."""
+    """Let a method call `look` first, whose own calls are not recorded."""
 
     def call(self, *arguments):
         with self.lock:
@@ -165,7 +165,7 @@ def states(recorder, chance, subsets):
 
 
 def contents_of(node, chosen):
-    """Return the content of a file, or what is in a folder, with some changes."""
+    """Return the content of a file, or of a folder after some changes of names."""
     if node.content is not None:
         return node.content
     names = dict(node.there)

@@ -1,4 +1,4 @@
-"""Documents with values that nobody expects: an error of ours, and soon."""
+"""Documents with unexpected values: each ends soon in an error of Bloscpack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets in folders that other users can write, and who may read a dataset."""
+"""Datasets in folders that other users can write, and the access of new files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tempfile
 
 import numpy as np
 import pytest
+from support import as_user
 
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
@@ -53,17 +54,6 @@ def imported(tmp_path_factory):
     assert dataset.verify(path / "a.zarr").ok
 
 
-@contextlib.contextmanager
-def user(number):
-    os.setegid(number)
-    os.seteuid(number)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-
-
 def plant(folder, files, owner=ATTACKER):
     """Write files, which another user owns, and so their folders."""
     for name, content in files.items():
@@ -95,7 +85,7 @@ def files_of(path):
 
 @needs_root
 def test_a_table_that_is_planted_around_a_dataset(sticky):
-    with user(VICTIM):
+    with as_user(VICTIM):
         dataset.create_array(sticky / "ds", ITEMS, chunks=8, shards=8).close()
         (sticky / "home").mkdir()
         (sticky / "home" / "precious").write_text("precious")
@@ -112,7 +102,7 @@ def test_a_table_that_is_planted_around_a_dataset(sticky):
             },
         },
     )
-    with user(VICTIM):
+    with as_user(VICTIM):
         assert ITEMS.tolist() == dataset.open(sticky / "ds")[:].tolist()
         assert dataset.verify(sticky / "ds").ok
         with dataset.open(sticky / "ds", "r+") as array:
@@ -124,7 +114,7 @@ def test_a_table_that_is_planted_around_a_dataset(sticky):
 @needs_root
 @pytest.mark.parametrize("mode", ["create", "convert", "remove"])
 def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
-    with user(VICTIM):
+    with as_user(VICTIM):
         (sticky / "home").mkdir()
         (sticky / "home" / "precious").write_text("precious")
         np.save(sticky / "home" / "x.npy", ITEMS)
@@ -133,7 +123,7 @@ def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
     journal = {"files": {}, "removed": ["home/precious"]}
     plant(sticky, {"zarr.json": document, ".bloscpack/journal": journal})
     before = (sticky / "zarr.json").read_bytes()
-    with user(VICTIM):
+    with as_user(VICTIM):
         if mode == "convert":
             dataset.convert(sticky / "home" / "x.npy", sticky / "new", to="zarr")
         else:
@@ -146,10 +136,10 @@ def test_copies_of_documents_that_are_planted_around_a_dataset(sticky, mode):
 
 @needs_root
 def test_an_empty_journal_blocks_no_datasets_of_others(sticky):
-    with user(VICTIM):
+    with as_user(VICTIM):
         dataset.create_array(sticky / "ds", ITEMS).close()
     plant(sticky, {".bloscpack/journal": b"", "zarr.json": b"{"})
-    with user(VICTIM):
+    with as_user(VICTIM):
         with dataset.open(sticky / "ds", "r+") as array:
             array.append([7])
         dataset.create_array(sticky / "other", ITEMS).close()
@@ -160,7 +150,7 @@ def test_an_empty_journal_blocks_no_datasets_of_others(sticky):
 @needs_root
 def test_a_folder_of_changes_that_is_planted_during_a_change(sticky):
     """Its owner could put other files in the place of new ones."""
-    with user(VICTIM):
+    with as_user(VICTIM):
         dataset.create_array(sticky / "ds", ITEMS, chunks=8, shards=8).close()
         (sticky / "ds").chmod(0o1777)
         array = dataset.open(sticky / "ds", "r+")
@@ -335,13 +325,13 @@ def test_a_left_folder_that_is_exchanged(tmp_path, monkeypatch):
 @needs_root
 def test_a_left_folder_of_another_user_stays(sticky):
     plant(sticky, {".a.bloscpack-1/in/file": "left"})
-    with user(VICTIM):
+    with as_user(VICTIM):
         dataset.create_array(sticky / "a", ITEMS).close()
         dataset.create_array(sticky / "a", ITEMS, mode="w").close()
     dataset.create_array(sticky / "a", ITEMS, mode="w").close()
     assert (sticky / ".a.bloscpack-1" / "in" / "file").exists()
     plant(sticky, {".a.bloscpack-2/in/file": "left"}, owner=0)
-    with user(VICTIM):
+    with as_user(VICTIM):
         (sticky / ".a.bloscpack-3").mkdir()
         dataset.create_array(sticky / "b", ITEMS).close()
     dataset.create_array(sticky / "a", ITEMS, mode="w").close()
@@ -386,7 +376,7 @@ class Failing:
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("name", ["", *GROUP, "t/x"])
 def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
-    """The dataset is what it is, or the error is raised."""
+    """Its kind is the right kind, or the error is raised."""
     path = tmp_path / "g"
     dataset.create_group(path).close()
     for member, layout in GROUP.items():
@@ -510,7 +500,7 @@ def test_private_data_stay_private(tmp_path, layout, kind, name, owner):
     else:
         with dataset.open(path, "r+") as opened:
             (CHANGES if kind == "array" else TABLE_CHANGES)[name](opened)
-            assert before == access_of(path)  # also of what is left for the next one
+            assert before == access_of(path)  # the folder of changes too
     assert before == access_of(path)
     assert dataset.verify(path).ok
 

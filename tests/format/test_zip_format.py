@@ -242,7 +242,7 @@ def test_every_flipped_bit_of_a_directory():
 
 
 def test_every_flipped_bit_of_a_local_header():
-    """It agrees with the directory in all that says where and what the bytes are."""
+    """Its name, checksum and sizes must be those in the directory."""
     data = archive(CONTENTS)
     for member in decoded(data):
         start, stop = local_extent(member)

@@ -71,7 +71,7 @@ def run_convert(data: bytes, folder: Path) -> None:
         raise Broken("left behind: %r" % list(folder.iterdir()))
 
 
-# What the bytes are
+# The bytes
 
 
 @functools.cache

@@ -54,7 +54,7 @@ def import_all() -> None:
 
 
 def run(data: bytes, folder: Path) -> object:
-    """Do everything with the folder `data`; return what was found first."""
+    """Call everything with the folder `data`; return the first result."""
     entries = json.loads(data)
     path = folder / "d"
     before = peak()
@@ -237,7 +237,7 @@ def read_block(tree, block: str) -> None:
         attempt(lambda: column[-1:])
 
 
-# What the folders are
+# The folders
 
 
 def made(rng: random.Random, folder: Path) -> bytes:
@@ -357,7 +357,7 @@ def change_name(entries: dict, rng: random.Random) -> None:
 
 
 def change_kind(entries: dict, rng: random.Random) -> None:
-    """Let a name be that of a link, a folder, a pipe or a large file."""
+    """Put a link, a folder, a pipe or a large file in the place of a name."""
     if not entries:
         return
     name = rng.choice(list(entries))

@@ -27,7 +27,7 @@ SEARCHED_NBYTES = 2**20
 # the module csv is much less than pandas reads.
 MAX_VALUE = 2**31 - 1
 
-# Maximum size in bytes of a line without quoted line ends: that of an item.
+# Maximum size in bytes of a line without quoted line ends: the size of an item.
 MAX_LINE = MAX_ITEM_NBYTES
 
 _lock = allocate_lock()

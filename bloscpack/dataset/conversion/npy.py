@@ -119,7 +119,7 @@ class _Member:
         return data
 
     def check_size(self, nbytes: int) -> None:
-        """Raise `FormatError` unless so many bytes follow, by the directory."""
+        """Raise `FormatError` unless the directory states at least `nbytes` more."""
         if nbytes > self._left:
             raise DamageError(
                 "the member ends too early: expected '%d' bytes of items, found '%d'"

@@ -37,7 +37,7 @@ class Request:
     dtypes
         The types of columns of text files, by name.
     limits
-        The attributes of the source, which limit who may read the target.
+        The attributes of the source, which limit the readers of the target.
     resources
         Files to be closed after the conversion.
     lost

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
 
 
-# Maximum size in bytes of a column whose texts all have the length of the longest one:
-# this, or so many times the size of the texts.
+# Padding all texts to the length of the longest one may make a column as large as this
+# in bytes, or this multiple of the size of the texts.
 MAX_PADDED = 2**34
 MAX_TIMES_PADDED = 100
 

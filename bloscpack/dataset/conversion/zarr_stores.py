@@ -219,7 +219,7 @@ def _is_known(name: object) -> bool:
 
 
 def _content(found: Any, path: str) -> Content:
-    # The identity, and the mark of missing shards, are those of the store alone.
+    # A copy has its own identity, and is sparse or not by itself.
     attrs = {k: v for k, v in dict(found.attrs).items() if k not in OWN_ATTRIBUTES}
     if not hasattr(found, "shape"):
         members = {

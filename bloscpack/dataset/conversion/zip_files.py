@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from typing import IO
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
-# reaches 1032 at most. The other methods have no such limit: it keeps a claim from
-# exceeding the file by more than a factor.
+# reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
+# bounds the sizes that a member may claim.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**20
-# What `zipfile` and the modules that it uses raise for wrong bytes.
+# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
 WRONG_BYTES = (
     *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
     *(EOFError, ValueError, OverflowError, LookupError),

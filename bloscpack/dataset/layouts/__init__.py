@@ -57,7 +57,7 @@ LAYOUTS = {
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
 MAX_SEARCHED = 10000
-# Maximum number of groups inside of each other: those who visit all members recurse.
+# Maximum depth of nested groups: functions that visit all members recurse.
 MAX_DEPTH = 100
 
 

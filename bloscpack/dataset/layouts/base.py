@@ -152,7 +152,7 @@ class NodeLayout(ABC):
         """Return the attributes in the file."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens it again, in any process, as it was opened here."""
+        """Return a function that opens it again with the same settings."""
         return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:

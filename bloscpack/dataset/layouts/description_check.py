@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-
-from ...exceptions import FormatError, StorageError, UsageError
+from ..._storage.open_folder import replaced
+from ...exceptions import FormatError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -65,14 +64,4 @@ class DescriptionCheck:
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-        raise changed(self._path)
-
-
-def changed(path: str) -> StorageError:
-    """Return the error for an array that was removed, or replaced by another one."""
-    return StorageError(
-        errno.ESTALE,
-        "a writer has removed it, or replaced it by another one: open the dataset "
-        "again",
-        path,
-    )
+        raise replaced(self._path)

@@ -1,7 +1,7 @@
 """The names of the files of an array, by number, and which of them exist.
 
-A description may claim any number of files. So whoever visits the files asks for those
-that are stored, and computes with the numbers of the others.
+A description may claim any number of files. So callers visit only the stored files, and
+compute with the numbers of the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FileNames:
     place
         The folder, relative to the one of the array; empty for that one.
     before, after
-        What is in front of the number, and behind it.
+        The text in front of the number, and the text behind it.
     first
         The number in the first name.
     """

@@ -7,7 +7,7 @@
 The value is text, so that each program that keeps attributes can keep it. The digest is
 the CRC-32 of the whole document, in which its own digits are zeros. So a document that
 another program has written again, in whatever form, has a wrong digest or none
-(docs/format.rst, Superchunks).
+(docs/format.rst, Identities).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def identified(
 ) -> bytes:
     """Return the content of a document with its identity and digest.
 
-    `key` is that of the object in the document that gets `KEY` at its end; None for the
-    document itself.
+    The object under `key` in the document gets `KEY` at its end; the document itself if
+    `key` is None.
     """
     value = identity.words(token)
     holder = document if key is None else document[key]
@@ -84,7 +84,7 @@ def identified(
 def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
     """Return the identity in a document, and whether the digest is right.
 
-    `value` is that of `KEY`, and `content` the whole document.
+    `value` is the value of `KEY`, and `content` the whole document.
     """
     found = VALUE.fullmatch(value) if isinstance(value, str) else None
     if found is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..._format.dtypes import DType
     from ..._storage.base import Storage
 
-# Size in bytes of what is read of a file when it is opened: header and metadata.
+# Number of bytes that opening a file reads: header and metadata.
 FRONT_NBYTES = 1024
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 

@@ -100,7 +100,7 @@ class ShardPlaces:
     def differences(
         self, number: int, metadata: Json
     ) -> Iterator[tuple[str, object, object]]:
-        """Yield what metadata state wrongly: its name, the right value, and theirs."""
+        """Yield the wrong fields of metadata: name, expected value, found value."""
         cut = self._cut
         dtype = inner = None
         if is_array(metadata):
@@ -117,9 +117,9 @@ class ShardPlaces:
             pairs["the file"] = self._name_of(number), name
             if self.identity is not None:
                 pairs["a file of the array"] = self.identity, identity
-        for what, (expected, found) in pairs.items():
+        for field, (expected, found) in pairs.items():
             if expected != found:
-                yield what, expected, found
+                yield field, expected, found
 
 
 def place_of(metadata: Json) -> str | None:

@@ -373,7 +373,7 @@ def cut_of(storage: Storage, leaf: Leaf) -> Cut:
 
 
 def places_of(storage: Storage, leaf: Leaf) -> ShardPlaces:
-    """Return what the files of a leaf state about themselves."""
+    """Return the metadata that the files of a leaf must have."""
     return ShardPlaces(storage.identity, cut_of(storage, leaf), namer("", leaf))
 
 

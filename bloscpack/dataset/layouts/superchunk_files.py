@@ -87,7 +87,7 @@ class SuperchunkFiles(ChunkSource):
     fill_value
         The value of items that are not stored; None if other programs write no files.
     places
-        What the files must state about themselves.
+        The metadata that the files must have.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
     check_description

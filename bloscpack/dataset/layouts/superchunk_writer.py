@@ -113,13 +113,8 @@ class ShardWriter:
         table = BLOSCPACK_HEADER_LENGTH + metadata.size
         self._position = table + OFFSET_LENGTH * cut.slots
         self._trailer = Trailer(cut.chunk_nbytes, cut.slots, CHECKSUM)
-        self._written = self._position  # what is behind it waits
+        self._written = self._position  # the frames behind it wait
         self._waiting: list[bytes] = []
-
-    @property
-    def next_slot(self) -> int:
-        """The number of chunks in the file until now."""
-        return len(self._offsets)
 
     def put(self, chunk: bytes, digest: bytes) -> None:
         """Write the next chunk and its digest, now or later."""
@@ -225,7 +220,7 @@ class ShardFolder:
     args
         Settings of Blosc.
     places
-        What the files state about themselves.
+        The metadata of the files, by which a reader knows their places.
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.

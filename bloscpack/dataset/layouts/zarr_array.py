@@ -34,6 +34,7 @@ from ..._format.zarr_metadata import (
 from ..._reading.array_reader import ArrayReader
 from ..._storage.base import StorageFile
 from ..._storage.cursor import Cursor
+from ..._storage.open_folder import replaced
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -44,7 +45,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
-from .description_check import DescriptionCheck, changed
+from .description_check import DescriptionCheck
 from .file_names import FileNames
 from .identity import KEY, Identity, identified, read_identity
 from .shard_index import Cut
@@ -68,7 +69,7 @@ SHARDS = "c"
 # shard that is missing from any other array has been lost.
 MISSING_SHARDS = "missing-shards"
 MISSING_READ_AS = "fill_value"
-# The attributes that users do not see, and what they say.
+# The attributes that users do not see, and their meaning.
 OWN_ATTRIBUTES = {
     MISSING_SHARDS: "that some shards were never written",
     KEY: "which dataset it is",
@@ -142,7 +143,7 @@ def check_rows(folder: Folder, length: int) -> None:
     try:
         found = read_array_document(folder).array.shape[0]
     except FileNotFoundError as error:
-        raise changed(folder.path()) from error
+        raise replaced(folder.path()) from error
     if found < length:
         raise StorageError(
             errno.ESTALE,
@@ -157,7 +158,7 @@ def mark_sparse(document: ArrayDocument) -> None:
 
 
 def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if a name is that of an attribute of Bloscpack's own."""
+    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself."""
     for name, meaning in OWN_ATTRIBUTES.items():
         if name in attributes:
             raise UsageValueError(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
-# The attributes that users do not see, and what they do.
+# The attributes that users do not see, and their effect.
 OWN_ATTRIBUTES = {
     COLUMN_ORDER: "makes a group a table",
     KEY: "says which dataset it is",
@@ -135,7 +135,7 @@ def drop_consolidated(
 
 
 def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if a name is that of an attribute of Bloscpack's own."""
+    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself."""
     for name, meaning in OWN_ATTRIBUTES.items():
         if name in attributes:
             raise UsageValueError(
@@ -154,7 +154,7 @@ class ZarrGroup(GroupLayout):
         document, _, is_own = read_node(folder)
         if document["node_type"] != "group":
             raise DamageError(
-                "expected the document of a group, found that of an array",
+                "expected the document of a group, found one of an array",
                 section="metadata",
                 filename=folder.path(ZARR_JSON),
             )
@@ -208,7 +208,7 @@ class ZarrTable(TableLayout):
         word = column.column_word
         if not self.changed_elsewhere and word not in (None, column_word(name)):
             raise DamageError(
-                "expected the document of the column '%s', found that of another one"
+                "expected the document of the column '%s', found one of another column"
                 % name,
                 section="metadata",
                 filename=column.folder.path(ZARR_JSON),

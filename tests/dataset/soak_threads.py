@@ -1,6 +1,6 @@
 """Threads and processes that change one object at the same time, and a model of it.
 
-``python tests/dataset/soak_hands.py [RUNS [SEED [MIX ...]]]``: a mix is a kind of
+``python tests/dataset/soak_threads.py [RUNS [SEED [MIX ...]]]``: a mix is a kind of
 object at a place, such as ``array path``. In each run of a mix, threads change one
 object, another thread reads it, and a process forks: it must not be able to change what
 it has inherited. Then all that the calls have reported must be there, and ``verify``
@@ -46,7 +46,7 @@ class Mix:
     """An object that threads change.
 
     Several threads call `change`, and one calls `look`. `intrude` is called in a child
-    process. `check` compares the object, opened again, with what was reported.
+    process. `check` compares the object, opened again, with the reported changes.
     """
 
     def __init__(self, place):
@@ -95,7 +95,7 @@ class Blocks:
         found = blocks[:, 0].tolist()
         assert len(set(found)) == len(found), "a block is there twice"
         if complete:
-            assert set(found) <= set(self.appended), "a block that nobody has appended"
+            assert set(found) <= set(self.appended), "a block of no thread"
             expected = len(self.appended) - len(self.removed)
             assert expected == len(found), "%d blocks of %d" % (len(found), expected)
         for thread in range(THREADS):  # in the order of the thread
@@ -558,7 +558,7 @@ NUMBERS = itertools.count()
 @contextlib.contextmanager
 def new_place(where, folder):
     """Yield a new path or URL, and remove what is there in the end."""
-    name = "hands-%d-%d" % (os.getpid(), next(NUMBERS))
+    name = "shared-%d-%d" % (os.getpid(), next(NUMBERS))
     if where == "path":
         path = Path(folder) / name
         yield path

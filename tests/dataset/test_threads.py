@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset import forked_programs, soak_hands
+from dataset import forked_programs, soak_threads
 from support import environment
 
 import bloscpack as bp
@@ -33,22 +33,22 @@ def frequent_switches():
 def place(request, tmp_path):
     if request.param == "url":
         pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
-    with soak_hands.new_place(request.param, tmp_path) as place:
+    with soak_threads.new_place(request.param, tmp_path) as place:
         yield place
 
 
 def in_threads(work, count=4):
     """Call ``work(number)`` in threads; expect no error."""
-    assert [] == soak_hands.run_threads(work, count)
+    assert [] == soak_threads.run_threads(work, count)
 
 
-@pytest.mark.parametrize(("kind", "where"), soak_hands.MIXES)
+@pytest.mark.parametrize(("kind", "where"), soak_threads.MIXES)
 def test_mixes(kind, where, tmp_path):
     if where == "url":
         pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
     for number in range(3):
-        with soak_hands.new_place(where, tmp_path) as place:
-            errors = soak_hands.run(kind, place, "%s %d" % (kind, number), number > 0)
+        with soak_threads.new_place(where, tmp_path) as place:
+            errors = soak_threads.run(kind, place, "%s %d" % (kind, number), number > 0)
         assert [] == errors
 
 
@@ -186,7 +186,7 @@ def test_rows_that_change_their_array(tmp_path, layout):
 
 def test_a_failed_change_lets_others_go_on(tmp_path):
     array = dataset.create_array(tmp_path / "a", [0], sync=False)
-    errors = soak_hands.run_threads(lambda i: array.append(["no"] if i else [1]))
+    errors = soak_threads.run_threads(lambda i: array.append(["no"] if i else [1]))
     assert 3 == len(errors)
     array.append([2])
     assert [0, 1, 2] == array[:].tolist()
@@ -227,7 +227,7 @@ def test_reads_see_one_state(tmp_path, layout):
         assert set(rows[40:].tolist()) <= {0, *rows[:1].tolist()}
         assert array[-1] in range(12)
 
-    assert [] == soak_hands.run_threads(change, 2, look)
+    assert [] == soak_threads.run_threads(change, 2, look)
     array.close()
 
 
@@ -245,7 +245,7 @@ def test_rows_of_a_table_are_of_one_state(place):
         assert (found["x"] == found["y"]).all()
         assert 1 == len(set(found[:20].tolist()))
 
-    assert [] == soak_hands.run_threads(change, 2, look)
+    assert [] == soak_threads.run_threads(change, 2, look)
     assert 28 == len(table)
     table.close()
 
@@ -320,7 +320,7 @@ def test_a_child_that_ends_within_a_change(tmp_path):
 
     def blocks():
         yield range(5, 9)
-        error = soak_hands.fork_error(lambda: fail(blocks_of_child()))
+        error = soak_threads.fork_error(lambda: fail(blocks_of_child()))
         assert error is None, error
         yield range(9, 12)
 
