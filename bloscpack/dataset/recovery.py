@@ -301,7 +301,9 @@ class _Saver:
         attributes: JsonObject,
     ) -> None:
         if not table.columns:
-            raise next(iter((table.unopened or {}).values()))
+            for error in (table.unopened or {}).values():
+                raise error
+            raise DamageError("the table has no columns", filename=table.folder.path())
         for column in table.unopened or ():
             self.recovery.losses.append(RowLoss(joined_name(name, column), None))
             self._remark("the column '%s' could not be recovered" % column)

@@ -331,3 +331,10 @@ def test_folder_of_changes_that_is_a_link():
 def test_no_dataset_has_the_name_of_a_temporary_folder():
     with pytest.raises(bp.UsageError, match="which the next writer removes"):
         dataset.create_array(".a.bloscpack-1", np.arange(5))
+
+
+def test_recover_a_table_without_columns():
+    dataset.create_table("t", {"x": [1]}, layout="bcolz").close()
+    edit("t/__rootdirs__", lambda value: value.update(names=[]))
+    with pytest.raises(bp.FormatError, match="no columns"):
+        dataset.recover("t", "saved")
