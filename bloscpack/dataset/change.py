@@ -63,11 +63,16 @@ class Change:
     """New contents of files in a dataset; `commit` applies them.
 
     Names are relative to the dataset, as `Folder.full` returns them. Any thread may
-    write and stage. `access` is that of new files and folders.
+    write and stage. `access` is that of new files and folders. `named` has the folders
+    whose names are on the disk, as the writer knows from its earlier changes.
     """
 
     def __init__(
-        self, folder: Folder, sync: bool = True, access: Access | None = None
+        self,
+        folder: Folder,
+        sync: bool = True,
+        access: Access | None = None,
+        named: set[str] | None = None,
     ) -> None:
         self._root = folder.whole()
         self._sync = sync
@@ -76,6 +81,8 @@ class Change:
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._removed: list[str] = []
         self._folders: set[str] = set()  # with names that are not on the disk yet
+        self._named: set[str] = set() if named is None else named
+        self._unnamed: set[str] = set()  # folders in use that are not in `_named`
         self._numbers = count()
         # A reader that has seen the journal of another change must not take a file of
         # this one for a file of that change.
@@ -102,8 +109,18 @@ class Change:
 
     def make_folder(self, name: str) -> None:
         """Make a folder, unless there is one."""
+        self._use_folder(name)
         if not self._root.is_folder(name):
             self._make_folder(name)
+
+    def _use_folder(self, name: str) -> None:
+        """Let the name of a folder be on the disk before the commit.
+
+        A change that failed, or a writer that died, may have made the folder.
+        """
+        if name not in self._named:
+            self._unnamed.add(name)
+            self._folders.add(name.rpartition("/")[0])
 
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
@@ -112,7 +129,6 @@ class Change:
         self._access.give(made.number, like)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
-        self._folders.add(name.rpartition("/")[0])
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
@@ -120,6 +136,8 @@ class Change:
         `finish` or `abandon` must follow.
         """
         with self._lock:
+            if not self._has_changes:
+                self._use_folder(CHANGES)
             if not self._root.is_folder(CHANGES):
                 self._make_folder(CHANGES)
             elif not self._has_changes:  # another user may have made it
@@ -201,7 +219,9 @@ class Change:
         if self._sync:
             for folder in sorted(self._folders):
                 self._root.sync_folder(folder)
+            self._named |= self._unnamed
         self._folders.clear()
+        self._unnamed.clear()
 
 
 def _take_write_bits(descriptor: int | None) -> None:

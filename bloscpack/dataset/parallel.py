@@ -234,7 +234,6 @@ class ShardChange(Change):
         """Make a folder, unless there is one; another process may be making it."""
         with suppress(FileExistsError):
             super().make_folder(name)
-        self._folders.add(name.rpartition("/")[0])
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""

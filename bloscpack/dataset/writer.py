@@ -169,6 +169,7 @@ class Writer(SerialWriter):
         self._prepare = prepare
         self._sync = sync
         self._failed = False
+        self._named: set[str] = set()
         outer = folder.around()
         if outer is not None and outer[0].has_journal:
             raise StorageError(
@@ -198,7 +199,7 @@ class Writer(SerialWriter):
                 "an earlier change failed while it was committed: open it again",
                 self._folder.root,
             )
-        change = Change(self._folder, self._sync)
+        change = Change(self._folder, self._sync, named=self._named)
         with naming_dataset(self._folder.root):
             if self._prepare is not None:
                 self._prepare(change)

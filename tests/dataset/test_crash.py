@@ -20,6 +20,7 @@ import bloscpack.dataset.folder
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.exceptions import UsageError
 
 from .power_loss import check_power_loss
 
@@ -311,6 +312,17 @@ def conversion(items, layout):
     return operation
 
 
+def after_failure(function):
+    """Return a change of a table that follows a change which has failed."""
+
+    def operation(opened):
+        with pytest.raises(UsageError):
+            opened[5:45] = {"x": np.arange(40), "y": ["no number"] * 40}
+        function(opened)
+
+    return operation
+
+
 FIELDS = np.zeros(70, [("x", "i8"), ("y", "f8", 2)])
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
@@ -329,6 +341,10 @@ OPERATIONS = {
         for name, each in changes.items()
     },
     **{"group: " + name: (group, change(each)) for name, each in GROUP_CHANGES.items()},
+    "assign after failure": (
+        zarr_table,
+        change(after_failure(TABLE_CHANGES["assign"])),
+    ),
     "convert an array": (array, conversion(np.arange(40), "bcolz")),
     "convert an array to zarr": (zarr_array, conversion(np.arange(40), "zarr")),
     "convert a table": (table, conversion(FIELDS, "bcolz")),
@@ -505,6 +521,7 @@ def test_the_order_on_the_disk(make, operation, tmp_path, monkeypatch):
 # Changes of several files, and some of the others; all are in the slow test.
 LOSSES = (
     "assign some",
+    "assign after failure",
     "zarr_array: assign all",
     "zarr_array: shrink",
     "superchunk: assign some",
