@@ -475,14 +475,21 @@ def check_in_dataset(
 def is_believed(around: Held, dataset: Held) -> bool:
     """Return whether all users who may write a folder may change a dataset in it.
 
-    The folder must belong to the owner of the dataset. A sticky folder is for several
-    users.
+    The folder must belong to the owner of the dataset, or to a user who may write the
+    dataset while the same group may write both. A sticky folder is for several users.
     """
     if not hasattr(os, "geteuid"):
         return True
     outer, inner = around.status, dataset.status
-    if outer.st_uid != inner.st_uid or _is_sticky(outer):
+    if _is_sticky(outer):
         return False
+    if outer.st_uid != inner.st_uid:
+        by_group = outer.st_mode & inner.st_mode & stat.S_IWGRP
+        if not by_group or outer.st_mode & stat.S_IWOTH:
+            return False
+        # Nobody else can have made what belongs to this user.
+        if outer.st_uid != os.geteuid() and not may_write(outer.st_uid, dataset):
+            return False
     if outer.st_mode & ~inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return False
     return not outer.st_mode & stat.S_IWGRP or (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
-from .layouts import array_class, table_around, table_class
+from .layouts import array_class, is_inside_table, table_around, table_class
 from .table import Table
 from .url_folder import UrlFolder
 from .url_writer import writer_of
@@ -94,6 +94,11 @@ def _open_array(
     found = layout(folder, allow_pickle=options.allow_pickle)
     if writer is not None:
         found.check_writable()
+        if found.is_column and is_inside_table(folder):
+            raise UsageError(
+                "'%s' is a column of a table that another user may have written, or "
+                "that is damaged: open the table to change it" % folder.path()
+            )
     return Array(found, writer)
 
 

@@ -23,7 +23,12 @@ from storage.servers import serving_folder
 import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import crc_of
-from bloscpack.exceptions import BloscpackError, FormatError, UsageError
+from bloscpack.exceptions import (
+    BloscpackError,
+    FormatError,
+    StorageError,
+    UsageError,
+)
 
 SHARDED = {"chunks": 10, "shards": 20}
 DTYPE = [("x", "<i4"), ("p", [("u", "<i4"), ("v", "<f4")])]
@@ -338,6 +343,24 @@ def test_a_document_that_another_program_has_written(tmp_path):
         assert kept == ("missing-shards" not in document)
     with pytest.raises(UsageError, match="bloscpack-id"):
         dataset.create_array(tmp_path / "b", [1], attrs={documents.KEY: "x"})
+
+
+def test_rows_that_another_program_has_added(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(10), chunks=10, shards=10).close()
+    with dataset.open(path, "r+") as array:
+        document = json.loads((path / "zarr.json").read_text())
+        (path / "zarr.json").write_text(json.dumps({**document, "shape": [20]}))
+        (path / "c/1").write_bytes((path / "c/0").read_bytes())
+        for change in (
+            lambda: array.__setitem__(0, 5),
+            lambda: array.append([5]),
+            lambda: array.resize(15),
+        ):
+            with pytest.raises(StorageError, match="open the dataset again"):
+                change()
+        array.attrs["a"] = 1
+    assert (20,) == dataset.open(path).shape
 
 
 def test_a_superchunk_of_another_dtype(tmp_path):

@@ -16,14 +16,15 @@ import pytest
 from support import as_user
 
 from bloscpack import dataset
+from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
-from bloscpack.exceptions import StorageError
+from bloscpack.exceptions import StorageError, UsageError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
 )
-ATTACKER, VICTIM = 12345, 23456
+ATTACKER, VICTIM, TEAM = 12345, 23456, 34567
 LAYOUTS = ("zarr", "superchunk", "bcolz")
 ITEMS = np.arange(40)
 
@@ -247,6 +248,37 @@ def test_a_table_of_the_owner_is_found_around_a_column(tmp_path):
             assert "Array" in type(column).__name__
             with pytest.raises(Exception, match="append to the table"):
                 column.append([1])
+
+
+@pytest.fixture
+def shared(sticky):
+    """Return a folder of the attacker, in which both users may write."""
+    groups, umask = os.getgroups(), os.umask(0o002)
+    os.setgroups([TEAM])
+    (sticky / "s").mkdir()
+    os.chown(sticky / "s", ATTACKER, TEAM)
+    (sticky / "s").chmod(0o2775)
+    yield sticky / "s"
+    os.umask(umask)
+    os.setgroups(groups)
+
+
+@needs_root
+@pytest.mark.parametrize("known", [False, True])
+def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
+    """Its rows are changed with those of the table, or not at all."""
+    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: known)
+    with user(ATTACKER):
+        dataset.create_table(shared / "t", {"x": ITEMS}).close()
+    with user(VICTIM):
+        with dataset.open(shared / "t", "r+") as table:
+            table.add_column("z", ITEMS)
+        message = "append to the table" if known else "open the table to change it"
+        with pytest.raises(UsageError, match=message):
+            dataset.open(shared / "t" / "z", "r+").append([7, 8])
+    with user(ATTACKER), dataset.open(shared / "t", "r+") as table:
+        table.append({"x": [1], "z": [2]})
+        assert [*ITEMS, 2] == table["z"][:].tolist()
 
 
 # Folders that are exchanged

@@ -6,6 +6,7 @@ To add a layout, add a module and one entry of `LAYOUTS`.
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
@@ -220,6 +221,19 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
         if layout.folder.path() == outer.path(name):
             return Found(outer, *found), column
     return None
+
+
+def is_inside_table(folder: Folder) -> bool:
+    """Return whether the folder around is that of a table, whoever may write it.
+
+    The table may be that of another user, so nothing in it is used.
+    """
+    if folder.far:
+        return False
+    with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
+        found = find(type(folder)(os.path.dirname(folder.root)))
+        return found is not None and found[1] == "table"
+    return False
 
 
 def detect(folder: Folder) -> Found:

@@ -342,6 +342,17 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         return own
 
+    def _read_of_same_shape(self) -> OwnDocument:
+        """Return the document, of which the shape is to be changed.
+
+        Raises `StorageError` if another program has changed the shape since: its rows
+        would be lost.
+        """
+        own = self._read_for_change()
+        if own.array.shape != self.shape:
+            raise replaced(self.folder.path())
+        return own
+
     def _place_in(self, number: int) -> str | None:
         """Return the identity of the array that a shard states; None without one."""
         with suppress(FormatError, OSError):
@@ -365,7 +376,7 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        own = self._read_for_change()
+        own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
         shards = ShardFolder(
@@ -387,7 +398,7 @@ class ZarrArray(ArrayLayout):
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
-        own = self._read_for_change()
+        own = self._read_of_same_shape()
         own.array.shape = (length, *self.shape[1:])
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
