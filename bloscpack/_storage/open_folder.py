@@ -278,6 +278,8 @@ class OpenFolder:
         """Yield the entries of a folder.
 
         Each call opens it once more: a descriptor has a single position in the list.
+        An entry is valid until the next one: where the list has no types of files, it
+        asks the descriptor, which is closed in the end.
         """
         held = self._hold_inside(name, fresh=True)
         if held.number is None:
@@ -297,6 +299,13 @@ class OpenFolder:
         finally:
             os.close(number)
 
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types.
+
+        The types are those of `stat.S_IFMT`, of links as well; 0 for pipes and so on.
+        """
+        return sorted((entry.name, _type_of(entry)) for entry in self.scan(name))
+
     def clear(self) -> None:
         """Remove all that is in the folder.
 
@@ -307,11 +316,11 @@ class OpenFolder:
         folders = [self]
         for folder in folders:
             inner = []
-            for entry in sorted(folder.scan(), key=lambda entry: entry.name):
-                if entry.is_dir(follow_symlinks=False):
-                    inner.append(folder.folder(entry.name))
+            for name, kind in folder.entries():
+                if kind == stat.S_IFDIR:
+                    inner.append(folder.folder(name))
                 else:
-                    disk.remove(folder.hold().at(entry.name))
+                    disk.remove(folder.hold().at(name))
             folders += inner
         for folder in reversed(folders[1:]):
             folder.close()
@@ -321,6 +330,15 @@ class OpenFolder:
 
 def _status(held: Held, last: str) -> os.stat_result:
     return os.lstat(held.name(last), dir_fd=held.number)
+
+
+def _type_of(entry: os.DirEntry[str]) -> int:
+    """Return the type of a file, folder or link in a list."""
+    if entry.is_symlink():
+        return stat.S_IFLNK
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
+    return stat.S_IFREG if entry.is_file(follow_symlinks=False) else 0
 
 
 def replaced(path: str) -> StorageError:

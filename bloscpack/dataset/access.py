@@ -112,11 +112,11 @@ class NewAccess(Access):
         """Give access to all files and folders in a folder, and to itself."""
         if self._inner is None and self.limits is None:
             return
-        for name, entry in folder.walk():
-            if entry.is_dir(follow_symlinks=False):
+        for name, kind in folder.walk():
+            if kind == stat.S_IFDIR:
                 held = folder.inside(name).hold()
                 self.give(held.number, self._inner)
-            elif entry.is_file(follow_symlinks=False):
+            elif kind == stat.S_IFREG:
                 file = folder.open_file(name)
                 self.give(file.descriptor, self._file)
                 file.close()
@@ -146,8 +146,8 @@ def limits_in(folder: Folder) -> Limits | None:
 
 def _first(folder: Folder) -> Attributes | None:
     """Return the access of the first file in a folder, which nothing describes."""
-    for name, entry in folder.walk():
-        if entry.is_file(follow_symlinks=False):
+    for name, kind in folder.walk():
+        if kind == stat.S_IFREG:
             return _only_access(folder.attributes(name))
     return None
 

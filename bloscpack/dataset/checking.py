@@ -8,6 +8,7 @@ Only a folder that is no dataset, or a dataset of an unknown kind, raises an err
 from __future__ import annotations
 
 import os
+import stat
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -443,15 +444,15 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that are not in `used`, with the reason; no link is followed."""
-    for entry in sorted(folder.scan(place), key=lambda entry: entry.name):
-        name = place + "/" + entry.name if place else entry.name
+    for last, kind in folder.entries(place):
+        name = place + "/" + last if place else last
         if name in used or name == CHANGES:
             continue
-        if entry.is_symlink():
+        if kind == stat.S_IFLNK:
             yield name, "a symbolic link, which is not followed"
-        elif not entry.is_dir(follow_symlinks=False):
+        elif kind != stat.S_IFDIR:
             yield name, "a file that the dataset does not use"
-        elif LEFTOVER.fullmatch(entry.name):
+        elif LEFTOVER.fullmatch(last):
             yield name, "a folder that an interrupted writer left"
         else:
             yield from _strays(folder, name, used)

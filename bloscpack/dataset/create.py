@@ -159,10 +159,10 @@ def _unfinished(
 
 
 def _sync_tree(folder: Folder) -> None:
-    for name, entry in folder.walk():
-        if entry.is_dir(follow_symlinks=False):
+    for name, kind in folder.walk():
+        if kind == stat.S_IFDIR:
             folder.sync_folder(name)
-        elif entry.is_file(follow_symlinks=False):
+        elif kind == stat.S_IFREG:
             with disk.open(folder.at(name), "r+b") as fp:
                 disk.sync(fp)
     folder.sync_folder()

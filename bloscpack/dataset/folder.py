@@ -162,8 +162,8 @@ class Folder:
         """Return a value that changes when a file is replaced."""
         return [
             (name, status.st_ino, status.st_size, status.st_mtime_ns)
-            for name, entry in self.walk()
-            if not entry.is_dir(follow_symlinks=False)
+            for name, kind in self.walk()
+            if kind != stat.S_IFDIR
             and (status := self._files.status(self.prefix + name))
         ]
 
@@ -518,15 +518,27 @@ class Folder:
                 if entry.is_file(follow_symlinks=False):
                     yield entry.name, entry.stat(follow_symlinks=False).st_size
 
-    def walk(self, name: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the names and entries of a whole tree, sorted.
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types.
+
+        They are those of `OpenFolder.entries`. Without such a folder there are none.
+        """
+        try:
+            return self._files.entries((self.prefix + name).rstrip("/"))
+        except OSError as error:
+            if not is_missing(error):
+                raise
+            return []
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, int]]:
+        """Yield the names and types of a whole tree, sorted.
 
         A folder comes before its contents. No link is followed.
         """
-        for entry in sorted(self.scan(name), key=lambda entry: entry.name):
-            inner = name + "/" + entry.name if name else entry.name
-            yield inner, entry
-            if entry.is_dir(follow_symlinks=False):
+        for last, kind in self.entries(name):
+            inner = name + "/" + last if name else last
+            yield inner, kind
+            if kind == stat.S_IFDIR:
                 yield from self.walk(inner)
 
     # Writing

@@ -268,15 +268,15 @@ def shared(sticky):
 def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
     """Its rows are changed with those of the table, or not at all."""
     monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: known)
-    with user(ATTACKER):
+    with as_user(ATTACKER):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
-    with user(VICTIM):
+    with as_user(VICTIM):
         with dataset.open(shared / "t", "r+") as table:
             table.add_column("z", ITEMS)
         message = "append to the table" if known else "open the table to change it"
         with pytest.raises(UsageError, match=message):
             dataset.open(shared / "t" / "z", "r+").append([7, 8])
-    with user(ATTACKER), dataset.open(shared / "t", "r+") as table:
+    with as_user(ATTACKER), dataset.open(shared / "t", "r+") as table:
         table.append({"x": [1], "z": [2]})
         assert [*ITEMS, 2] == table["z"][:].tolist()
 
@@ -618,3 +618,58 @@ def test_a_group_keeps_its_access(tmp_path):
         restrict(tmp_path / "g")
         group.attrs["x"] = 1
     assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "g")}
+
+
+class UnknownType:
+    """What is in a folder whose list has no types, as those of some NFS servers.
+
+    The system looks up the type in the open folder when it is needed.
+    """
+
+    def __init__(self, entry, folder):
+        self.name, self._folder = entry.name, folder
+
+    def _type(self):
+        return os.stat(self.name, dir_fd=self._folder, follow_symlinks=False).st_mode
+
+    def is_symlink(self):
+        return stat.S_ISLNK(self._type())
+
+    def is_dir(self, *, follow_symlinks):
+        return stat.S_ISDIR(self._type())
+
+    def is_file(self, *, follow_symlinks):
+        return stat.S_ISREG(self._type())
+
+    def stat(self, *, follow_symlinks):
+        return os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+
+
+@pytest.mark.skipif(
+    os.scandir not in os.supports_fd, reason="needs lists of open folders"
+)
+def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scan(folder):
+        with scandir(folder) as entries:
+            if isinstance(folder, int):
+                yield (UnknownType(entry, folder) for entry in entries)
+            else:
+                yield entries
+
+    monkeypatch.setattr(os, "scandir", scan)
+    path = tmp_path / "g" / "a"
+    with dataset.create_group(tmp_path / "g") as group:
+        group.create_array("a", ITEMS, chunks=8, shards=8)
+        group.create_array("b", ITEMS)
+        del group["b"]
+    dataset.create_array(path, ITEMS[::-1], mode="w", chunks=8, shards=8).close()
+    np.save(tmp_path / "x.npy", ITEMS)
+    dataset.convert(tmp_path / "x.npy", tmp_path / "x", to="zarr", sync=True)
+    (path / "stray").touch()
+    assert ["a"] == list(dataset.open(tmp_path / "g"))
+    assert ITEMS[::-1].tolist() == dataset.open(path)[:].tolist()
+    assert any("stray" in str(each) for each in dataset.verify(path).findings)
+    assert {"g", "x", "x.npy"} == set(os.listdir(tmp_path))
