@@ -318,16 +318,6 @@ def test_left_files_of_any_name():
     assert ["c", "zarr.json"] == sorted(path.name for path in Path("a").iterdir())
 
 
-def test_folder_of_changes_that_is_a_link():
-    """A journal behind it would be overlooked."""
-    dataset.create_array("a", np.arange(5)).close()
-    Path("other").mkdir()
-    Path("a/.bloscpack").symlink_to(Path("other").resolve())
-    for mode in ("r", "r+"):
-        with pytest.raises(bp.StorageError, match="symbolic link"):
-            dataset.open("a", mode)
-
-
 def test_no_dataset_has_the_name_of_a_temporary_folder():
     with pytest.raises(bp.UsageError, match="which the next writer removes"):
         dataset.create_array(".a.bloscpack-1", np.arange(5))

@@ -7,6 +7,7 @@ finds nothing.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -343,6 +344,50 @@ def test_a_document_that_another_program_has_written(tmp_path):
         assert kept == ("missing-shards" not in document)
     with pytest.raises(UsageError, match="bloscpack-id"):
         dataset.create_array(tmp_path / "b", [1], attrs={documents.KEY: "x"})
+
+
+def drop_identity(path):
+    """Write the document of an array again, as a program without identities does."""
+    document = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps({**document, "attributes": {}}))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_an_error_of_a_shard_while_the_array_gets_an_identity(tmp_path, monkeypatch):
+    """Without its shards, the identity of the array is not known."""
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(10)).close()
+    drop_identity(path)
+    preadv, failed = os.preadv, []
+
+    def failing(descriptor, *arguments):
+        name = os.readlink("/proc/self/fd/%d" % descriptor)
+        if name.endswith("c/0") and not failed:
+            failed.append(name)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return preadv(descriptor, *arguments)
+
+    with dataset.open(path, "r+") as array:
+        with monkeypatch.context() as context:
+            context.setattr(os, "preadv", failing)
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                array.attrs["a"] = 1
+        array.attrs["a"] = 2
+    assert np.arange(10).tolist() == dataset.open(path)[:].tolist()
+    assert not finds(path)
+
+
+def test_shards_of_several_arrays(tmp_path):
+    """Where no document says which ones are right, none gets an identity."""
+    for name in "ab":
+        dataset.create_array(tmp_path / name, np.arange(40), **SHARDED).close()
+    path = tmp_path / "a"
+    (path / "c/1").write_bytes((tmp_path / "b/c/1").read_bytes())
+    drop_identity(path)
+    message = "expected shards of one array"
+    with dataset.open(path, "r+") as array, pytest.raises(FormatError, match=message):
+        array.attrs["a"] = 1
+    assert np.arange(40).tolist() == dataset.open(path)[:].tolist()
 
 
 def test_rows_that_another_program_has_added(tmp_path):

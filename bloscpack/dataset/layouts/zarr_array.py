@@ -38,6 +38,7 @@ from ..._storage.open_folder import replaced
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
+    DamageError,
     FormatError,
     StorageError,
     UsageError,
@@ -327,13 +328,21 @@ class ZarrArray(ArrayLayout):
         """Return the document that is in the file now, to be changed.
 
         If another program has written it, it gets an identity, and it gets the mark of
-        a sparse array if rows are missing: they are no damage.
+        a sparse array if rows are missing: they are no damage. Raises `FormatError` if
+        its shards are those of several arrays, of which only one could be read then.
         """
         own = read_array_document(self.folder)
         if own.is_own:
             return own
-        places = (self._place_in(number) for number in sorted(self._stored_shards()))
-        name = next(filter(None, places), None)
+        names = {self._place_in(number) for number in self._stored_shards()} - {None}
+        if len(names) > 1:
+            raise DamageError(
+                "expected shards of one array, found those of '%s'"
+                % "' and '".join(sorted(map(str, names))),
+                section="metadata",
+                filename=self.folder.path(SHARDS),
+            )
+        name = next(iter(names), None)
         column = None if own.identity is None else own.identity.column
         if name is None and own.identity is not None:
             name = own.identity.name
@@ -355,7 +364,7 @@ class ZarrArray(ArrayLayout):
 
     def _place_in(self, number: int) -> str | None:
         """Return the identity of the array that a shard states; None without one."""
-        with suppress(FormatError, OSError):
+        with suppress(FormatError, FileNotFoundError, NotADirectoryError):
             storage = self.folder.storage(self._shard_name(number))
             place = place_of(read_beginning(Cursor(StorageFile(storage))).metadata)
             return place and place.partition("/")[0]
