@@ -198,7 +198,9 @@ def _several_links(evidence: Evidence) -> str | None:
 
 def _wrong_owner(evidence: Evidence) -> str | None:
     uid = evidence.status.st_uid
-    if not hasattr(os, "geteuid") or may_write(uid, evidence.file):
+    if not hasattr(os, "geteuid") or uid in (0, evidence.of_file.st_uid):
+        return None
+    if may_write(uid, evidence.file):
         return None
     return "the user '%d'" % uid
 
@@ -241,9 +243,10 @@ def _too_large_for_dataset(evidence: Evidence) -> str | None:
     return None if size <= MAX_DATASET_JOURNAL else "'%d' bytes" % size
 
 
-def _wrong_owner_in_dataset(evidence: Evidence) -> str | None:
-    # No other user can have made a file of this user, who may have the permission by an
-    # access control list, or by a group that no database knows.
+def _wrong_owner_of_changes(evidence: Evidence) -> str | None:
+    # No other user can have made a folder of this user, whom the user database may not
+    # know. A change of a single file needs this folder only; a journal must be
+    # accepted by other users, too.
     is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
     return None if is_own else _wrong_owner(evidence)
 
@@ -252,7 +255,7 @@ def _wrong_owner_in_dataset(evidence: Evidence) -> str | None:
 CHANGES_RULES: tuple[Rule, ...] = (
     (
         "a folder '.bloscpack' whose owner may write the folder of the dataset",
-        _wrong_owner_in_dataset,
+        _wrong_owner_of_changes,
         REMEDY_OF_DATASETS,
     ),
     (
@@ -265,7 +268,7 @@ DATASET_RULES: tuple[Rule, ...] = (
     ("one hard link", _several_links, REMEDY_OF_DATASETS),
     (
         "an owner who may write the folder of the dataset",
-        _wrong_owner_in_dataset,
+        _wrong_owner,
         REMEDY_OF_DATASETS,
     ),
     ("no other user who may write it", _others_write, REMEDY_OF_DATASETS),

@@ -237,6 +237,25 @@ def test_a_journal_of_somebody_who_may_write_the_dataset(tmp_path, bits):
 
 
 @needs_root
+def test_a_member_of_the_group_whom_no_database_knows(tmp_path):
+    """Others would refuse the journal of such a user, who therefore writes none."""
+    path = pathlib.Path(tempfile.mkdtemp(dir="/tmp")) / "a"
+    path.parent.chmod(0o755)
+    dataset.create_array(path, ITEMS, chunks=8, shards=8).close()
+    for place in (path, *path.rglob("*")):
+        os.chown(place, ATTACKER, VICTIM)
+        if place.is_dir():
+            place.chmod(0o775)
+    expected = ITEMS.copy()
+    with user(VICTIM), dataset.open(path, "r+") as array:
+        array[3] = expected[3] = 99
+        with pytest.raises(StorageError, match="an owner who may write"):
+            array[:] = 5
+    assert expected.tolist() == dataset.open(path)[:].tolist()
+    shutil.rmtree(path.parent)
+
+
+@needs_root
 def test_a_table_of_the_owner_is_found_around_a_column(tmp_path):
     for bits in (0o755, 0o775):
         path = tmp_path / ("t%o" % bits)
