@@ -17,6 +17,7 @@ import stat
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from .._engine.forks import Owner
 from .._storage.disk import disk
 from .._storage.open_folder import is_missing, replaced
 from .._storage.urls import without_url
@@ -118,7 +119,9 @@ def building(
     dataset may be replaced, too.
     """
     with _unfinished(path, mode, limits, is_old) as (target, hidden, old, access):
+        owner = Owner()
         yield hidden.path(target.name)
+        owner.check(target.path)  # the block may have forked
         built = hidden.inside(target.name)
         access.give_all(built)
         if sync:

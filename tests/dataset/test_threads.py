@@ -15,6 +15,7 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import bigfile, dataset
+from bloscpack.dataset.create import building
 from bloscpack.exceptions import UsageError
 
 LAYOUTS = ("zarr", "superchunk", "bcolz", "blz")
@@ -311,6 +312,25 @@ def test_a_writer_belongs_to_its_process(kind, tmp_path):
         check=False,
     )
     assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_ends_building_a_dataset(tmp_path):
+    """The child process ends the block of its parent, and gives nothing a name."""
+    path, parent = tmp_path / "new", os.getpid()
+    try:
+        with building(path, "x", False) as place:
+            dataset.create_array(place, [1, 2]).close()
+            child = os.fork()
+            if child:
+                assert (child, 0) == os.waitpid(child, 0)
+    except BaseException as error:
+        if os.getpid() == parent:
+            raise
+        os._exit(not isinstance(error, UsageError))
+    if os.getpid() != parent:
+        os._exit(2)
+    assert [1, 2] == dataset.open(path)[:].tolist()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
