@@ -89,8 +89,9 @@ def read_object(folder: Folder, name: str, identity: str | None = None) -> JsonO
     Raises `FormatError` if the file is missing, damaged, or not of the dataset with
     this `identity`.
     """
+    check = partial(check_identity, expected=identity, is_first=name == STORAGE)
     try:
-        return folder.read_description(name, partial(check_identity, expected=identity))
+        return folder.read_description(name, check)
     except FormatError as error:
         error.filename = folder.path(name)
         raise
