@@ -247,7 +247,7 @@ def test_a_member_of_the_group_whom_no_database_knows(tmp_path):
         if place.is_dir():
             place.chmod(0o775)
     expected = ITEMS.copy()
-    with user(VICTIM), dataset.open(path, "r+") as array:
+    with as_user(VICTIM), dataset.open(path, "r+") as array:
         array[3] = expected[3] = 99
         with pytest.raises(StorageError, match="an owner who may write"):
             array[:] = 5
