@@ -286,12 +286,14 @@ def shared(sticky):
 @pytest.mark.parametrize("known", [False, True])
 def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
     """Its rows are changed with those of the table, or not at all."""
-    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: known)
+    members = [True]
+    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: members[-1])
     with as_user(ATTACKER, TEAM):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
     with as_user(VICTIM, TEAM):
         with dataset.open(shared / "t", "r+") as table:
             table.add_column("z", ITEMS)
+        members.append(known)
         message = "append to the table" if known else "open the table to change it"
         with pytest.raises(UsageError, match=message):
             dataset.open(shared / "t" / "z", "r+").append([7, 8])
