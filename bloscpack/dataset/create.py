@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
+# How a file is opened to be synced. Its owner may not be allowed to write it. Windows
+# syncs only what is open for writing.
+SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
@@ -166,7 +169,7 @@ def _sync_tree(folder: Folder) -> None:
         if kind == stat.S_IFDIR:
             folder.sync_folder(name)
         elif kind == stat.S_IFREG:
-            with disk.open(folder.at(name), "r+b") as fp:
+            with disk.open(folder.at(name), SYNC_MODE) as fp:
                 disk.sync(fp)
     folder.sync_folder()
 

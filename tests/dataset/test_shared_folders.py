@@ -617,6 +617,23 @@ def test_a_group_keeps_its_access(tmp_path):
     assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "g")}
 
 
+@needs_root
+def test_files_that_are_replaced_and_nobody_may_write(tmp_path):
+    place = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    os.chown(place, VICTIM, VICTIM)
+    with user(VICTIM):
+        for name in ("new", "old"):
+            with dataset.create_group(place / name) as group:
+                group.create_array("a", ITEMS)
+        for path in place.glob("old/**/*"):
+            if path.is_file():
+                path.chmod(0o444)
+        dataset.convert(place / "new", place / "old", to="zarr", force=True)
+        assert ITEMS.tolist() == dataset.open(place / "old")["a"][:].tolist()
+    assert 0o444 == stat.S_IMODE((place / "old" / "zarr.json").stat().st_mode)
+    shutil.rmtree(place)
+
+
 class UnknownType:
     """What is in a folder whose list has no types, as those of some NFS servers.
 
