@@ -45,9 +45,13 @@ LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
 class NewName:
-    """The name `name` of a new dataset, in the open folder `around`."""
+    """The name `name` of a new dataset, in the open folder `around`.
 
-    def __init__(self, around: Folder, name: str) -> None:
+    It gets the access of the folder `like`, if any, unless it replaces another one.
+    """
+
+    def __init__(self, around: Folder, name: str, like: Folder | None = None) -> None:
+        self.like = like
         self.around = around
         self.name = name
         # How the names of temporary folders for it begin.
@@ -154,7 +158,7 @@ def _unfinished(
         if old is None:
             os.makedirs(target.around.root, exist_ok=True)
         replaces = None if old is None else old.folder
-        access = NewAccess(replaces, limits)
+        access = NewAccess(replaces or target.like, limits)
         remove_leftovers(target.around, target.start)
         start = os.path.join(target.around.root, target.start)
         with naming_dataset(target.path, start), beside(target) as hidden:

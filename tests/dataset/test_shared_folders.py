@@ -634,6 +634,31 @@ def test_files_that_are_replaced_and_nobody_may_write(tmp_path):
     shutil.rmtree(place)
 
 
+@pytest.mark.parametrize("operation", ["convert", "recover"])
+def test_private_members_that_are_replaced(tmp_path, operation):
+    for name in ("new", "old"):
+        with dataset.create_group(tmp_path / name) as group:
+            group.create_array("a", ITEMS)
+            group.create_array("in/b", ITEMS)
+    old = tmp_path / "old"
+    (old / "in" / "b").chmod(0o700)
+    for path in (old / "a").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+    if operation == "convert":
+        dataset.convert(tmp_path / "new", old, to="zarr", force=True)
+    else:
+        dataset.recover(tmp_path / "new", old, mode="w")
+    modes = {
+        str(path.relative_to(old)): stat.S_IMODE(path.stat().st_mode)
+        for path in old.rglob("*")
+    }
+    assert (0o700, 0o644) == (modes["in/b"], modes["in/b/zarr.json"])
+    assert (0o755, 0o600) == (modes["a"], modes["a/zarr.json"])
+    assert 0o600 == modes["a/c/0"]
+    assert (0o755, 0o644) == (modes["in"], modes["zarr.json"])
+
+
 class UnknownType:
     """What is in a folder whose list has no types, as those of some NFS servers.
 
