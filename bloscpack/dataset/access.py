@@ -10,7 +10,8 @@ new                          access
 file that replaces a file    as the file
 other file of a dataset      as the nearest file that describes the dataset
 folder of a dataset          as the folder around it
-file, folder of a new one    as in the replaced dataset, or else the usual access
+file, folder of a new one    as the same part of the replaced dataset, or the part
+                             around it there, or else the usual access
 ===========================  ======================================================
 """
 
@@ -80,6 +81,20 @@ class Access:
             limit_access(descriptor, self.limits)
 
 
+class Model:
+    """A folder of a replaced dataset, if there is one, and the access to copy."""
+
+    def __init__(
+        self,
+        folder: Folder | None,
+        of_file: Attributes | None,
+        of_folder: Attributes | None,
+    ) -> None:
+        self.folder = folder
+        self.of_file = of_file
+        self.of_folder = of_folder
+
+
 class NewAccess(Access):
     """The access of the files and folders of a new dataset.
 
@@ -94,34 +109,58 @@ class NewAccess(Access):
     """
 
     def __init__(self, replaced: Folder | None, limits: Limits | None = None) -> None:
-        self._file = self._inner = None
-        if replaced is not None:
-            self._file = Access(replaced).of_description() or _first(replaced)
-            self._inner = _only_access(replaced.attributes())
+        self._replaced = replaced
+        self._parts: dict[str, Model] = {}
         self.limits = limits
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._file
+        return self._model_of(_around(name)).of_file
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return self._inner
+        return self._model_of(name).of_folder
+
+    def replaced_at(self, name: str) -> Folder | None:
+        """Return the part of the replaced dataset that a new dataset inside replaces.
+
+        All of it, if it has no such part.
+        """
+        return self._model_of(name).folder or self._replaced
+
+    def _model_of(self, name: str) -> Model:
+        """Return what a folder replaces, or else what the folder around it does."""
+        if name not in self._parts:
+            around, _, last = name.rpartition("/")
+            model, folder = Model(None, None, None), self._replaced
+            if name:
+                model = self._model_of(around)
+                folder = model.folder
+                if folder is not None:
+                    folder = folder.inside(last) if folder.is_folder(last) else None
+            if folder is not None:
+                file = Access(folder).of_description() or model.of_file
+                file = file or _first(folder)
+                model = Model(folder, file, _only_access(folder.attributes()))
+            else:
+                model = Model(None, model.of_file, model.of_folder)
+            self._parts[name] = model
+        return self._parts[name]
 
     def give_all(self, folder: Folder) -> None:
         """Give access to all files and folders in a folder, and to itself."""
-        if self._inner is None and self.limits is None:
+        if self._replaced is None and self.limits is None:
             return
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
                 held = folder.inside(name).hold()
-                self.give(held.number, self._inner)
+                self.give(held.number, self.of_folder(name))
             elif kind == stat.S_IFREG:
                 file = folder.open_file(name)
-                self.give(file.descriptor, self._file)
+                self.give(file.descriptor, self.of_file(name))
                 file.close()
         held = folder.hold()
-        self.give(held.number, self._inner)
+        self.give(held.number, self.of_folder(""))
 
 
 def limits_of(path: str) -> Limits | None:

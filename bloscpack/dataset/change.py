@@ -27,7 +27,7 @@ from itertools import count
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
-from .access import Access
+from .access import Access, NewAccess
 from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -94,6 +94,11 @@ class Change:
     def folder(self) -> Folder:
         """The folder of the dataset."""
         return self._root
+
+    def replaced_at(self, name: str) -> Folder | None:
+        """Return what a dataset inside of a new one replaces, if anything."""
+        access = self._access
+        return access.replaced_at(name) if isinstance(access, NewAccess) else None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""

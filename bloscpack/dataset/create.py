@@ -38,13 +38,20 @@ if TYPE_CHECKING:
 
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
+# How a file is opened to be synced. Its owner may not be allowed to write it. Windows
+# syncs only what is open for writing.
+SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
 class NewName:
-    """The name `name` of a new dataset, in the open folder `around`."""
+    """The name `name` of a new dataset, in the open folder `around`.
 
-    def __init__(self, around: Folder, name: str) -> None:
+    It gets the access of the folder `like`, if any, unless it replaces another one.
+    """
+
+    def __init__(self, around: Folder, name: str, like: Folder | None = None) -> None:
+        self.like = like
         self.around = around
         self.name = name
         # How the names of temporary folders for it begin.
@@ -151,7 +158,7 @@ def _unfinished(
         if old is None:
             os.makedirs(target.around.root, exist_ok=True)
         replaces = None if old is None else old.folder
-        access = NewAccess(replaces, limits)
+        access = NewAccess(replaces or target.like, limits)
         remove_leftovers(target.around, target.start)
         start = os.path.join(target.around.root, target.start)
         with naming_dataset(target.path, start), beside(target) as hidden:
@@ -166,7 +173,7 @@ def _sync_tree(folder: Folder) -> None:
         if kind == stat.S_IFDIR:
             folder.sync_folder(name)
         elif kind == stat.S_IFREG:
-            with disk.open(folder.at(name), "r+b") as fp:
+            with disk.open(folder.at(name), SYNC_MODE) as fp:
                 disk.sync(fp)
     folder.sync_folder()
 

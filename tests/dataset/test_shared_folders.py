@@ -641,6 +641,48 @@ def test_a_group_keeps_its_access(tmp_path):
     assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "g")}
 
 
+@needs_root
+def test_files_that_are_replaced_and_nobody_may_write(tmp_path):
+    place = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    os.chown(place, VICTIM, VICTIM)
+    with as_user(VICTIM):
+        for name in ("new", "old"):
+            with dataset.create_group(place / name) as group:
+                group.create_array("a", ITEMS)
+        for path in place.glob("old/**/*"):
+            if path.is_file():
+                path.chmod(0o444)
+        dataset.convert(place / "new", place / "old", to="zarr", force=True)
+        assert ITEMS.tolist() == dataset.open(place / "old")["a"][:].tolist()
+    assert 0o444 == stat.S_IMODE((place / "old" / "zarr.json").stat().st_mode)
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("operation", ["convert", "recover"])
+def test_private_members_that_are_replaced(tmp_path, operation):
+    for name in ("new", "old"):
+        with dataset.create_group(tmp_path / name) as group:
+            group.create_array("a", ITEMS)
+            group.create_array("in/b", ITEMS)
+    old = tmp_path / "old"
+    (old / "in" / "b").chmod(0o700)
+    for path in (old / "a").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+    if operation == "convert":
+        dataset.convert(tmp_path / "new", old, to="zarr", force=True)
+    else:
+        dataset.recover(tmp_path / "new", old, mode="w")
+    modes = {
+        str(path.relative_to(old)): stat.S_IMODE(path.stat().st_mode)
+        for path in old.rglob("*")
+    }
+    assert (0o700, 0o644) == (modes["in/b"], modes["in/b/zarr.json"])
+    assert (0o755, 0o600) == (modes["a"], modes["a/zarr.json"])
+    assert 0o600 == modes["a/c/0"]
+    assert (0o755, 0o644) == (modes["in"], modes["zarr.json"])
+
+
 class UnknownType:
     """What is in a folder whose list has no types, as those of some NFS servers.
 
