@@ -351,6 +351,21 @@ def drop_identity(path):
     (path / "zarr.json").write_text(json.dumps({**document, "attributes": {}}))
 
 
+def test_a_reader_while_the_identity_is_dropped_and_given_again(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(60), **SHARDED).close()
+    with dataset.open(path) as before:
+        assert 1 == before[1]
+        drop_identity(path)
+        assert 21 == before[21]
+        with dataset.open(path) as between:
+            assert 1 == between[1]
+            with dataset.open(path, "r+") as array:
+                array.append([7])
+            assert 41 == between[41]
+        assert 41 == before[41]
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 def test_an_error_of_a_shard_while_the_array_gets_an_identity(tmp_path, monkeypatch):
     """Without its shards, the identity of the array is not known."""

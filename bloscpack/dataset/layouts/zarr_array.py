@@ -126,16 +126,22 @@ def read_array_document(folder: Folder) -> OwnDocument:
         raise
 
 
-def storage_of(own: OwnDocument) -> tuple[object, ...]:
-    """Return how the items are stored, as a value that can be compared."""
+def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
+    """Return how the items are stored, as a value that can be compared.
+
+    `known` is the identity to compare with, if any. One that a change has given to the
+    array since, or that another program has dropped, counts as the same.
+    """
     array, name = own.array, own.identity and own.identity.name
+    if name is None or known is None:
+        name = known
     fill = numpy.array(array.fill_value, array.dtype).tobytes()
     return array.dtype, array.row_shape, array.chunk_rows, array.slots, fill, name
 
 
-def read_storage(folder: Folder) -> tuple[object, ...]:
+def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
     """Return how the items are stored, according to the file now."""
-    return storage_of(read_array_document(folder))
+    return storage_of(read_array_document(folder), known)
 
 
 def check_rows(folder: Folder, length: int) -> None:
@@ -188,8 +194,9 @@ class ZarrArray(ArrayLayout):
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
         own = read_array_document(self.folder)
-        read = partial(read_storage, self.folder)
-        check.expect(self.folder.path(), read, storage_of(own))
+        known = own.identity and own.identity.name
+        read = partial(read_storage, self.folder, known)
+        check.expect(self.folder.path(), read, storage_of(own, known))
         self._take(own, check)
 
     def _read(self) -> ArrayDocument:
