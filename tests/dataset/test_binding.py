@@ -391,6 +391,28 @@ def test_an_error_of_a_shard_while_the_array_gets_an_identity(tmp_path, monkeypa
     assert not finds(path)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_array_at_a_url_that_gets_an_identity(tmp_path, lost):
+    """It gets the mark of a sparse array only if shards are missing."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    dataset.create_array(tmp_path / "a", np.arange(70), **SHARDED).close()
+    drop_identity(tmp_path / "a")
+    if lost:
+        os.remove(tmp_path / "a/c/2")
+    memory.put(str(tmp_path / "a"), "/given", recursive=True)
+    with dataset.open("memory://given", "r+") as array:
+        array.attrs["a"] = 1
+    assert lost == (b"missing-shards" in memory.cat("/given/zarr.json"))
+    memory.rm("/given/c/1")
+    with dataset.open("memory://given") as array:
+        if lost:
+            assert 0 == array[:][20:40].sum()
+        else:
+            with pytest.raises(FormatError, match="the rows 20 to 40"):
+                array[:]
+    memory.rm("/given", recursive=True)
+
+
 def test_shards_of_several_arrays(tmp_path):
     """Where no document says which ones are right, none gets an identity."""
     for name in "ab":

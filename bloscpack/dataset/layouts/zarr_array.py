@@ -340,7 +340,10 @@ class ZarrArray(ArrayLayout):
         own = read_array_document(self.folder)
         if own.is_own:
             return own
-        names = {self._place_in(number) for number in self._stored_shards()} - {None}
+        stored = self._stored_shards()
+        # At a URL, each look at a file is a round trip: one shard stands for all.
+        asked = stored[:1] if self.folder.far else stored
+        names = {self._place_in(number) for number in asked} - {None}
         if len(names) > 1:
             raise DamageError(
                 "expected shards of one array, found those of '%s'"
@@ -353,7 +356,7 @@ class ZarrArray(ArrayLayout):
         if name is None and own.identity is not None:
             name = own.identity.name
         own.identity = Identity(name, column)
-        if not self._is_complete():
+        if not self._is_complete(stored):
             mark_sparse(own.array)
         return own
 
@@ -376,13 +379,18 @@ class ZarrArray(ArrayLayout):
             return place and place.partition("/")[0]
         return None
 
-    def _is_complete(self) -> bool:
-        """Return whether each shard has a file with all rows."""
-        if self.folder.far:  # looking at each shard would take too many requests
+    def _is_complete(self, stored: list[int]) -> bool:
+        """Return whether each shard has a file with all rows; `stored` have a file.
+
+        At a URL, only the last shard is opened.
+        """
+        count = self._cut.count_files(self.shape[0])
+        has_all = count == sum(number < count for number in stored)
+        if not self.folder.lists or not has_all:
             return False
         source = self._files(bool, sparse=False)
         with suppress(FormatError):
-            for number in range(self._cut.count_files(self.shape[0])):
+            for number in range(count)[-1:] if self.folder.far else range(count):
                 source.file(number)
             return True
         return False
