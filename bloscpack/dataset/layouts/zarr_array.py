@@ -194,7 +194,7 @@ class ZarrArray(ArrayLayout):
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
         own = read_array_document(self.folder)
-        known = own.identity and own.identity.name
+        known = None if own.identity is None else own.identity.name
         read = partial(read_storage, self.folder, known)
         check.expect(self.folder.path(), read, storage_of(own, known))
         self._take(own, check)
