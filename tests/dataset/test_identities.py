@@ -352,6 +352,21 @@ def drop_identity(path):
     (path / "zarr.json").write_text(json.dumps({**document, "attributes": {}}))
 
 
+def test_a_reader_while_the_identity_is_dropped_and_given_again(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(60), **SHARDED).close()
+    with dataset.open(path) as before:
+        assert 1 == before[1]
+        drop_identity(path)
+        assert 21 == before[21]
+        with dataset.open(path) as between:
+            assert 1 == between[1]
+            with dataset.open(path, "r+") as array:
+                array.append([7])
+            assert 41 == between[41]
+        assert 41 == before[41]
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 def test_an_error_of_a_shard_while_the_array_gets_an_identity(tmp_path, monkeypatch):
     """Without its shards, the identity of the array is not known."""
@@ -375,6 +390,28 @@ def test_an_error_of_a_shard_while_the_array_gets_an_identity(tmp_path, monkeypa
         array.attrs["a"] = 2
     assert np.arange(10).tolist() == dataset.open(path)[:].tolist()
     assert not finds(path)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_array_at_a_url_that_gets_an_identity(tmp_path, lost):
+    """It gets the mark of a sparse array only if shards are missing."""
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    dataset.create_array(tmp_path / "a", np.arange(70), **SHARDED).close()
+    drop_identity(tmp_path / "a")
+    if lost:
+        os.remove(tmp_path / "a/c/2")
+    memory.put(str(tmp_path / "a"), "/given", recursive=True)
+    with dataset.open("memory://given", "r+") as array:
+        array.attrs["a"] = 1
+    assert lost == (b"missing-shards" in memory.cat("/given/zarr.json"))
+    memory.rm("/given/c/1")
+    with dataset.open("memory://given") as array:
+        if lost:
+            assert 0 == array[:][20:40].sum()
+        else:
+            with pytest.raises(FormatError, match="the rows 20 to 40"):
+                array[:]
+    memory.rm("/given", recursive=True)
 
 
 def test_shards_of_several_arrays(tmp_path):

@@ -127,16 +127,22 @@ def read_array_document(folder: Folder) -> OwnDocument:
         raise
 
 
-def storage_of(own: OwnDocument) -> tuple[object, ...]:
-    """Return how the items are stored, as a value that can be compared."""
+def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
+    """Return how the items are stored, as a value that can be compared.
+
+    `known` is the identity to compare with, if any. One that a change has given to the
+    array since, or that another program has dropped, counts as the same.
+    """
     array, name = own.array, own.identity and own.identity.name
+    if name is None or known is None:
+        name = known
     fill = numpy.array(array.fill_value, array.dtype).tobytes()
     return array.dtype, array.row_shape, array.chunk_rows, array.slots, fill, name
 
 
-def read_storage(folder: Folder) -> tuple[object, ...]:
+def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
     """Return how the items are stored, according to the file now."""
-    return storage_of(read_array_document(folder))
+    return storage_of(read_array_document(folder), known)
 
 
 def check_rows(folder: Folder, length: int) -> None:
@@ -189,8 +195,9 @@ class ZarrArray(ArrayLayout):
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
         own = read_array_document(self.folder)
-        read = partial(read_storage, self.folder)
-        check.expect(self.folder.path(), read, storage_of(own))
+        known = None if own.identity is None else own.identity.name
+        read = partial(read_storage, self.folder, known)
+        check.expect(self.folder.path(), read, storage_of(own, known))
         self._take(own, check)
 
     def _read(self) -> ArrayDocument:
@@ -334,7 +341,10 @@ class ZarrArray(ArrayLayout):
         own = read_array_document(self.folder)
         if own.is_own:
             return own
-        names = {self._place_in(number) for number in self._stored_shards()} - {None}
+        stored = self._stored_shards()
+        # At a URL, each look at a file is a round trip: one shard stands for all.
+        asked = stored[:1] if self.folder.far else stored
+        names = {self._place_in(number) for number in asked} - {None}
         if len(names) > 1:
             raise DamageError(
                 "expected shards of one array, found those of '%s'"
@@ -347,7 +357,7 @@ class ZarrArray(ArrayLayout):
         if name is None and own.identity is not None:
             name = own.identity.name
         own.identity = Identity(name, column)
-        if not self._is_complete():
+        if not self._is_complete(stored):
             mark_sparse(own.array)
         return own
 
@@ -370,13 +380,18 @@ class ZarrArray(ArrayLayout):
             return place and place.partition("/")[0]
         return None
 
-    def _is_complete(self) -> bool:
-        """Return whether each shard has a file with all rows."""
-        if self.folder.far:  # looking at each shard would take too many requests
+    def _is_complete(self, stored: list[int]) -> bool:
+        """Return whether each shard has a file with all rows; `stored` have a file.
+
+        At a URL, only the last shard is opened.
+        """
+        count = self._cut.count_files(self.shape[0])
+        has_all = count == sum(number < count for number in stored)
+        if not self.folder.lists or not has_all:
             return False
         source = self._files(bool, sparse=False)
         with suppress(FormatError):
-            for number in range(self._cut.count_files(self.shape[0])):
+            for number in range(count)[-1:] if self.folder.far else range(count):
                 source.file(number)
             return True
         return False
