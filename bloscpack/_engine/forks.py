@@ -32,21 +32,25 @@ if TYPE_CHECKING:
 
 # The objects that exist; None before the first one.
 _owners: WeakSet[Renewable] | None = None
+_adding = RLock()
 
 
 def renew_after_fork(owner: Renewable) -> None:
     """Let a child process call ``owner.renew_locks()`` when it starts."""
     global _owners
-    if _owners is None:
-        from weakref import WeakSet
+    from weakref import WeakSet  # importing it may run other threads
 
-        _owners = WeakSet()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_renew_all)
-    _owners.add(owner)
+    with _adding:
+        if _owners is None:
+            _owners = WeakSet()
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=_renew_all)
+        _owners.add(owner)
 
 
 def _renew_all() -> None:
+    global _adding
+    _adding = RLock()
     for owner in list(_owners or ()):
         owner.renew_locks()
 

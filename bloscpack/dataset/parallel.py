@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from binascii import crc32
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
@@ -25,7 +26,7 @@ from time import monotonic, sleep
 from ..exceptions import StorageError, UsageError
 from .access import NewAccess
 from .array import Array
-from .change import PRIVATE, Change, UnfinishedFile, naming_dataset
+from .change import PRIVATE, PRIVATE_FOLDER, Change, UnfinishedFile, naming_dataset
 from .create import NewName, check_target, put, remove_leftover, remove_leftovers
 from .folder import Folder
 from .layouts import array_class, table_class
@@ -231,9 +232,16 @@ class ShardChange(Change):
         self._folders.add(file.name.rpartition("/")[0])
 
     def make_folder(self, name: str) -> None:
-        """Make a folder, unless there is one; another process may be making it."""
+        """Make a folder, unless there is one; another process may be making it.
+
+        If that process dies before the folder has its access, this one gives it.
+        """
         with suppress(FileExistsError):
             super().make_folder(name)
+        found = self._root.status_of(name)
+        if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
+            made = self._root.inside(name).hold()
+            self._access.give(made.number, self._access.of_folder(name))
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
@@ -258,11 +266,12 @@ def begin(
     os.makedirs(around.root, exist_ok=True)
     earlier = [name for name in around.names("") if name.startswith(_start(root))]
     with naming_dataset(root, target.hidden().root):
-        around.make_folder(target.place)
+        like = access.of_folder("")
+        around.make_folder(target.place, 0o777 if like is None else PRIVATE_FOLDER)
         try:
             hidden = target.hidden()
             held = hidden.hold()
-            access.give(held.number, access.of_folder(""))
+            access.give(held.number, like)
             with create(hidden.path(target.name.name)) as made:
                 target.describe(made)
             access.give_all(target.staged())

@@ -18,7 +18,12 @@ from support import as_user
 from bloscpack import dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
+<<<<<<< HEAD
 from bloscpack.exceptions import StorageError, UsageError
+=======
+from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.exceptions import StorageError
+>>>>>>> t-fd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 needs_root = pytest.mark.skipif(
@@ -681,6 +686,22 @@ def test_private_members_that_are_replaced(tmp_path, operation):
     assert (0o755, 0o600) == (modes["a"], modes["a/zarr.json"])
     assert 0o600 == modes["a/c/0"]
     assert (0o755, 0o644) == (modes["in"], modes["zarr.json"])
+
+
+def test_a_folder_of_a_worker_that_died(tmp_path):
+    """It died before the folder for shards had got its access."""
+    path = tmp_path / "a"
+
+    def create(path):
+        options = {"shape": (0,), "dtype": "i8", "chunks": 8, "shards": 8}
+        return dataset.create_array(path, **options)
+
+    target = begin(path, "x", False, create)
+    pathlib.Path(target.staged().root, "c").mkdir(0o700)
+    write(target, 0, {"": ITEMS})
+    commit(target, len(ITEMS))
+    assert ITEMS.tolist() == dataset.open(path)[:].tolist()
+    assert 0o755 == stat.S_IMODE((path / "c").stat().st_mode)
 
 
 class UnknownType:
