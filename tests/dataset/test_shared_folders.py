@@ -18,12 +18,8 @@ from support import as_user
 from bloscpack import dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
-<<<<<<< HEAD
-from bloscpack.exceptions import StorageError, UsageError
-=======
 from bloscpack.dataset.parallel import begin, commit, write
-from bloscpack.exceptions import StorageError
->>>>>>> t-fd
+from bloscpack.exceptions import StorageError, UsageError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 needs_root = pytest.mark.skipif(
