@@ -247,7 +247,10 @@ def _check_around(target: NewName) -> None:
 
 
 def _is_shared(folder: Folder) -> bool:
-    """Return whether a folder, if there is one, belongs to several users or another."""
+    """Return whether a folder, if there is one, belongs to several users or another.
+
+    A folder that a group may write, and nobody else, is one of this user, too.
+    """
     if not hasattr(os, "geteuid"):
         return False
     try:
@@ -257,7 +260,8 @@ def _is_shared(folder: Folder) -> bool:
             raise
         return False
     is_open = status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    return bool(is_open) or status.st_uid != os.geteuid()
+    is_own = status.st_uid == os.geteuid() or status.st_mode & stat.S_IWGRP
+    return bool(is_open) or not is_own
 
 
 def _check_no_writer(folder: Folder) -> None:
