@@ -262,7 +262,10 @@ def _check_around(target: NewName) -> None:
 
 
 def _is_shared(folder: Folder) -> bool:
-    """Return whether several users or another user have a folder, if it exists."""
+    """Return whether several users or another user have a folder, if it exists.
+
+    A folder that only its owner and a group may write counts as one of this user.
+    """
     if not hasattr(os, "geteuid"):
         return False
     try:
@@ -272,7 +275,8 @@ def _is_shared(folder: Folder) -> bool:
             raise
         return False
     is_open = status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    return bool(is_open) or status.st_uid != os.geteuid()
+    is_own = status.st_uid == os.geteuid() or status.st_mode & stat.S_IWGRP
+    return bool(is_open) or not is_own
 
 
 def _check_no_writer(folder: Folder) -> None:

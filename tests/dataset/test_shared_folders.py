@@ -303,6 +303,14 @@ def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
         assert [*ITEMS, 2] == table["z"][:].tolist()
 
 
+@needs_root
+def test_a_table_of_a_group_holds_no_other_datasets(shared):
+    with user(ATTACKER):
+        dataset.create_table(shared / "t", {"x": ITEMS}).close()
+    with user(VICTIM), pytest.raises(UsageError, match="inside of the table"):
+        dataset.create_array(shared / "t" / "inner", ITEMS)
+
+
 # Folders that are exchanged
 
 

@@ -178,7 +178,7 @@ def test_verify_and_recover_after_changes_of_zarr_python(tmp_path):
     array[:30] = 0  # zarr-python removes a shard of fill values
     report = dataset.verify(path)
     assert report.ok
-    kinds = {"changed", "other-program", "short"}
+    kinds = {"changed", "missing", "other-program", "short"}
     assert kinds == {f.kind for f in report.findings}
     assert dataset.recover(path, tmp_path / "b").complete
     assert array[:].tolist() == dataset.open(tmp_path / "b")[:].tolist()
