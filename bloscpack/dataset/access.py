@@ -2,8 +2,9 @@
 
 Contract: a change gives no user access that the dataset did not give before, and keeps
 its owner; a new dataset gives none that the dataset which it replaces did not give, and
-limits readers to those who may read the input. Files get their access before they get
-their names.
+limits readers to those who may read the input. Of an input that is a group, `convert`
+asks the group itself, not its members: the copy of a private member in a group for
+others is for them, too. Files get their access before they get their names.
 
 ===========================  ======================================================
 new                          access
