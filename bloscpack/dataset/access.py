@@ -2,7 +2,9 @@
 
 Contract: a change keeps the owner of the dataset, and gives no user new access to it. A
 new dataset gives no user more access than the dataset that it replaces, and only users
-who may read the input may read it. Files get their access before they get their names.
+who may read the input may read it. If the input of `convert` is a group, the access of
+the group itself counts, not that of its members. Files get their access before they
+get their names.
 
 ===========================  ======================================================
 new                          access

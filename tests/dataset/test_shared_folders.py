@@ -305,9 +305,9 @@ def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
 
 @needs_root
 def test_a_table_of_a_group_holds_no_other_datasets(shared):
-    with user(ATTACKER):
+    with as_user(ATTACKER, TEAM):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
-    with user(VICTIM), pytest.raises(UsageError, match="inside of the table"):
+    with as_user(VICTIM, TEAM), pytest.raises(UsageError, match="inside of the table"):
         dataset.create_array(shared / "t" / "inner", ITEMS)
 
 
