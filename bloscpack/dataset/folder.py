@@ -533,9 +533,12 @@ class Folder:
     def walk(self, name: str = "") -> Iterator[tuple[str, int]]:
         """Yield the names and types of a whole tree, sorted.
 
-        A folder comes before its contents. No link is followed.
+        A folder comes before its contents. No link is followed. Names that no file of a
+        dataset can have are left out.
         """
         for last, kind in self.entries(name):
+            if not is_safe_part(last):
+                continue
             inner = name + "/" + last if name else last
             yield inner, kind
             if kind == stat.S_IFDIR:

@@ -328,3 +328,13 @@ def test_recover_a_table_without_columns():
     edit("t/__rootdirs__", lambda value: value.update(names=[]))
     with pytest.raises(bp.FormatError, match="no columns"):
         dataset.recover("t", "saved")
+
+
+def test_files_of_any_name_beside_those_of_a_dataset():
+    dataset.create_group("g").close()
+    Path("g", "a\\b").write_bytes(b"x")
+    dataset.create_array("g/x", np.arange(5)).close()
+    Path("g", "x", "c\\d").mkdir()
+    assert dataset.recover("g", "saved").complete
+    dataset.recover("g", "saved", mode="w")
+    assert dataset.verify("saved").ok
