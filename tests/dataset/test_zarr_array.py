@@ -497,7 +497,8 @@ def test_bounded_memory(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     array.close()
-    assert peak < 8 * 2**20
+    # How many blocks wait for a thread depends on the load of the machine.
+    assert peak < 16 * 2**20
     found = dataset.open(tmp_path / "a")
     assert block.tobytes() == found[40 * 2**20 : 41 * 2**20].tobytes()
 
