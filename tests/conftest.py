@@ -29,6 +29,14 @@ def _fresh_log():
 
 
 @pytest.fixture
+def usual_umask():
+    """Let new files and folders be readable by all users, and writable by one."""
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+@pytest.fixture
 def run(capsys):
     """Run `blpk` as a new process would; return exit code, output and errors."""
 

@@ -476,10 +476,11 @@ def check_in_dataset(
 
 
 def is_believed(around: Held, dataset: Held) -> bool:
-    """Return whether all users who may write a folder may change a dataset in it.
+    """Return whether all users that can write a folder can change a dataset in it.
 
-    The folder must belong to the owner of the dataset, or to a user who may write the
-    dataset while the same group may write both. A sticky folder is for several users.
+    The folder must have the same owner as the dataset. Another owner is accepted if the
+    owner can write the dataset, and if one group can write both. A sticky folder is
+    refused: it is for users that do not trust each other.
     """
     if not hasattr(os, "geteuid"):
         return True
@@ -490,7 +491,7 @@ def is_believed(around: Held, dataset: Held) -> bool:
         by_group = outer.st_mode & inner.st_mode & stat.S_IWGRP
         if not by_group or outer.st_mode & stat.S_IWOTH:
             return False
-        # Nobody else can have made what belongs to this user.
+        # No other user can have made a folder of this user.
         if outer.st_uid != os.geteuid() and not may_write(outer.st_uid, dataset):
             return False
     if outer.st_mode & ~inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

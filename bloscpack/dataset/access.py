@@ -126,7 +126,7 @@ class NewAccess(Access):
     def replaced_at(self, name: str) -> Folder | None:
         """Return the part of the replaced dataset that a new dataset inside replaces.
 
-        All of it, if it has no such part.
+        If the replaced dataset has no part of this name, return all of it.
         """
         return self._model_of(name).folder or self._replaced
 

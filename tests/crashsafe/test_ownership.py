@@ -20,7 +20,10 @@ from bloscpack.cli import main
 from bloscpack.npy_io import pack_npy_to_file, unpack_npy_from_file
 from bloscpack.recover import recover
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions"),
+    pytest.mark.usefixtures("usual_umask"),
+]
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
 )
@@ -28,13 +31,6 @@ USER, GROUP, OTHER_GROUP = 12345, 12345, 54321
 # Tags of the entries of an ACL.
 OWNER, NAMED_USER, OWNING_GROUP, MASK, OTHERS = 1, 2, 4, 16, 32
 NOBODY_NAMED = 2**32 - 1
-
-
-@pytest.fixture(autouse=True)
-def usual_umask():
-    old = os.umask(0o022)
-    yield
-    os.umask(old)
 
 
 @pytest.fixture

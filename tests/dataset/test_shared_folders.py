@@ -21,20 +21,16 @@ from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
 from bloscpack.exceptions import StorageError, UsageError
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions"),
+    pytest.mark.usefixtures("usual_umask"),
+]
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
 )
 ATTACKER, VICTIM, TEAM = 12345, 23456, 34567
 LAYOUTS = ("zarr", "superchunk", "bcolz")
 ITEMS = np.arange(40)
-
-
-@pytest.fixture(autouse=True)
-def usual_umask():
-    old = os.umask(0o022)
-    yield
-    os.umask(old)
 
 
 @pytest.fixture
