@@ -16,11 +16,11 @@ import os
 import re
 from binascii import crc32
 
-from ...exceptions import DamageError
+from ...exceptions import DamageError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ...serializers import Json, JsonObject
 
@@ -57,6 +57,20 @@ class Identity:
 def column_word(name: str) -> str:
     """Return the checksum of the name of a column."""
     return "%08x" % crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def check_attributes(
+    attributes: JsonObject, own: Mapping[str, str], holder: str = ""
+) -> None:
+    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself.
+
+    `own` has these names, and what each does; `holder` says what the attributes are of.
+    """
+    for name, meaning in own.items():
+        if name in attributes:
+            raise UsageValueError(
+                "no attribute%s can have the name '%s': it %s" % (holder, name, meaning)
+            )
 
 
 def identified(

@@ -48,7 +48,7 @@ from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .description_check import DescriptionCheck
 from .file_names import FileNames
-from .identity import KEY, Identity, identified, read_identity
+from .identity import KEY, Identity, check_attributes, identified, read_identity
 from .shard_index import Cut
 from .shard_place import ShardPlaces, place_of
 from .superchunk_files import SuperchunkFiles
@@ -72,8 +72,8 @@ MISSING_SHARDS = "missing-shards"
 MISSING_READ_AS = "fill_value"
 # The attributes that users do not see, and their meaning.
 OWN_ATTRIBUTES = {
-    MISSING_SHARDS: "that some shards were never written",
-    KEY: "which dataset it is",
+    MISSING_SHARDS: "says that some shards were never written",
+    KEY: "says which dataset it is",
 }
 # Settings of Blosc that users can choose.
 SETTINGS = ("cname", "clevel", "shuffle")
@@ -162,16 +162,6 @@ def check_rows(folder: Folder, length: int) -> None:
 def mark_sparse(document: ArrayDocument) -> None:
     """Note in the document that some shards are missing because none was written."""
     document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
-
-
-def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself."""
-    for name, meaning in OWN_ATTRIBUTES.items():
-        if name in attributes:
-            raise UsageValueError(
-                "no attribute of an array can have the name '%s': it says %s"
-                % (name, meaning)
-            )
 
 
 def shard_names(ndim: int) -> FileNames:
@@ -294,7 +284,7 @@ class ZarrArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        check_attributes(new.attrs)
+        check_attributes(new.attrs, OWN_ATTRIBUTES, " of an array")
         document = _document_of(new)
         own = OwnDocument(document, Identity(column=new.column), is_own=True)
         own.encode()  # raises the errors of the attributes before anything else
@@ -323,7 +313,7 @@ class ZarrArray(ArrayLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        check_attributes(values)
+        check_attributes(values, OWN_ATTRIBUTES, " of an array")
         own = self._read_for_change()
         is_sparse = MISSING_SHARDS in own.array.attributes
         own.array.attributes = values

@@ -21,7 +21,14 @@ from ..._format.zarr_metadata import (
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import is_member_name
 from .base import GroupLayout, TableLayout
-from .identity import KEY, Identity, column_word, identified, read_identity
+from .identity import (
+    KEY,
+    Identity,
+    check_attributes,
+    column_word,
+    identified,
+    read_identity,
+)
 from .zarr_array import ZarrArray
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -134,15 +141,6 @@ def drop_consolidated(
         folder = outer[0]
 
 
-def check_attributes(attributes: JsonObject) -> None:
-    """Raise `UsageError` if an attribute has a name that Bloscpack uses itself."""
-    for name, meaning in OWN_ATTRIBUTES.items():
-        if name in attributes:
-            raise UsageValueError(
-                "no attribute can have the name '%s': it %s" % (name, meaning)
-            )
-
-
 class ZarrGroup(GroupLayout):
     """A group of Zarr."""
 
@@ -168,12 +166,12 @@ class ZarrGroup(GroupLayout):
     @classmethod
     def create(cls, change: Change, attrs: JsonObject) -> None:
         """Write a new group without members to the folder of `change`."""
-        check_attributes(attrs)
+        check_attributes(attrs, OWN_ATTRIBUTES)
         change.stage(ZARR_JSON, encode_node(group_document(attrs)))
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        check_attributes(values)
+        check_attributes(values, OWN_ATTRIBUTES)
         stage_document(change, self.folder, values)
 
 
@@ -227,7 +225,7 @@ class ZarrTable(TableLayout):
         cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
     ) -> None:
         """Write a new table to the folder of `change`."""
-        check_attributes(attrs)
+        check_attributes(attrs, OWN_ATTRIBUTES)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
         content = encode_node(document)
         for name in columns:  # a wrong name is an error before anything is written
@@ -248,7 +246,7 @@ class ZarrTable(TableLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes of the user."""
-        check_attributes(values)
+        check_attributes(values, OWN_ATTRIBUTES)
         stage_document(change, self.folder, {COLUMN_ORDER: [*self.columns], **values})
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
