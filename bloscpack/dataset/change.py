@@ -233,8 +233,6 @@ def _take_write_bits(descriptor: int | None) -> None:
     """Take the permission to write a file or folder from all but its owner."""
     if descriptor is not None and os.chmod in os.supports_fd:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            mode &= 0o666
         os.chmod(descriptor, mode & ~0o022)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from support import as_user
 
-from bloscpack import dataset
+from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
@@ -757,3 +757,44 @@ def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
     assert ITEMS[::-1].tolist() == dataset.open(path)[:].tolist()
     assert any("stray" in str(each) for each in dataset.verify(path).findings)
     assert {"g", "x", "x.npy"} == set(os.listdir(tmp_path))
+
+
+# Blocks of BigFile
+
+
+BLOCK_CHANGES = {
+    "append": lambda block: block.append(ITEMS, Nfile=2),
+    "grow": lambda block: block.grow(40, Nfile=2),
+    "attributes": lambda block: block.attrs.update(a=1),
+    "write": lambda block: block.write(0, ITEMS[: block.size]),
+}
+
+
+@pytest.mark.parametrize("change", BLOCK_CHANGES)
+@pytest.mark.parametrize("files", [0, 2])
+@pytest.mark.parametrize(
+    "owner", [None, pytest.param(VICTIM, marks=needs_root)], ids=["own", "root"]
+)
+def test_private_blocks_stay_private(tmp_path, change, files, owner):
+    path = tmp_path / "t"
+    with bigfile.File(path, create=True) as tree:
+        tree.create("g/b", "i8", 40 if files else 0, Nfile=files).close()
+    for name in ("attr-v2", "000001"):
+        (path / "g" / "b" / name).unlink(missing_ok=True)
+    restrict(path, owner)
+    before = access_of(path)
+    with bigfile.File(path, create=True) as tree, tree["g/b"] as block:
+        BLOCK_CHANGES[change](block)
+    assert before == access_of(path)
+
+
+@needs_root
+def test_a_block_that_root_creates_belongs_to_the_owner_of_the_tree(tmp_path):
+    path = tmp_path / "t"
+    with bigfile.File(path, create=True) as tree:
+        restrict(path, VICTIM)
+        tree.create_from_array("g/b", ITEMS).close()
+        tree.attrs["a"] = 1
+    assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
+        path
+    )
