@@ -112,14 +112,22 @@ class Limits:
     access = None
 
     def __init__(self, *inputs: Attributes) -> None:
-        self._inputs = inputs
+        self.inputs = list({each.access: each for each in inputs}.values())
         self.status = inputs[0].status
 
     def limit(self, mode: int, group: int | None) -> int:
         """Return `mode` without the bits of each class that can't read all inputs."""
-        for each in self._inputs:
+        for each in self.inputs:
             mode = each.limit(mode, group)
         return mode
+
+    def at(self, name: str) -> Limits:
+        """Return the limits of a part of the copy; `name` is that of its folder."""
+        return self
+
+    def whole(self) -> Limits:
+        """Return the limits of a copy that is a single file."""
+        return self
 
 
 def attributes_of_input(fp: BinaryFile) -> Attributes | None:

@@ -2,9 +2,8 @@
 
 Contract: a change keeps the owner of the dataset, and gives no user new access to it. A
 new dataset gives no user more access than the dataset that it replaces, and only users
-who may read the input may read it. If the input of `convert` is a group, the access of
-the group itself counts, not that of its members. Files get their access before they
-get their names.
+who may read the input may read it; each member, and each column, is read by those who
+may read the member of the input. Files get their access before they get their names.
 
 ===========================  ======================================================
 new                          access
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from .._crashsafe.ownership import (
     Attributes,
@@ -28,13 +28,16 @@ from .._crashsafe.ownership import (
     copy_attributes,
     limit_access,
 )
+from .folder import Folder, is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .folder import Folder
+    from collections.abc import Iterable
 
 # Files that describe a dataset, or a column, of any layout.
 DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")
+# The same for inputs of `convert`: also those of Zarr format 2, and blocks of BigFile.
+INPUT_DESCRIPTIONS = (*DESCRIPTIONS, ".zarray", ".zgroup", "header")
 
 
 class Access:
@@ -54,33 +57,35 @@ class Access:
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._folder.attributes(name) or self.of_description(_around(name))
+        return self._folder.attributes(name) or self.of_description(folder_of(name))
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return _only_access(self._folder.attributes(_around(name)))
+        return _only_access(self._folder.attributes(folder_of(name)))
 
     def of_description(self, name: str = "") -> Attributes | None:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
-            found = None
-            for last in DESCRIPTIONS:
-                found = found or self._folder.attributes(
-                    name + "/" + last if name else last
-                )
+            found = _first_of(self._folder, DESCRIPTIONS, name)
             if found is None and name:
-                found = self.of_description(_around(name))
-            self._models[name] = _only_access(found)
+                found = self.of_description(folder_of(name))
+            self._models[name] = found
         return self._models[name]
 
-    def give(self, descriptor: int | None, source: Attributes | None) -> None:
-        """Give access to a new file or folder, which is open."""
+    def give(
+        self, descriptor: int | None, source: Attributes | None, name: str
+    ) -> None:
+        """Give access to a new folder, or a file in a folder, which is open.
+
+        `name` is that of the folder.
+        """
         if descriptor is None or os.chmod not in os.supports_fd:
             return
+        limits = None if self.limits is None else self.limits.at(name)
         if source is not None:
-            copy_attributes(descriptor, source, owner=True, limit=self.limits)
-        elif self.limits is not None:
-            limit_access(descriptor, self.limits)
+            copy_attributes(descriptor, source, owner=True, limit=limits)
+        elif limits is not None:
+            limit_access(descriptor, limits)
 
 
 class Model:
@@ -117,7 +122,7 @@ class NewAccess(Access):
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._model_of(_around(name)).of_file
+        return self._model_of(folder_of(name)).of_file
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
@@ -156,13 +161,58 @@ class NewAccess(Access):
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
                 held = folder.inside(name).hold()
-                self.give(held.number, self.of_folder(name))
+                self.give(held.number, self.of_folder(name), name)
             elif kind == stat.S_IFREG:
                 file = folder.open_file(name)
-                self.give(file.descriptor, self.of_file(name))
+                self.give(file.descriptor, self.of_file(name), folder_of(name))
                 file.close()
         held = folder.hold()
-        self.give(held.number, self.of_folder(""))
+        self.give(held.number, self.of_folder(""), "")
+
+
+class FolderLimits(Limits):
+    """The limits for readers of a copy of a folder; its parts have limits of their own.
+
+    A part of the copy has the limits of the folder of the same name. If nothing
+    describes that folder, those of the folder around count, too. If there is none, as
+    if the layouts differ, all parts of the folder around count.
+    """
+
+    def __init__(
+        self, folder: Folder, around: Iterable[Attributes] | None = None
+    ) -> None:
+        self._folder = folder
+        self._parts: dict[str, Limits] = {}
+        held = folder.hold()  # what is open has attributes
+        description = _first_of(folder, INPUT_DESCRIPTIONS)
+        if description is None and around is None:
+            description = _first(folder)
+        found = folder.attributes(), description, *(() if description else around or ())
+        super().__init__(*(each for each in found if each is not None))
+        del held
+
+    def at(self, name: str) -> Limits:
+        """Return the limits of a part of the copy; `name` is that of its folder."""
+        if not name:
+            return self
+        first, _, rest = name.partition("/")
+        if first not in self._parts:
+            self._parts[first] = (
+                FolderLimits(self._folder.inside(first), self.inputs)
+                if self._folder.is_folder(first)
+                else self.whole()
+            )
+        return self._parts[first].at(rest)
+
+    def whole(self) -> Limits:
+        """Return the limits of a copy that is a single file: those of all parts."""
+        inputs = list(self.inputs)
+        for name, kind in self._folder.entries():
+            if kind == stat.S_IFDIR and is_safe_part(name):
+                with suppress(PermissionError):  # the copy has nothing of it
+                    part = FolderLimits(self._folder.inside(name), self.inputs)
+                    inputs += part.whole().inputs
+        return Limits(*inputs)
 
 
 def limits_of(path: str) -> Limits | None:
@@ -170,19 +220,21 @@ def limits_of(path: str) -> Limits | None:
 
     A pipe or a device sets no limit.
     """
-    from .folder import Folder
-
     if os.path.isdir(path):
-        return limits_in(Folder(os.path.abspath(path)))
+        return FolderLimits(Folder(os.path.abspath(path)))
     found = Attributes(path)
     return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
 
 
-def limits_in(folder: Folder) -> Limits | None:
-    """Return the limits for readers of a copy: folder and description of a dataset."""
-    found = folder.attributes(), Access(folder).of_description() or _first(folder)
-    inputs = [each for each in found if each is not None]
-    return Limits(*inputs) if inputs else None
+def _first_of(
+    folder: Folder, names: Iterable[str], inside: str = ""
+) -> Attributes | None:
+    """Return the access of the first of several files that exists in a folder."""
+    for name in names:
+        found = folder.attributes(inside + "/" + name if inside else name)
+        if found is not None:
+            return _only_access(found)
+    return None
 
 
 def _first(folder: Folder) -> Attributes | None:
@@ -193,8 +245,8 @@ def _first(folder: Folder) -> Attributes | None:
     return None
 
 
-def _around(name: str) -> str:
-    """Return the name of the folder that a name is in."""
+def folder_of(name: str) -> str:
+    """Return the name of the folder that a file or folder is in."""
     return name.rpartition("/")[0]
 
 

@@ -27,7 +27,7 @@ from itertools import count
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
-from .access import Access, NewAccess
+from .access import Access, NewAccess, folder_of
 from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -131,7 +131,7 @@ class Change:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
         made = self._root.inside(name).hold()
-        self._access.give(made.number, like)
+        self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
 
@@ -163,7 +163,7 @@ class Change:
 
     def _close(self, file: UnfinishedFile) -> None:
         with file.fp:
-            self._access.give(file.fp.fileno(), file.like)
+            self._access.give(file.fp.fileno(), file.like, folder_of(file.name))
             if self._sync:
                 disk.sync(file.fp)
 
@@ -208,7 +208,7 @@ class Change:
         try:
             # It gets the access of the folder, and is refused if others can write it.
             journal.like = None
-            self._access.give(journal.fp.fileno(), self._root.attributes())
+            self._access.give(journal.fp.fileno(), self._root.attributes(), "")
             _take_write_bits(journal.fp.fileno())
             self._root.check_journal(os.fstat(journal.fp.fileno()))
         except BaseException:

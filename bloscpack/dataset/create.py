@@ -103,7 +103,7 @@ def creating(
         hidden.make_folder(target.name)
         folder = hidden.inside(target.name)
         held = folder.hold()
-        access.give(held.number, access.of_folder(""))
+        access.give(held.number, access.of_folder(""), "")
         change = Change(folder, sync, access)
         yield change
         change.commit()

@@ -241,7 +241,7 @@ class ShardChange(Change):
         found = self._root.status_of(name)
         if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
             made = self._root.inside(name).hold()
-            self._access.give(made.number, self._access.of_folder(name))
+            self._access.give(made.number, self._access.of_folder(name), name)
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
@@ -271,7 +271,7 @@ def begin(
         try:
             hidden = target.hidden()
             held = hidden.hold()
-            access.give(held.number, like)
+            access.give(held.number, like, "")
             with create(hidden.path(target.name.name)) as made:
                 target.describe(made)
             access.give_all(target.staged())

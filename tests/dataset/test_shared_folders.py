@@ -606,14 +606,51 @@ def test_a_copy_is_not_read_by_more_users(tmp_path, action, what):
     assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
 
 
-def test_recovered_members_are_private(tmp_path):
-    with dataset.create_group(tmp_path / "g") as group:
-        group.create_array("a", ITEMS)
-        group.create_array("b", ITEMS)
-    restrict(tmp_path / "g" / "b")
-    dataset.recover(tmp_path / "g", tmp_path / "new")
-    assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "new" / "b")}
-    assert {0o755, 0o644} == {mode for *_, mode in access_of(tmp_path / "new" / "a")}
+def modes_of(path):
+    return {mode for *_, mode in access_of(path)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("action", ["recover", "zarr", "superchunk", "bigfile", "npz"])
+def test_copied_members_are_private(tmp_path, layout, action):
+    source, target = tmp_path / "g", tmp_path / "new"
+    with dataset.create_group(source) as group:
+        for name in ("a", "b", "in/a", "in/b"):
+            group.create_array(name, ITEMS, layout=layout, chunks=8)
+    restrict(source / "b")
+    restrict(source / "in" / "b")
+    if action == "recover":
+        dataset.recover(source, target)
+    else:
+        dataset.convert(source, target, to=action)
+    if action == "bigfile":
+        dataset.convert(target, tmp_path / "again", to="zarr")
+        target = tmp_path / "again"
+    if action == "npz":
+        assert {0o600} == modes_of(target)
+        return
+    for name in ("b", "in/b"):
+        assert {0o700, 0o600} == modes_of(target / name)
+        shutil.rmtree(target / name)
+    assert {0o755, 0o644} == modes_of(target)
+
+
+@pytest.mark.parametrize("action", ["recover", *LAYOUTS])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copied_columns_are_private(tmp_path, layout, action):
+    folders = {name: "data" if name == "superchunk" else "" for name in LAYOUTS}
+    folders["recover"] = folders[layout]
+    source, target = tmp_path / "t", tmp_path / "new"
+    dataset.create_table(source, {"x": ITEMS, "y": ITEMS}, layout=layout).close()
+    restrict(source / folders[layout] / "y")
+    if action == "recover":
+        dataset.recover(source, target)
+    else:
+        dataset.convert(source, target, to=action)
+    assert {0o700, 0o600} == modes_of(target / folders[action] / "y")
+    if folders[layout] == folders[action]:
+        assert {0o755, 0o644} == modes_of(target / folders[action] / "x")
+    assert dataset.verify(target).ok
 
 
 def test_replacing_by_several_processes_keeps_the_access(tmp_path):
