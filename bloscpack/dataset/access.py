@@ -13,6 +13,8 @@ other file of a dataset      as the nearest file that describes the dataset
 folder of a dataset          as the folder around it
 file, folder of a new one    as the same part of the replaced dataset, or the part
                              around it there, or else the usual access
+member of another user's     as the group; a folder that is sticky, or that others may
+group, which root creates    write, counts for nothing
 ===========================  ======================================================
 """
 
@@ -27,6 +29,7 @@ from .._crashsafe.ownership import (
     Limits,
     copy_attributes,
     limit_access,
+    of_another_user,
 )
 from .folder import Folder, is_safe_part
 
@@ -57,7 +60,11 @@ class Access:
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._folder.attributes(name) or self.of_description(folder_of(name))
+        return (
+            self._folder.attributes(name)
+            or self.of_description(folder_of(name))
+            or _of_owner(self._folder)
+        )
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
@@ -93,13 +100,26 @@ class Model:
 
     def __init__(
         self,
-        folder: Folder | None,
-        of_file: Attributes | None,
-        of_folder: Attributes | None,
+        folder: Folder | None = None,
+        of_file: Attributes | None = None,
+        of_folder: Attributes | None = None,
     ) -> None:
         self.folder = folder
         self.of_file = of_file
         self.of_folder = of_folder
+
+    @classmethod
+    def around(cls, folder: Folder) -> Model:
+        """Return the access of a new dataset in a folder, which replaces none.
+
+        Root gives a new member of a group to the owner of the group.
+        """
+        of_folder = _of_owner(folder)
+        of_file = of_folder and _first_of(folder, DESCRIPTIONS)
+        if not of_folder or not of_file:
+            return cls()
+        is_own = of_file.status.st_uid == of_folder.status.st_uid
+        return cls(None, of_file, of_folder) if is_own else cls()
 
 
 class NewAccess(Access):
@@ -109,42 +129,33 @@ class NewAccess(Access):
 
     Parameters
     ----------
-    replaced
-        The folder of the dataset that it replaces; None if there is none.
+    like
+        The access of the dataset, with the folder of the one that it replaces.
     limits
         The attributes of the input, if any.
     """
 
-    def __init__(self, replaced: Folder | None, limits: Limits | None = None) -> None:
-        self._replaced = replaced
+    def __init__(self, like: Model, limits: Limits | None = None) -> None:
+        self._like = like
         self._parts: dict[str, Model] = {}
         self.limits = limits
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._model_of(folder_of(name)).of_file
+        return self.model_of(folder_of(name)).of_file
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return self._model_of(name).of_folder
+        return self.model_of(name).of_folder
 
-    def replaced_at(self, name: str) -> Folder | None:
-        """Return the part of the replaced dataset that a new dataset inside replaces.
-
-        If the replaced dataset has no part of this name, return all of it.
-        """
-        return self._model_of(name).folder or self._replaced
-
-    def _model_of(self, name: str) -> Model:
+    def model_of(self, name: str) -> Model:
         """Return what a folder replaces, or else what the folder around it does."""
         if name not in self._parts:
             around, _, last = name.rpartition("/")
-            model, folder = Model(None, None, None), self._replaced
-            if name:
-                model = self._model_of(around)
-                folder = model.folder
-                if folder is not None:
-                    folder = folder.inside(last) if folder.is_folder(last) else None
+            model = self.model_of(around) if name else self._like
+            folder = model.folder
+            if name and folder is not None:
+                folder = folder.inside(last) if folder.is_folder(last) else None
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
@@ -156,7 +167,8 @@ class NewAccess(Access):
 
     def give_all(self, folder: Folder) -> None:
         """Give access to all files and folders in a folder, and to itself."""
-        if self._replaced is None and self.limits is None:
+        like = self._like
+        if self.limits is None and not (like.folder or like.of_folder):
             return
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
@@ -224,6 +236,18 @@ def limits_of(path: str) -> Limits | None:
         return FolderLimits(Folder(os.path.abspath(path)))
     found = Attributes(path)
     return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
+
+
+def _of_owner(folder: Folder) -> Attributes | None:
+    """Return the access of a folder of another user in which root makes something.
+
+    None for a folder in which any user may make something, such as ``/tmp``.
+    """
+    found = _only_access(folder.attributes())
+    if found is None or not of_another_user(found):
+        return None
+    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return None if is_open else found
 
 
 def _first_of(

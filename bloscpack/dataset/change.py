@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .._crashsafe.ownership import Attributes
     from ..serializers import Json
+    from .access import Model
     from .folder import Folder
 
 # Permission bits of a file and a folder until they get the access of others.
@@ -95,10 +96,10 @@ class Change:
         """The folder of the dataset."""
         return self._root
 
-    def replaced_at(self, name: str) -> Folder | None:
-        """Return what a dataset inside of a new one replaces, if anything."""
+    def model_of(self, name: str) -> Model | None:
+        """Return the access of a dataset inside of a new one."""
         access = self._access
-        return access.replaced_at(name) if isinstance(access, NewAccess) else None
+        return access.model_of(name) if isinstance(access, NewAccess) else None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""

@@ -22,7 +22,7 @@ from .._storage.disk import disk
 from .._storage.open_folder import is_missing, replaced
 from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
-from .access import NewAccess
+from .access import Model, NewAccess
 from .change import PRIVATE_FOLDER, Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, prepare_change, table_around
@@ -47,10 +47,10 @@ LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 class NewName:
     """The name `name` of a new dataset, in the open folder `around`.
 
-    It gets the access of the folder `like`, if any, unless it replaces another one.
+    If it replaces no dataset, it gets the access `like`, or else see `Model.around`.
     """
 
-    def __init__(self, around: Folder, name: str, like: Folder | None = None) -> None:
+    def __init__(self, around: Folder, name: str, like: Model | None = None) -> None:
         self.like = like
         self.around = around
         self.name = name
@@ -72,6 +72,12 @@ class NewName:
     def exists(self) -> bool:
         """Whether something has the name."""
         return self.around.exists(self.name)
+
+    def model(self, replaces: Folder | None) -> Model:
+        """Return the access of the new dataset."""
+        if replaces is not None:
+            return Model(replaces)
+        return self.like or Model.around(self.around)
 
     def folder(self) -> Folder:
         """Return the folder that has the name."""
@@ -158,7 +164,7 @@ def _unfinished(
         if old is None:
             os.makedirs(target.around.root, exist_ok=True)
         replaces = None if old is None else old.folder
-        access = NewAccess(replaces or target.like, limits)
+        access = NewAccess(target.model(replaces), limits)
         remove_leftovers(target.around, target.start)
         start = os.path.join(target.around.root, target.start)
         with naming_dataset(target.path, start), beside(target) as hidden:

@@ -293,13 +293,11 @@ def checked_root(path: Path, mode: str) -> str:
 def _checked(path: Path, mode: str) -> tuple[str, NewAccess]:
     """Return the full path of a new dataset, and its access."""
     root = os.path.abspath(os.fsdecode(path))
-    old = check_target(NewName.of(root), mode)
-    if old is None:
-        return root, NewAccess(None)
-    try:
-        return root, NewAccess(old.folder)
-    finally:
+    name = NewName.of(root)
+    old = check_target(name, mode)
+    if old is not None:
         old.close()  # `commit` locks it again, and checks again
+    return root, NewAccess(name.model(None if old is None else old.folder))
 
 
 def _start(root: str) -> str:

@@ -232,7 +232,7 @@ class _Saver:
             with creating(target, mode, self._sync, FolderLimits(folder)) as change:
                 group_class(new_layout).create(change, attributes)
                 for last, found in members.items():
-                    place = NewName(change.folder, last, change.replaced_at(last))
+                    place = NewName(change.folder, last, change.model_of(last))
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
 

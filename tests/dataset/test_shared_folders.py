@@ -796,6 +796,98 @@ def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
     assert {"g", "x", "x.npy"} == set(os.listdir(tmp_path))
 
 
+# What root makes in the group of another user
+
+
+def write_in_parallel(path):
+    target = begin(
+        path,
+        "x",
+        True,
+        lambda place: dataset.create_array(
+            place, shape=(0,), dtype="i8", chunks=8, shards=8
+        ),
+    )
+    write(target, 0, {"": ITEMS})
+    commit(target, 40)
+
+
+def copied(copy, path, **options):
+    source = path.parent.parent / "source"
+    with dataset.create_group(source) as group:
+        group.create_array("a/c", ITEMS)
+    copy(source, path, **options)
+
+
+MAKERS = {
+    **{
+        layout: lambda path, layout=layout: dataset.create_array(
+            path, ITEMS, layout=layout
+        )
+        for layout in LAYOUTS
+    },
+    **{
+        layout + " table": lambda path, layout=layout: dataset.create_table(
+            path, {"x": ITEMS}, layout=layout
+        )
+        for layout in LAYOUTS
+    },
+    "group": dataset.create_group,
+    "member": lambda path: dataset.open(path.parent, "r+").create_array("new/a", ITEMS),
+    "convert": lambda path: copied(dataset.convert, path, to="zarr"),
+    "recover": lambda path: copied(dataset.recover, path),
+    "parallel": write_in_parallel,
+}
+
+
+@pytest.fixture
+def foreign_group(sticky):
+    """Return a group of a user; it is in a folder that only root may write."""
+    sticky.chmod(0o755)
+    with dataset.create_group(sticky / "g") as group:
+        group.create_array("c", ITEMS)
+    for place in (sticky / "g", *sticky.glob("g/**/*")):
+        os.chown(place, VICTIM, TEAM)
+        place.chmod(0o750 if place.is_dir() else 0o640)
+    return sticky / "g"
+
+
+@needs_root
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_members_that_root_makes(foreign_group, make):
+    before = access_of(foreign_group)
+    make(foreign_group / "new")
+    assert before == access_of(foreign_group)
+    with as_user(VICTIM, TEAM):
+        dataset.open(foreign_group / "new", "r+").attrs["a"] = 1
+        assert dataset.verify(foreign_group).ok
+    assert before == access_of(foreign_group)
+
+
+@needs_root
+def test_a_group_that_root_makes_of_a_folder(tmp_path):
+    (tmp_path / "g").mkdir()
+    restrict(tmp_path / "g", VICTIM)
+    dataset.open_group(tmp_path / "g", "a").create_array("a", ITEMS)
+    assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
+        tmp_path / "g"
+    )
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("bits", "owner"),
+    [(0o1777, 0), (0o1777, ATTACKER), (0o777, ATTACKER), (0o755, VICTIM)],
+)
+def test_what_root_makes_beside_a_planted_document(sticky, bits, owner):
+    """The document, or the folder, may be that of an attacker."""
+    plant(sticky, {"zarr.json": group_document()})
+    os.chown(sticky, owner, owner)
+    sticky.chmod(bits)
+    dataset.create_array(sticky / "new", ITEMS).close()
+    assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "new")
+
+
 # Blocks of BigFile
 
 
