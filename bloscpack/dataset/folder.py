@@ -337,6 +337,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
+        self._known = None  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
