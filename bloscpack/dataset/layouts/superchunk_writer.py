@@ -367,7 +367,11 @@ def write_folders(parts: Sequence[Part]) -> None:
         with own_settings:
             nthreads = effective_nthreads(None, None)
             items = _in_turn([pieces for _, pieces, _ in parts])
-            first = list(islice(items, FEW_PIECES))
+            first: list[tuple[int, tuple[int, Array] | range]] = []
+            try:
+                first.extend(islice(items, FEW_PIECES))
+            except Exception as error:  # raised after the pieces in front of it
+                items = _failing(error)
             nblocks = sum(isinstance(piece, tuple) for _, piece in first)
             if len(first) < FEW_PIECES and nblocks < 2:
                 nthreads = 1
@@ -379,6 +383,12 @@ def write_folders(parts: Sequence[Part]) -> None:
             for folder, _, _ in parts:
                 stack.callback(folder.abandon)
         raise
+
+
+def _failing(error: Exception) -> Iterator[Any]:
+    """Raise an error when the first item is taken."""
+    raise error
+    yield
 
 
 def _in_turn(parts: list[Pieces]) -> Iterator[tuple[int, tuple[int, Array] | range]]:
