@@ -67,13 +67,19 @@ class Held:
     """An open folder, until nothing refers to it any more.
 
     ``number`` is its file descriptor; None where the system has none for folders.
-    ``status`` is its status when it was opened.
     """
 
     def __init__(self, path: str, number: int | None) -> None:
         self.path = path
         self.number = number
-        self.status = os.stat(path if number is None else number)
+        self._status: os.stat_result | None = None
+
+    @property
+    def status(self) -> os.stat_result:
+        """Its status when it was first asked for."""
+        if self._status is None:
+            self._status = os.stat(self.path if self.number is None else self.number)
+        return self._status
 
     def fileno(self) -> int:
         """Return the file descriptor."""
@@ -253,13 +259,19 @@ class OpenFolder:
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            held = self._held or self.hold()
-            try:
+            folder = name.rpartition("/")[0]
+            if folder not in self._inside:
                 # Most names are in the folder itself, or missing.
-                found = _status(held, name)
-            except OSError as error:
-                raise held.explained(error, name) from None
-            return self.status(name) if "/" in name else found
+                held = self._held or self.hold()
+                try:
+                    found = _status(held, name)
+                except OSError as error:
+                    if is_missing(error):
+                        return None
+                    raise held.explained(error, name) from None
+                if not folder:
+                    return found
+            return self.status(name)
         except OSError as error:
             if is_missing(error):
                 return None

@@ -109,6 +109,14 @@ class Change:
         """Write the content that a file gets when the change is committed."""
         self.finish(self._begin_with(name, content), at_once=False)
 
+    def staged_identity(self, name: str) -> object:
+        """Return what `Folder.identity` returns for a staged file when it is committed.
+
+        None if that is unknown.
+        """
+        place = self._staged.get(name)
+        return None if place is None else self._root.identity(place)
+
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
         self._removed.append(name)
@@ -144,10 +152,11 @@ class Change:
         with self._lock:
             if not self._has_changes:
                 self._use_folder(CHANGES)
-            if not self._root.is_folder(CHANGES):
+            status = self._root.status_of(CHANGES)
+            if status is None or not stat.S_ISDIR(status.st_mode):
                 self._make_folder(CHANGES)
             elif not self._has_changes:  # another user may have made it
-                self._root.changes()
+                self._root.check_changes(status)
             self._has_changes = True
         place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
         like = self._access.of_file(name)

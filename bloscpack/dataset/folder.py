@@ -150,6 +150,9 @@ class Folder:
         self.documents = {} if documents is None else documents
         # The folder of the dataset, in which names are relative to `root`.
         self._files = OpenFolder(root) if files is None else files
+        # Name and identity of the file that `detect_document` has read, its content and
+        # the value in it.
+        self._known: tuple[str, object, bytes, Json] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.root, self.prefix)
@@ -205,10 +208,10 @@ class Folder:
     @property
     def has_journal(self) -> bool:
         """Whether there is a journal."""
-        if self.is_folder(CHANGES):
-            return self.exists(JOURNAL)
-        status = None if self.far else self.status_of(CHANGES)
-        if status is not None and stat.S_ISLNK(status.st_mode):
+        status = self.status_of(CHANGES)
+        if status is None or stat.S_ISDIR(status.st_mode):
+            return status is not None and self.exists(JOURNAL)
+        if stat.S_ISLNK(status.st_mode):
             raise LinkFound(self.path(CHANGES))
         return False
 
@@ -228,8 +231,12 @@ class Folder:
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
         changes = self.inside(CHANGES)
-        self._check(CHANGES_RULES, changes.status)
+        self.check_changes(changes.status)
         return changes
+
+    def check_changes(self, status: os.stat_result) -> None:
+        """Raise `StorageError` if the folder of changes with this status is refused."""
+        self._check(CHANGES_RULES, status)
 
     def check_journal(self, status: os.stat_result) -> None:
         """Raise `StorageError` if a journal with this status would be refused."""
@@ -330,6 +337,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
+        self._known = None  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
@@ -393,7 +401,7 @@ class Folder:
         status = self.status_of(name)
         if status is None:
             return None
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return _identity(status)
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -456,10 +464,30 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known = self.far or self.full(name) in self.documents
-        size = 0 if known else self.size(name)  # a large file is not even read
-        text = self.read(name, MAX_JSON + 1) if size <= MAX_JSON else b""
-        return text, _decoded(text, self.path(name), max(size, len(text)))
+        known, self._known = self._known, None
+        if known is not None and known[:2] == (name, self.identity(name)):
+            return known[2:]
+        return self._read_document(name)[1:]
+
+    def detect_document(self, name: str) -> tuple[bytes, Json]:
+        """Return the same as `read_document`, which need not read the file again.
+
+        It must be the next call, as in opening a dataset whose kind was found.
+        """
+        self._known = (name, *self._read_document(name))
+        return self._known[2:]
+
+    def _read_document(self, name: str) -> tuple[object, bytes, Json]:
+        """Return what `read_document` does, after the `identity` of the file."""
+        if self.far or self.full(name) in self.documents:
+            text = self.read(name, MAX_JSON + 1)
+            return None, text, _decoded(text, self.path(name), len(text))
+        file = self._pending(name, self._open_file)
+        try:  # a large file is not even read
+            text = file.read_at(0, file.size) if file.size <= MAX_JSON else b""
+            return file.state, text, _decoded(text, file.path, file.size)
+        finally:
+            file.close()
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -607,6 +635,7 @@ class OpenFile(Storage):
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
         self.size = status.st_size
+        self.state = _identity(status)
         self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:
@@ -653,6 +682,11 @@ class OpenFile(Storage):
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return a value that changes when a file is replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _reopen(root: str, prefix: str) -> Folder:

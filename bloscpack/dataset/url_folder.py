@@ -121,6 +121,11 @@ class UrlFolder(Folder):
                 raise
             return []
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is a journal."""
+        return self.exists(JOURNAL)
+
     def _read_accepted(self) -> Json:
         # All users who may write the journal may write the dataset.
         return self.read_json(JOURNAL)

@@ -13,7 +13,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.folder import Folder, OpenFile
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -514,20 +514,66 @@ def test_a_pipe_in_place_of_a_file(tmp_path):
 @pytest.mark.parametrize("layout", ["zarr", "bcolz"])
 def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, layout):
     """A reader that has read the names of the columns finds one of them removed."""
-    read = Folder.read
+    read = Folder.read_document
     with dataset.create_table(
         tmp_path / "t", {"a": np.arange(5), "extra": np.arange(5)}, layout=layout
     ) as table:
 
-        def read_late(folder, name, limit=None):
+        def read_late(folder, name):
             if "extra" in folder.full(name) and "extra" in table.names:
                 table.remove_column("extra")
-            return read(folder, name, limit)
+            return read(folder, name)
 
-        monkeypatch.setattr(Folder, "read", read_late)
+        monkeypatch.setattr(Folder, "read_document", read_late)
         found = dataset.open(tmp_path / "t")
         assert ["a"] == found.names == table.names
         assert [0, 1, 2, 3, 4] == found["a"][:].tolist()
+
+
+DESCRIPTIONS = {"zarr": "zarr.json", "superchunk": "storage"}
+
+
+@pytest.mark.parametrize("layout", DESCRIPTIONS)
+def test_a_description_is_read_once(tmp_path, monkeypatch, layout):
+    dataset.create_array(tmp_path / "x", np.arange(5), layout=layout).close()
+    opened = []
+    open_file = OpenFile.__init__
+
+    def count(file, descriptor, path):
+        opened.append(os.path.basename(path))
+        open_file(file, descriptor, path)
+
+    monkeypatch.setattr(OpenFile, "__init__", count)
+    with dataset.open(tmp_path / "x") as found:
+        assert [0, 1, 2, 3, 4] == found[:].tolist()
+        assert [1, 3] == found[1:5:2].tolist()
+    assert 1 == opened.count(DESCRIPTIONS[layout])
+
+
+@pytest.mark.parametrize("layout", DESCRIPTIONS)
+def test_an_array_that_is_replaced_after_its_kind_was_found(
+    tmp_path, monkeypatch, layout
+):
+    """The description that told the kind is not used any more."""
+    path = tmp_path / "x"
+    dataset.create_array(path, np.arange(5), layout=layout).close()
+    around = Folder.around
+
+    def replace(folder):
+        monkeypatch.setattr(Folder, "around", around)
+        place = path / "meta" if layout == "superchunk" else path
+        other = tmp_path / "other"
+        dataset.create_array(other, np.arange(7.0), layout=layout).close()
+        source = other / "meta" if layout == "superchunk" else other
+        for name in ("sizes", DESCRIPTIONS[layout]):
+            if (source / name).exists():
+                os.replace(source / name, place / name)
+        return around(folder)
+
+    monkeypatch.setattr(Folder, "around", replace)
+    with dataset.open(path) as found:
+        assert (7,) == found.shape
+        assert np.dtype("f8") == found.dtype
 
 
 @pytest.mark.parametrize("was_read", [False, True])

@@ -727,3 +727,28 @@ def test_a_unit_of_time_is_a_word(tmp_path):
     (path / "zarr.json").write_text(json.dumps(document))
     with pytest.raises(UsageError, match="data type"):
         dataset.open(path)
+
+
+def test_an_append_of_one_chunk(tmp_path, monkeypatch):
+    """It starts no thread, and does not read the document that it has written."""
+    started, read = [], []
+    start, read_document = threading.Thread.start, Folder.read_document
+
+    def count_start(thread):
+        started.append(thread)
+        start(thread)
+
+    def count_read(folder, name):
+        read.append(name)
+        return read_document(folder, name)
+
+    rows = np.arange(60_000).reshape(-1, 4)
+    with dataset.create_array(tmp_path / "x", rows, chunks=4096, shards=8192) as array:
+        array.append(rows[:1])  # the first change looks at the groups around, too
+        monkeypatch.setattr(threading.Thread, "start", count_start)
+        monkeypatch.setattr(Folder, "read_document", count_read)
+        array.append(rows[:100])
+        assert np.array_equal(rows[:100], array[-100:])
+        assert ([], ["zarr.json"]) == (started, read)
+    with dataset.open(tmp_path / "x") as array:
+        assert np.array_equal(rows[:100], array[-100:])

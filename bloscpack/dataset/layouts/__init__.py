@@ -13,6 +13,7 @@ from importlib import import_module
 
 from ..._storage.open_folder import LinkFound
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
+from ..access import DESCRIPTIONS
 from ..folder import is_member_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -70,8 +71,8 @@ def _load(place: str) -> Any:
 
 def _class(layout: str, kind: str) -> Any:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
-    having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
-    if layout not in having:
+    if kind not in LAYOUTS.get(layout, ()):
+        having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
@@ -210,7 +211,7 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
         return None
     outer, name = around
     try:
-        found = find(outer)
+        found = _find_around(outer)
         if found is None or found[1] != "table":
             return None
         outer.read_journal()
@@ -223,6 +224,12 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
     return None
 
 
+def _find_around(folder: Folder) -> tuple[str, str] | None:
+    """Return the same as `find`, sooner for most folders: they have no dataset."""
+    known = folder.far or any(map(folder.exists, DESCRIPTIONS))
+    return find(folder) if known else None
+
+
 def is_inside_table(folder: Folder) -> bool:
     """Return whether the folder around is that of a table, whoever may write it.
 
@@ -231,7 +238,7 @@ def is_inside_table(folder: Folder) -> bool:
     if folder.far:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        found = find(type(folder)(os.path.dirname(folder.root)))
+        found = _find_around(type(folder)(os.path.dirname(folder.root)))
         return found is not None and found[1] == "table"
     return False
 

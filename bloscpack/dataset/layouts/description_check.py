@@ -25,12 +25,16 @@ class DescriptionCheck:
     ----------
     folder, name
         The file of the description.
+    identity
+        What `Folder.identity` returns for the file, if that is known.
     """
 
-    def __init__(self, folder: Folder, name: str) -> None:
+    def __init__(self, folder: Folder, name: str, identity: object = None) -> None:
         self._folder = folder
         self._name = name
-        self._identity = None if folder.far else folder.identity(name)
+        if identity is None and not folder.far:
+            identity = folder.identity(name)
+        self._identity = identity
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object

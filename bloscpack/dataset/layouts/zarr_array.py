@@ -176,6 +176,8 @@ class ZarrArray(ArrayLayout):
     sparse = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
+    # The document that a change has staged, and what the identity of its file will be.
+    _staged: tuple[OwnDocument, object] | None = None
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -184,11 +186,7 @@ class ZarrArray(ArrayLayout):
     def _open(self) -> None:
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
-        own = read_array_document(self.folder)
-        known = None if own.identity is None else own.identity.name
-        read = partial(read_storage, self.folder, known)
-        check.expect(self.folder.path(), read, storage_of(own, known))
-        self._take(own, check)
+        self._take(read_array_document(self.folder), check)
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
@@ -196,6 +194,9 @@ class ZarrArray(ArrayLayout):
 
     def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
+        known = None if own.identity is None else own.identity.name
+        read = partial(read_storage, self.folder, known)
+        check.expect(self.folder.path(), read, storage_of(own, known))
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         self.is_column = self.column_word is not None
@@ -390,6 +391,7 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
+        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
@@ -408,13 +410,20 @@ class ZarrArray(ArrayLayout):
             own.array.shape = (nrows, *self.shape[1:])
             if self._lacks_shards(nrows, shards):
                 mark_sparse(own.array)
-            change.stage(self.folder.full(ZARR_JSON), own.encode())
+            self._stage_document(change, own)
+
+    def _stage_document(self, change: Change, own: OwnDocument) -> None:
+        name = self.folder.full(ZARR_JSON)
+        change.stage(name, own.encode())
+        own.is_own = True
+        identity = change.staged_identity(name)
+        self._staged = None if identity is None else (own, identity)
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         own = self._read_of_same_shape()
         own.array.shape = (length, *self.shape[1:])
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
+        self._stage_document(change, own)
 
     def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
         """Return whether a shard with new rows has no file, also not from before.
@@ -456,7 +465,12 @@ class ZarrArray(ArrayLayout):
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
         self.close_files()
-        self._open()
+        staged, self._staged = self._staged, None
+        if staged is None:
+            self._open()
+        else:
+            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
+            self._take(staged[0], check)
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""

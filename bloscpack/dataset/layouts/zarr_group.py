@@ -35,7 +35,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...serializers import JsonObject
+    from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
     from . import WriterOf
@@ -57,7 +57,7 @@ def detect(folder: Folder) -> str | None:
     if not folder.exists(ZARR_JSON):
         return None
     try:
-        document = read_document(folder)
+        document = _checked(folder, *folder.detect_document(ZARR_JSON))[1]
     except FormatError:  # the error of opening it is better
         return "group"
     except FileNotFoundError:  # it was removed meanwhile
@@ -85,7 +85,12 @@ def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
 
 
 def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
-    content, document = folder.read_document(ZARR_JSON)
+    return _checked(folder, *folder.read_document(ZARR_JSON))
+
+
+def _checked(
+    folder: Folder, content: bytes, document: Json
+) -> tuple[bytes, JsonObject]:
     attributes = document.get("attributes", {}) if isinstance(document, dict) else None
     if (
         not isinstance(document, dict)
