@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from dataset import soak_threads
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 from bloscpack import dataset
@@ -205,3 +206,13 @@ def test_two_writers_of_a_table(tmp_path):
             dataset.create_table(url, {"x": [1]}, **kept)
         found = dataset.open(url, **kept)
         assert [(n, n) for n in range(9)] == found[:].tolist()
+
+
+@pytest.mark.parametrize(("kind", "where"), soak_threads.S3_MIXES)
+def test_threads_and_processes(kind, where, tmp_path):
+    with (
+        soak_threads.s3_server(tmp_path),
+        soak_threads.new_place(where, tmp_path) as place,
+    ):
+        is_shared = where.endswith("shared")
+        assert [] == soak_threads.run(kind, place, kind, is_shared=is_shared)
