@@ -17,6 +17,7 @@ from bloscpack._storage.upload import (
     object_version,
     put_object,
     remove_object,
+    remove_objects,
 )
 from bloscpack.dataset.parallel import write
 from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
@@ -124,6 +125,16 @@ def test_groups(options):
         assert ["x", "z"] == sorted(found["t"])
         assert [*range(10), 8] == found["t/x"][:].tolist()
         assert ROWS[:3].tolist() == found["b"][:].tolist()
+
+
+def test_listing_in_pages(options):
+    short = {**options, "s3_additional_kwargs": {"MaxKeys": 2}}
+    with dataset.open_group("s3://bucket/g", "a", storage_options=short) as group:
+        for name in "abcde":
+            group.create_array(name, [1])
+        assert [*"abcde"] == list(group)
+    remove_objects("s3://bucket/g", short)
+    assert [] == s3fs.S3FileSystem(**options).find("bucket")
 
 
 def test_conditions(tmp_path, monkeypatch):
