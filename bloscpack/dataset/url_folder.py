@@ -92,12 +92,17 @@ class UrlFolder(Folder):
     def version(self) -> object:
         """Return a value that changes when a file is replaced.
 
-        No other object has it if the store lists no files, or no versions of them: then
-        files may change unnoticed.
+        No other object has it if the store lists no files, too many, or no versions of
+        them: then files may change unnoticed.
         """
         from uuid import uuid4
 
-        found = self._versions() if self.lists else []
+        found: list[list[str]] = []
+        try:
+            found = self._versions() if self.lists else []
+        except StorageError as error:
+            if error.errno != errno.EFBIG:
+                raise
         return found if found and all(files[1:] for files in found) else uuid4().hex
 
     def _versions(self) -> list[list[str]]:
