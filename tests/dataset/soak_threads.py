@@ -596,15 +596,19 @@ def change_beside_others(mix, thread, draw):
     """Make the changes of a thread, beside those of another process."""
     steps = itertools.count()
     for _ in range(STEPS):
+        is_stale = False
         while True:
             try:
+                if is_stale:
+                    mix.reopen()
+                is_stale = False
                 mix.change(thread, next(steps), draw)
                 break
             except StorageError as error:
                 # Or another thread of this process has met the conflict.
                 if error.errno != errno.EAGAIN and "open it again" not in str(error):
                     raise
-                mix.reopen()
+                is_stale = True
 
 
 def second_process(kind, place, seed):
