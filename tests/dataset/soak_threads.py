@@ -66,6 +66,7 @@ class Mix:
         self.place = str(place)
         self.is_url = "://" in self.place
         self.is_shared = not is_new
+        self.opening, self.times_opened = threading.Lock(), 0
 
     def reopen(self):
         """Open the object after another process has changed it."""
@@ -596,19 +597,22 @@ def change_beside_others(mix, thread, draw):
     """Make the changes of a thread, beside those of another process."""
     steps = itertools.count()
     for _ in range(STEPS):
-        is_stale = False
+        failed = None
         while True:
             try:
-                if is_stale:
-                    mix.reopen()
-                is_stale = False
+                # Once for all threads: else one could go on with an older object.
+                with mix.opening:
+                    if failed == mix.times_opened:
+                        mix.reopen()
+                        mix.times_opened += 1
+                    current = mix.times_opened
                 mix.change(thread, next(steps), draw)
                 break
             except StorageError as error:
                 # Or another thread of this process has met the conflict.
                 if error.errno != errno.EAGAIN and "open it again" not in str(error):
                     raise
-                is_stale = True
+                failed = current
 
 
 def second_process(kind, place, seed):
