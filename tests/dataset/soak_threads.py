@@ -65,7 +65,7 @@ class Mix:
     def __init__(self, place, is_new=True):
         self.place = str(place)
         self.is_url = "://" in self.place
-        self.is_shared = not is_new
+        self.is_new, self.is_shared = is_new, not is_new
         self.opening, self.times_opened = threading.Lock(), 0
 
     def reopen(self):
@@ -150,8 +150,7 @@ class ArrayMix(Mix):
     def __init__(self, place, is_new=True):
         super().__init__(place, is_new)
         self.blocks, self.own, self.attributes = Blocks(), {}, {}
-        if not is_new:
-            self.reopen()
+        if not is_new:  # it is opened by the first change
             return
         rows = np.zeros(COMMON + THREADS, "i8")
         cut = {"chunks": 4} if self.layout == "bcolz" else {"chunks": 4, "shards": 8}
@@ -232,8 +231,7 @@ class TableMix(Mix):
         super().__init__(place, is_new)
         self.blocks, self.own, self.attributes = Blocks(), {}, {}
         self.added = set()
-        if not is_new:
-            self.reopen()
+        if not is_new:  # it is opened by the first change
             return
         x = np.zeros(COMMON + THREADS, "i8")
         self.table = dataset.create_table(
@@ -309,8 +307,7 @@ class GroupMix(Mix):
     def __init__(self, place, is_new=True):
         super().__init__(place, is_new)
         self.members, self.appended, self.attributes = {}, Blocks(), {}
-        if not is_new:
-            self.reopen()
+        if not is_new:  # it is opened by the first change
             return
         self.group = dataset.create_group(self.place, sync=False)
         self.group.create_array("common", shape=(0,), dtype="i8", chunks=4)
@@ -597,7 +594,7 @@ def change_beside_others(mix, thread, draw):
     """Make the changes of a thread, beside those of another process."""
     steps = itertools.count()
     for _ in range(STEPS):
-        failed = None
+        failed = None if mix.is_new else 0
         while True:
             try:
                 # Once for all threads: else one could go on with an older object.
