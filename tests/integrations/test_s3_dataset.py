@@ -219,8 +219,7 @@ def test_two_writers_of_a_table(tmp_path):
         assert [(n, n) for n in range(9)] == found[:].tolist()
 
 
-# Not yet a group in two processes: a read beside the other one's append may fail.
-@pytest.mark.parametrize(("kind", "where"), soak_threads.S3_MIXES[:-1])
+@pytest.mark.parametrize(("kind", "where"), soak_threads.S3_MIXES)
 def test_threads_and_processes(kind, where, tmp_path):
     with (
         soak_threads.s3_server(tmp_path),
