@@ -607,7 +607,8 @@ def change_beside_others(mix, thread, draw):
                 break
             except StorageError as error:
                 # Or another thread of this process has met the conflict.
-                if error.errno != errno.EAGAIN and "open it again" not in str(error):
+                changed = error.errno in (errno.EAGAIN, errno.ESTALE)
+                if not changed and "open it again" not in str(error):
                     raise
                 failed = current
 
