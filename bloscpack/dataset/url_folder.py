@@ -21,6 +21,7 @@ from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
 from .._storage.upload import (
     check_version,
+    entries_below,
     object_sizes,
     object_version,
     put_object,
@@ -91,25 +92,28 @@ class UrlFolder(Folder):
     def version(self) -> object:
         """Return a value that changes when a file is replaced.
 
-        No other object has it if the store lists no files, or no versions of them: then
-        files may change unnoticed.
+        No other object has it if the store lists no files, too many, or no versions of
+        them: then files may change unnoticed.
         """
         from uuid import uuid4
 
-        found = self._versions() if self.lists else []
+        found: list[list[str]] = []
+        try:
+            found = self._versions() if self.lists else []
+        except StorageError as error:
+            if error.errno != errno.EFBIG:
+                raise
         return found if found and all(files[1:] for files in found) else uuid4().hex
 
     def _versions(self) -> list[list[str]]:
         """Return name and version of each file, sorted."""
         names = ErrorNames(self._url, self._options)
         fs, path = find_file_system(self._url_of(""), dict(self._options or {}), names)
-        with names.translating():
-            fs.invalidate_cache()
-            entries = fs.find(path, detail=True)
-        return [
-            [name, *(str(info[key]) for key in VERSION_FIELDS if info.get(key))]
-            for name, info in sorted(entries.items())
-        ]
+        entries = entries_below(fs, path, names, recursive=True)
+        return sorted(
+            [info["name"], *(str(info[key]) for key in VERSION_FIELDS if info.get(key))]
+            for info in entries
+        )
 
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed."""
@@ -322,12 +326,7 @@ class UrlFolder(Folder):
                 "zarr.consolidate_metadata store the names in the group",
             )
         fs, path = find_file_system(url, dict(self._options or {}), names)
-        with names.translating():
-            fs.invalidate_cache()
-            try:
-                entries = fs.ls(path, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        entries = entries_below(fs, path, names)
         full = {entry["name"].strip("/"): entry for entry in entries}
         full.pop(path.strip("/"), None)  # an empty object stands for the folder itself
         return [(name.rpartition("/")[2], entry) for name, entry in full.items()]
