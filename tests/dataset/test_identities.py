@@ -165,7 +165,7 @@ def test_a_flipped_bit_of_a_document(create, tmp_path, step):
 
 
 @pytest.mark.parametrize(
-    "old, new",
+    ("old", "new"),
     [
         (b"  20", b"  25"),  # the rows of a shard, which chunks no longer divide
         (b'"shape"', b'"rhape"'),
@@ -181,7 +181,7 @@ def test_damage_that_makes_a_document_unknown(old, new, member, tmp_path):
     good = name.read_bytes()
     name.write_bytes(good.replace(old, new, 1))
     assert name.read_bytes() != good
-    with pytest.raises(FormatError, match="bloscpack-id.*zarr.json"):
+    with pytest.raises(FormatError, match=r"bloscpack-id.*zarr\.json"):
         dataset.open(path)
     report = dataset.verify(path)
     found = [f for f in report.findings if f.severity == "error"]
