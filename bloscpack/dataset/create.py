@@ -220,7 +220,9 @@ def check_target(
     if mode == "x":
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
     if not target.around.is_folder(target.name):
-        raise StorageError(errno.EEXIST, "it is not a folder", target.path)
+        what = "a symbolic link" if os.path.islink(target.path) else "not a folder"
+        text = "it is %s, and is not replaced by a dataset" % what
+        raise StorageError(errno.EEXIST, text, target.path)
     folder = target.folder()
     is_other = bool(folder.names("")) and find(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):

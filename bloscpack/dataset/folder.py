@@ -89,6 +89,14 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     )
 
 
+# A message about a name that `is_member_name` refuses.
+BAD_NAME = (
+    "the name of a %s must be a valid name for a folder, without '/', '.bloscpack' and "
+    "characters that can't be printed, neither '.', '..' nor 'zarr.json', and must not "
+    "begin with '__'; found %.200r"
+)
+
+
 def is_member_name(part: object) -> bool:
     """Return whether a member of a group, or a column of Zarr, can have this name.
 
