@@ -144,7 +144,11 @@ class Change:
             if not self._has_changes:
                 self._use_folder(CHANGES)
             if not self._root.is_folder(CHANGES):
-                self._make_folder(CHANGES)
+                try:
+                    self._make_folder(CHANGES)
+                except PermissionError as error:  # it concerns the dataset
+                    where = self._root.path()
+                    raise type(error)(error.errno, error.strerror, where) from error
             elif not self._has_changes:  # another user may have made it
                 self._root.changes()
             self._has_changes = True

@@ -757,3 +757,16 @@ def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
     assert ITEMS[::-1].tolist() == dataset.open(path)[:].tolist()
     assert any("stray" in str(each) for each in dataset.verify(path).findings)
     assert {"g", "x", "x.npy"} == set(os.listdir(tmp_path))
+
+
+@needs_root
+def test_a_folder_that_can_not_be_changed_is_named(sticky):
+    path = sticky / "a"
+    dataset.create_array(path, ITEMS).close()
+    with (
+        as_user(VICTIM),
+        dataset.open(path, "r+") as array,
+        pytest.raises(PermissionError) as caught,
+    ):
+        array.append([1])
+    assert str(path) == caught.value.filename
