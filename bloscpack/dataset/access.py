@@ -139,7 +139,7 @@ class NewAccess(Access):
                 model = self._model_of(around)
                 folder = model.folder
                 if folder is not None:
-                    folder = folder.inside(last) if folder.is_folder(last) else None
+                    folder = folder.subfolder(last) if folder.is_folder(last) else None
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
@@ -155,7 +155,7 @@ class NewAccess(Access):
             return
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
-                held = folder.inside(name).hold()
+                held = folder.subfolder(name).hold()
                 self.give(held.number, self.of_folder(name))
             elif kind == stat.S_IFREG:
                 file = folder.open_file(name)

@@ -130,7 +130,7 @@ class Change:
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self._root.inside(name).hold()
+        made = self._root.subfolder(name).hold()
         self._access.give(made.number, like)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there

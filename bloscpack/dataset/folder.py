@@ -130,7 +130,7 @@ class Folder:
         The path of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
-    far
+    is_remote
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in a folder can be listed.
@@ -138,7 +138,7 @@ class Folder:
         Number of groups around it, up to the one that was opened.
     """
 
-    far = False
+    is_remote = False
     lists = True
     depth = 0
 
@@ -215,7 +215,7 @@ class Folder:
         """Whether there is a journal."""
         if self.is_folder(CHANGES):
             return self.exists(JOURNAL)
-        status = None if self.far else self.status_of(CHANGES)
+        status = None if self.is_remote else self.status_of(CHANGES)
         if status is not None and stat.S_ISLNK(status.st_mode):
             raise LinkFound(self.path(CHANGES))
         return False
@@ -235,7 +235,7 @@ class Folder:
 
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
-        changes = self.inside(CHANGES)
+        changes = self.subfolder(CHANGES)
         self._check(CHANGES_RULES, changes.status)
         return changes
 
@@ -287,19 +287,19 @@ class Folder:
         shared = self.pending, self.documents, self._files
         return Folder(self.root, prefix, *shared)
 
-    def inside(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
         full = self.full(name)
         return type(self)(self.path(name), files=self._files.folder(full))
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        folder = self.inside(name)
+        folder = self.subfolder(name)
         folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 
-    def around(self) -> tuple[Folder, str] | None:
+    def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
 
         None if there is none, or if another user may write it. Nothing in it counts
@@ -464,7 +464,7 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known = self.far or self.full(name) in self.documents
+        known = self.is_remote or self.full(name) in self.documents
         size = 0 if known else self.size(name)  # a large file is not even read
         text = self.read(name, MAX_JSON + 1) if size <= MAX_JSON else b""
         return text, _decoded(text, self.path(name), max(size, len(text)))
@@ -591,7 +591,7 @@ class Folder:
     def remove_tree(self, name: str) -> None:
         """Remove a folder and all in it, if there is one."""
         if self.is_folder(name):
-            self.inside(name).clear()
+            self.subfolder(name).clear()
             self.remove_folder(name)
 
     def clear(self) -> None:

@@ -66,7 +66,7 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
         return Group(layout, None, options)
     check_changeable(found)
     layout.check_layout()
-    if not folder.far:
+    if not folder.is_remote:
         remove_leftovers(folder)
     writer = group_writer_of(folder, found.layout, options.sync)
     return Group(layout, writer, options)
@@ -219,7 +219,7 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         self._closed = False
-        self._members = OpenMembers(layout.folder.far)
+        self._members = OpenMembers(layout.folder.is_remote)
 
     @property
     def closed(self) -> bool:

@@ -170,7 +170,7 @@ class Writer(SerialWriter):
         self._sync = sync
         self._failed = False
         self._named: set[str] = set()
-        outer = folder.around()
+        outer = folder.parent_dataset()
         if outer is not None and outer[0].has_journal:
             raise StorageError(
                 errno.EAGAIN,

@@ -435,7 +435,7 @@ def test_copying_without_the_system(tmp_path, monkeypatch):
 class FarFile(Storage):
     """A file on another machine."""
 
-    far = True
+    is_remote = True
 
     def __init__(self, storage):
         self._storage = storage
@@ -448,7 +448,7 @@ class FarFile(Storage):
 
 
 class FarFolder(Folder):
-    far = True
+    is_remote = True
 
     def storage(self, name):
         self.file = FarFile(super().storage(name))
@@ -549,7 +549,7 @@ def test_wrong_documents(tmp_path):
             )
             with pytest.raises((FormatError, UsageError)):
                 dataset.open(path)
-    good["codecs"] = [{"name": "bytes"}]
+    good["codecs"], good["attributes"] = [{"name": "bytes"}], {}
     (path / "zarr.json").write_text(json.dumps(good))
     with pytest.raises(UsageError, match="zarr-python reads it") as caught:
         dataset.open(path)

@@ -152,7 +152,7 @@ def find_any(folder: Folder) -> Found | None:
             break
         with suppress(PermissionError):
             for name in place.folders():
-                inner = place.inside(name)
+                inner = place.subfolder(name)
                 with suppress(PermissionError, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
@@ -205,7 +205,7 @@ def prepare_change(
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
     """Return the table that a folder is a column of, and the name of the column."""
-    around = folder.around()
+    around = folder.parent_dataset()
     if around is None or not is_member_name(around[1]):
         return None
     outer, name = around
@@ -228,7 +228,7 @@ def is_inside_table(folder: Folder) -> bool:
 
     The table may be that of another user, so nothing in it is used.
     """
-    if folder.far:
+    if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
         found = find(type(folder)(os.path.dirname(folder.root)))
@@ -244,7 +244,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     if found is None:
-        if folder.far and not (folder.lists and folder.names("")):
+        if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
         raise NotReadable(
             "expected a dataset, found a folder without the files of one",

@@ -30,7 +30,7 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._identity = None if folder.far else folder.identity(name)
+        self._identity = None if folder.is_remote else folder.identity(name)
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -50,7 +50,7 @@ class DescriptionCheck:
         self._path, self._read, self._expected = path, read, expected
 
     def __call__(self) -> None:
-        if self._folder.far:  # a look at the file would be a round trip
+        if self._folder.is_remote:  # a look at the file would be a round trip
             return
         identity = self._folder.identity(self._name)
         if identity is not None and identity == self._identity:

@@ -352,7 +352,7 @@ class ZarrArray(ArrayLayout):
             return own
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
-        asked = stored[:1] if self.folder.far else stored
+        asked = stored[:1] if self.folder.is_remote else stored
         names = {self._place_in(number) for number in asked} - {None}
         if len(names) > 1:
             raise DamageError(
@@ -400,7 +400,7 @@ class ZarrArray(ArrayLayout):
             return False
         source = self._files(bool, sparse=False)
         with suppress(FormatError):
-            for number in range(count)[-1:] if self.folder.far else range(count):
+            for number in range(count)[-1:] if self.folder.is_remote else range(count):
                 source.file(number)
             return True
         return False
@@ -479,7 +479,7 @@ class ZarrArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        if self.folder.far:  # they do not count, and are replaced by new rows
+        if self.folder.is_remote:  # they do not count, and are replaced by new rows
             return
         first = self._cut.count_files(self.shape[0])
         for number in self._stored_shards():

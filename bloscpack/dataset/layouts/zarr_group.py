@@ -135,7 +135,7 @@ def drop_consolidated(
                 with writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_document(folder)["attributes"])
-        change, outer = None, folder.around()
+        change, outer = None, folder.parent_dataset()
         if outer is None:
             return
         folder = outer[0]
