@@ -95,7 +95,7 @@ class Held:
         path = os.path.join(self.path, last)
         return path if self.number is None else Place(path, last, self)
 
-    def inside(self, last: str) -> Held:
+    def subfolder(self, last: str) -> Held:
         """Open a folder in this one."""
         path = os.path.join(self.path, last)
         try:
@@ -187,7 +187,7 @@ class OpenFolder:
 
     def _find(self) -> Held:
         if self._around is not None:
-            return self._around.hold().inside(os.path.basename(self.path))
+            return self._around.hold().subfolder(os.path.basename(self.path))
         if not HAS_OPEN_FOLDERS:
             os.stat(self.path)
             return Held(self.path, None)
@@ -223,7 +223,7 @@ class OpenFolder:
         held = None if fresh else self._inside.get(name)
         if held is None:
             folder, _, last = name.rpartition("/")
-            held = self._hold_inside(folder, fresh).inside(last)
+            held = self._hold_inside(folder, fresh).subfolder(last)
             if len(self._inside) >= KEPT_INSIDE:
                 self._inside = {}
             self._inside[name] = held

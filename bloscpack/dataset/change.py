@@ -139,7 +139,7 @@ class Change:
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self._root.inside(name).hold()
+        made = self._root.subfolder(name).hold()
         self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
@@ -154,7 +154,11 @@ class Change:
                 self._use_folder(CHANGES)
             status = self._root.status_of(CHANGES)
             if status is None or not stat.S_ISDIR(status.st_mode):
-                self._make_folder(CHANGES)
+                try:
+                    self._make_folder(CHANGES)
+                except PermissionError as error:  # it concerns the dataset
+                    where = self._root.path()
+                    raise type(error)(error.errno, error.strerror, where) from error
             elif not self._has_changes:  # another user may have made it
                 self._root.check_changes(status)
             self._has_changes = True

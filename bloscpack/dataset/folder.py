@@ -89,6 +89,14 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     )
 
 
+# A message about a name that `is_member_name` refuses.
+BAD_NAME = (
+    "the name of a %s must be a valid name for a folder, without '/', '.bloscpack' and "
+    "characters that can't be printed, neither '.', '..' nor 'zarr.json', and must not "
+    "begin with '__'; found %.200r"
+)
+
+
 def is_member_name(part: object) -> bool:
     """Return whether a member of a group, or a column of Zarr, can have this name.
 
@@ -122,7 +130,7 @@ class Folder:
         The path of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
-    far
+    is_remote
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in a folder can be listed.
@@ -130,7 +138,7 @@ class Folder:
         Number of groups around it, up to the one that was opened.
     """
 
-    far = False
+    is_remote = False
     lists = True
     depth = 0
 
@@ -230,7 +238,7 @@ class Folder:
 
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
-        changes = self.inside(CHANGES)
+        changes = self.subfolder(CHANGES)
         self.check_changes(changes.status)
         return changes
 
@@ -286,19 +294,19 @@ class Folder:
         shared = self.pending, self.documents, self._files
         return Folder(self.root, prefix, *shared)
 
-    def inside(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
         full = self.full(name)
         return type(self)(self.path(name), files=self._files.folder(full))
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        folder = self.inside(name)
+        folder = self.subfolder(name)
         folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 
-    def around(self) -> tuple[Folder, str] | None:
+    def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
 
         None if there is none, or if another user may write it. Nothing in it counts
@@ -479,7 +487,7 @@ class Folder:
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
-        if self.far or self.full(name) in self.documents:
+        if self.is_remote or self.full(name) in self.documents:
             text = self.read(name, MAX_JSON + 1)
             return None, text, _decoded(text, self.path(name), len(text))
         file = self._pending(name, self._open_file)
@@ -611,7 +619,7 @@ class Folder:
     def remove_tree(self, name: str) -> None:
         """Remove a folder and all in it, if there is one."""
         if self.is_folder(name):
-            self.inside(name).clear()
+            self.subfolder(name).clear()
             self.remove_folder(name)
 
     def clear(self) -> None:

@@ -64,7 +64,7 @@ UNFINISHED = CHANGES + "/unfinished"
 class UrlFolder(Folder):
     """A dataset at a URL, or a part of it."""
 
-    far = True
+    is_remote = True
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class UrlFolder(Folder):
         folder.kept = self.kept
         return folder
 
-    def inside(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Return a folder inside as one of its own."""
         url = joined_url(self._url, self.full(name))
         folder = type(self)(url, storage_options=self._options)
@@ -154,7 +154,7 @@ class UrlFolder(Folder):
         folder.read_journal()
         return folder
 
-    def around(self) -> tuple[Folder, str] | None:
+    def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it."""
         found = parent_url(self._url)
         if found is None:

@@ -283,6 +283,40 @@ def test_a_dialect_of_json(tmp_path):
     assert 123456789012345678901 == found["b"]
 
 
+def test_a_copy_of_a_writer_reads(tmp_path):
+    with dataset.create_array(tmp_path / "a", [1, 2]) as array:
+        copy = pickle.loads(pickle.dumps(array))
+        with pytest.raises(UsageError, match="as each copy of an object is"):
+            copy.append([3])
+
+
+def test_a_result_larger_than_memory_is_no_damage(tmp_path):
+    dataset.create_array(tmp_path / "a", shape=(2**53,), dtype="f8").close()
+    with pytest.raises(Unsupported, match=r"9007199254740992.*can't be made"):
+        dataset.open(tmp_path / "a")[:]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_column_without_its_document(layout, tmp_path):
+    path, columns = tmp_path / "t", {"x": [1], "y": [2]}
+    dataset.create_table(path, columns, layout=layout).close()
+    document = {"zarr": "zarr.json", "bcolz": "meta/storage"}[layout]
+    (path / "x" / document).unlink()
+    with pytest.raises(FormatError) as caught:
+        dataset.open(path)
+    assert str(path / "x" / document) == str(caught.value.filename)
+    (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
+    assert ("x/" + document, "description") == (found.file, found.kind)
+
+
+def test_a_link_is_not_replaced(tmp_path):
+    dataset.create_array(tmp_path / "a", [1, 2]).close()
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(OSError, match="a symbolic link, and is not replaced"):
+        dataset.create_array(tmp_path / "link", [3], mode="w")
+    assert [1, 2] == dataset.open(tmp_path / "a")[:].tolist()
+
+
 def test_attributes_of_a_reader_can_not_be_changed(tmp_path):
     array = extracted("bcolz/z_attrs", tmp_path)
     before = dict(array.attrs)
@@ -557,10 +591,10 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
     """The description that told the kind is not used any more."""
     path = tmp_path / "x"
     dataset.create_array(path, np.arange(5), layout=layout).close()
-    around = Folder.around
+    parent_dataset = Folder.parent_dataset
 
     def replace(folder):
-        monkeypatch.setattr(Folder, "around", around)
+        monkeypatch.setattr(Folder, "parent_dataset", parent_dataset)
         place = path / "meta" if layout == "superchunk" else path
         other = tmp_path / "other"
         dataset.create_array(other, np.arange(7.0), layout=layout).close()
@@ -568,9 +602,9 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
         for name in ("sizes", DESCRIPTIONS[layout]):
             if (source / name).exists():
                 os.replace(source / name, place / name)
-        return around(folder)
+        return parent_dataset(folder)
 
-    monkeypatch.setattr(Folder, "around", replace)
+    monkeypatch.setattr(Folder, "parent_dataset", replace)
     with dataset.open(path) as found:
         assert (7,) == found.shape
         assert np.dtype("f8") == found.dtype

@@ -153,7 +153,7 @@ def find_any(folder: Folder) -> Found | None:
             break
         with suppress(PermissionError):
             for name in place.folders():
-                inner = place.inside(name)
+                inner = place.subfolder(name)
                 with suppress(PermissionError, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
@@ -206,7 +206,7 @@ def prepare_change(
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
     """Return the table that a folder is a column of, and the name of the column."""
-    around = folder.around()
+    around = folder.parent_dataset()
     if around is None or not is_member_name(around[1]):
         return None
     outer, name = around
@@ -226,7 +226,7 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
 
 def _find_around(folder: Folder) -> tuple[str, str] | None:
     """Return the same as `find`, sooner for most folders: they have no dataset."""
-    known = folder.far or any(map(folder.exists, DESCRIPTIONS))
+    known = folder.is_remote or any(map(folder.exists, DESCRIPTIONS))
     return find(folder) if known else None
 
 
@@ -235,7 +235,7 @@ def is_inside_table(folder: Folder) -> bool:
 
     The table may be that of another user, so nothing in it is used.
     """
-    if folder.far:
+    if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
         found = _find_around(type(folder)(os.path.dirname(folder.root)))
@@ -251,7 +251,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     if found is None:
-        if folder.far and not (folder.lists and folder.names("")):
+        if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
         raise NotReadable(
             "expected a dataset, found a folder without the files of one",

@@ -32,7 +32,7 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str, identity: object = None) -> None:
         self._folder = folder
         self._name = name
-        if identity is None and not folder.far:
+        if identity is None and not folder.is_remote:
             identity = folder.identity(name)
         self._identity = identity
         self._path = folder.path()
@@ -54,7 +54,7 @@ class DescriptionCheck:
         self._path, self._read, self._expected = path, read, expected
 
     def __call__(self) -> None:
-        if self._folder.far:  # a look at the file would be a round trip
+        if self._folder.is_remote:  # a look at the file would be a round trip
             return
         identity = self._folder.identity(self._name)
         if identity is not None and identity == self._identity:

@@ -48,7 +48,15 @@ from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .description_check import DescriptionCheck
 from .file_names import FileNames
-from .identity import KEY, Identity, check_attributes, identified, read_identity
+from .identity import (
+    KEY,
+    AlteredDocument,
+    Identity,
+    check_attributes,
+    identified,
+    read_identity,
+    seems_signed,
+)
 from .shard_index import Cut
 from .shard_place import ShardPlaces, place_of
 from .superchunk_files import SuperchunkFiles
@@ -114,16 +122,27 @@ class OwnDocument:
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
     content, document = folder.read_document(ZARR_JSON)
+    value = None
     try:
-        array = decode_array(document if isinstance(document, dict) else {})
-        value = array.attributes.pop(KEY, None)
+        document = document if isinstance(document, dict) else {}
+        if isinstance(document.get("attributes"), dict):
+            value = document["attributes"].pop(KEY, None)
+        array = decode_array(document)
         identity, is_own = read_identity(content, value)
         return OwnDocument(array, identity, is_own=is_own)
     except FormatError as error:
         error.filename = error.filename or folder.path(ZARR_JSON)
         raise
     except UsageError as error:
-        error.filename = folder.path(ZARR_JSON)
+        path = folder.path(ZARR_JSON)
+        if seems_signed(content) and not read_identity(content, value)[1]:
+            raise AlteredDocument(
+                "the digest in '%s' is wrong, so it is damaged or another program has "
+                "changed it: %s" % (KEY, error),
+                section="metadata",
+                filename=path,
+            ) from error
+        error.filename = path
         raise
 
 
@@ -334,7 +353,7 @@ class ZarrArray(ArrayLayout):
             return own
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
-        asked = stored[:1] if self.folder.far else stored
+        asked = stored[:1] if self.folder.is_remote else stored
         names = {self._place_in(number) for number in asked} - {None}
         if len(names) > 1:
             raise DamageError(
@@ -382,7 +401,7 @@ class ZarrArray(ArrayLayout):
             return False
         source = self._files(bool, sparse=False)
         with suppress(FormatError):
-            for number in range(count)[-1:] if self.folder.far else range(count):
+            for number in range(count)[-1:] if self.folder.is_remote else range(count):
                 source.file(number)
             return True
         return False
@@ -474,7 +493,7 @@ class ZarrArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        if self.folder.far:  # they do not count, and are replaced by new rows
+        if self.folder.is_remote:  # they do not count, and are replaced by new rows
             return
         first = self._cut.count_files(self.shape[0])
         for number in self._stored_shards():

@@ -19,7 +19,7 @@ from ..._format.zarr_metadata import (
     group_document,
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..folder import is_member_name
+from ..folder import BAD_NAME, is_member_name
 from .base import GroupLayout, TableLayout
 from .identity import (
     KEY,
@@ -140,7 +140,7 @@ def drop_consolidated(
                 with writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_document(folder)["attributes"])
-        change, outer = None, folder.around()
+        change, outer = None, folder.parent_dataset()
         if outer is None:
             return
         folder = outer[0]
@@ -244,10 +244,7 @@ class ZarrTable(TableLayout):
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` unless a member of a group can have the name."""
         if not is_member_name(name):
-            raise UsageValueError(
-                "the name of a column must be valid for a folder, and neither be "
-                "'zarr.json' nor begin with '__', not %.200r" % (name,)
-            )
+            raise UsageValueError(BAD_NAME % ("column", name))
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes of the user."""
