@@ -410,7 +410,6 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
@@ -485,10 +484,11 @@ class ZarrArray(ArrayLayout):
         """Take over the number of rows of a change that was committed."""
         self.close_files()
         staged, self._staged = self._staged, None
-        if staged is None:
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        # An earlier change may have staged a document, and failed.
+        if staged is None or staged[1] != check.identity:
             self._open()
         else:
-            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
             self._take(staged[0], check)
 
     def remove_unused(self, old_length: int) -> None:
