@@ -5,7 +5,8 @@ is refused, and so is a symbolic link that leads out, unless the user allows lin
 data file must be a regular file; a pipe is not even opened for long. Small files are
 replaced as a whole, and a change that depends on the old content holds the lock of the
 block's folder. Data files need no lock. A new file of a block has owner and access of
-the other files, and what root makes in the tree of another user belongs to that user.
+the other files, and what root makes in the tree of another user belongs to that user,
+unless any user may write the folder.
 """
 
 from __future__ import annotations

@@ -239,15 +239,9 @@ def limits_of(path: str) -> Limits | None:
 
 
 def _of_owner(folder: Folder) -> Attributes | None:
-    """Return the access of a folder of another user in which root makes something.
-
-    None for a folder in which any user may make something, such as ``/tmp``.
-    """
+    """Return the access of a folder of another user in which root makes something."""
     found = _only_access(folder.attributes())
-    if found is None or not of_another_user(found):
-        return None
-    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    return None if is_open else found
+    return found if found is not None and of_another_user(found) else None
 
 
 def _first_of(

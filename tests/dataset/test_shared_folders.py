@@ -930,6 +930,16 @@ def test_a_block_that_root_creates_belongs_to_the_owner_of_the_tree(tmp_path):
 
 
 @needs_root
+@pytest.mark.parametrize("bits", [0o1777, 0o777, 0o1755])
+def test_a_block_that_root_creates_in_a_folder_of_all_users(sticky, bits):
+    os.chown(sticky, ATTACKER, ATTACKER)
+    sticky.chmod(bits)
+    with bigfile.File(sticky, create=True) as tree:
+        tree.create_from_array("g/b", ITEMS).close()
+    assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "g")
+
+
+@needs_root
 def test_a_folder_that_can_not_be_changed_is_named(sticky):
     path = sticky / "a"
     dataset.create_array(path, ITEMS).close()
