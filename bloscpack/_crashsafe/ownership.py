@@ -152,6 +152,14 @@ def of_another_user(found: Attributes) -> bool:
     return is_root and found.status.st_uid != 0 and not is_open
 
 
+def is_new_folder(descriptor: int) -> bool:
+    """Return whether an open folder is empty and belongs to this user.
+
+    Another user may have put another folder in the place of a new one.
+    """
+    return os.fstat(descriptor).st_uid == os.geteuid() and not os.listdir(descriptor)
+
+
 def copy_attributes(
     target: int | str,
     source: Attributes,

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from .._crashsafe.ownership import (
     Attributes,
     copy_attributes,
+    is_new_folder,
     of_another_user,
 )
 from .._crashsafe.replace import replacing
@@ -261,7 +262,8 @@ def _give_folder(path: str, model: Attributes) -> None:
     """Give a new folder, and no other one, owner and access of the folder around it."""
     descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
     try:
-        copy_attributes(descriptor, model, owner=True)
+        if is_new_folder(descriptor):
+            copy_attributes(descriptor, model, owner=True)
     finally:
         os.close(descriptor)
 

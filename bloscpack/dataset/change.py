@@ -24,6 +24,7 @@ from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from itertools import count
 
+from .._crashsafe.ownership import is_new_folder
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
@@ -140,6 +141,8 @@ class Change:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
         made = self._root.subfolder(name).hold()
+        if made.number is not None and not is_new_folder(made.number):
+            return
         self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there

@@ -939,6 +939,40 @@ def test_a_block_that_root_creates_in_a_folder_of_all_users(sticky, bits):
     assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "g")
 
 
+def create_block(path):
+    with bigfile.File(path, create=True) as tree:
+        tree.create("new", "i8", 4).close()
+
+
+def add_column(path):
+    with dataset.open(path, "r+") as table:
+        table.add_column("new", ITEMS)
+
+
+@needs_root
+@pytest.mark.parametrize("make", [create_block, add_column])
+def test_a_folder_that_is_put_in_the_place_of_a_new_one(sticky, monkeypatch, make):
+    """The owner of the folder around it renames a private folder of root."""
+    path = sticky / "p"
+    dataset.create_table(path, {"a": ITEMS}).close()
+    (path / "private").mkdir(0o700)
+    (path / "private" / "file").touch()
+    os.chmod(path, 0o755)
+    os.chown(path, ATTACKER, ATTACKER)
+    mkdir = os.mkdir
+
+    def planting(name, mode=0o777, *, dir_fd=None):
+        mkdir(name, mode, dir_fd=dir_fd)
+        if os.path.basename(name) == "new":
+            (path / "new").rename(path / "old")
+            (path / "private").rename(path / "new")
+
+    monkeypatch.setattr(os, "mkdir", planting)
+    make(path)
+    status = (path / "new").stat()
+    assert (0, 0o700) == (status.st_uid, stat.S_IMODE(status.st_mode))
+
+
 @needs_root
 def test_a_folder_that_can_not_be_changed_is_named(sticky):
     path = sticky / "a"
