@@ -345,7 +345,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
-        self._known = None  # another writer may have changed it until now
+        self.forget_document()  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
@@ -484,6 +484,10 @@ class Folder:
         """
         self._known = (name, *self._read_document(name))
         return self._known[2:]
+
+    def forget_document(self) -> None:
+        """Let the next call of `read_document` read the file."""
+        self._known = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
