@@ -606,6 +606,23 @@ def test_a_copy_is_not_read_by_more_users(tmp_path, action, what):
     assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
 
 
+@pytest.mark.parametrize("private", ["zarr/c/0", "axes/c/0/0", "t/b/000000"])
+@pytest.mark.parametrize("target", ["npz", "zarr", "recover"])
+def test_a_copy_of_private_items_is_private(tmp_path, private, target):
+    dataset.create_array(tmp_path / "zarr", ITEMS).close()
+    dataset.create_array(tmp_path / "axes", ITEMS.reshape(20, 2)).close()
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create_from_array("b", ITEMS).close()
+    (tmp_path / private).chmod(0o600)
+    source, new = tmp_path / private.split("/")[0], tmp_path / "new"
+    if target == "recover" and source.name != "t":
+        dataset.recover(source, new)
+    else:
+        dataset.convert(source, new, to="zarr" if target == "recover" else target)
+    member = new / "b" if source.name == "t" and target != "npz" else new
+    assert {0o600, 0o700} >= modes_of(member)
+
+
 def modes_of(path):
     return {mode for *_, mode in access_of(path)}
 
