@@ -203,7 +203,12 @@ class Tree:
         descriptor = os.open(path, flags, 0o666 if model is None else 0o600)
         if model is not None:
             target = descriptor if os.chmod in os.supports_fd else path
-            copy_attributes(target, model, owner=True)
+            try:
+                copy_attributes(target, model, owner=True)
+            except BaseException:
+                os.close(descriptor)
+                os.unlink(path)
+                raise
         return descriptor
 
     def read_text(self, path: str) -> bytes:

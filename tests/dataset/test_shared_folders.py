@@ -13,7 +13,7 @@ import tempfile
 
 import numpy as np
 import pytest
-from support import as_user
+from support import as_user, open_files_in
 
 from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
@@ -954,6 +954,22 @@ def test_a_block_that_root_creates_in_a_folder_of_all_users(sticky, bits):
     with bigfile.File(sticky, create=True) as tree:
         tree.create_from_array("g/b", ITEMS).close()
     assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "g")
+
+
+def test_a_file_of_a_block_that_can_not_get_its_access(tmp_path, monkeypatch):
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create_from_array("b", ITEMS).close()
+    before = os.listdir(tmp_path / "t" / "b")
+
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EPERM, "refused")
+
+    with bigfile.File(tmp_path / "t", create=True) as tree, tree["b"] as block:
+        monkeypatch.setattr(os, "chmod", refuse)
+        with pytest.raises(PermissionError):
+            block.append(ITEMS)
+    assert sorted(before) == sorted(os.listdir(tmp_path / "t" / "b"))
+    assert [] == open_files_in(tmp_path / "t")
 
 
 def create_block(path):
