@@ -90,7 +90,7 @@ class Change:
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
         self._lock = allocate_lock()
-        self._has_changes = False
+        self._changes: Folder | None = None  # the folder of changes, held open
 
     @property
     def folder(self) -> Folder:
@@ -153,7 +153,8 @@ class Change:
         `finish` or `abandon` must follow.
         """
         with self._lock:
-            if not self._has_changes:
+            changes = self._changes
+            if changes is None:
                 self._use_folder(CHANGES)
             status = self._root.status_of(CHANGES)
             if status is None or not stat.S_ISDIR(status.st_mode):
@@ -162,13 +163,13 @@ class Change:
                 except PermissionError as error:  # it concerns the dataset
                     where = self._root.path()
                     raise type(error)(error.errno, error.strerror, where) from error
-            elif not self._has_changes:  # another user may have made it
-                self._root.check_changes(status)
-            self._has_changes = True
-        place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+                changes = None
+            if changes is None:  # another user may have made it
+                self._changes = changes = self._root.changes()
+        last = "%s-%d" % (self._token, next(self._numbers))
         like = self._access.of_file(name)
-        fp = self._root.create(place, 0o666 if like is None else PRIVATE)
-        return UnfinishedFile(name, place, fp, like)
+        fp = changes.create(last, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, CHANGES + "/" + last, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a file its name, `at_once` like `write`, or else like `stage`."""

@@ -239,12 +239,8 @@ class Folder:
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
         changes = self.subfolder(CHANGES)
-        self.check_changes(changes.status)
+        self._check(CHANGES_RULES, changes.status)
         return changes
-
-    def check_changes(self, status: os.stat_result) -> None:
-        """Raise `StorageError` if the folder of changes with this status is refused."""
-        self._check(CHANGES_RULES, status)
 
     def check_journal(self, status: os.stat_result) -> None:
         """Raise `StorageError` if a journal with this status would be refused."""
