@@ -40,6 +40,7 @@ from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
 from .layouts import (
     array_class,
+    blp_files,
     detect,
     find_members,
     group_class,
@@ -229,6 +230,10 @@ class _Saver:
             members = dict(find_members(folder))
             names = {joined_name(name, last) for last in members}
             self._check_same(names, self._evidence.members_of(name), root)
+            for file in blp_files(folder):
+                inner = joined_name(name, file)
+                self.recovery.losses.append(RowLoss(inner, None))
+                self._remark("'%s' is a file by itself: recover it separately" % inner)
             with creating(target, mode, self._sync, FolderLimits(folder)) as change:
                 group_class(new_layout).create(change, attributes)
                 for last, found in members.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 
+import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import index_size
 from bloscpack.exceptions import FormatError, UsageError
@@ -189,6 +191,15 @@ def test_a_group():
     assert damage.numbers().tolist() == found["in/t/x"][:].tolist()
     assert dataset.verify("new").ok
     assert ["g", "new"] == sorted(os.listdir())
+
+
+def test_files_of_an_unzipped_archive():
+    bloscpack.savez("a.zip", a=np.arange(9), s=7, **{"g/t": 8})
+    with zipfile.ZipFile("a.zip") as archive:
+        archive.extractall("a")
+    recovery = dataset.recover("a", "new")
+    assert [("s.blp", None), ("g/t.blp", None)] == rows_of(recovery)
+    assert not recovery.complete
 
 
 def test_fields_of_items():
