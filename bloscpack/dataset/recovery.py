@@ -152,11 +152,14 @@ class Evidence(Watcher):
         Layout and kind of the dataset and of its members, by name.
     damage
         The checks of the damaged files, by the name of the array.
+    unreached
+        The rows in files that an altered description does not reach.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[str, str]] = {}
         self.damage: dict[str, list[FileCheck]] = {}
+        self.unreached: list[RowLoss] = []
 
     def take_node(self, member: str, layout: str, kind: str) -> None:
         """Take the name, layout and kind of the dataset, or of a member."""
@@ -164,8 +167,12 @@ class Evidence(Watcher):
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
-        if not check.ok:
+        if not check.ok or not check.certain:
             self.damage.setdefault(name, []).append(check)
+
+    def take_unreached(self, loss: RowLoss) -> None:
+        """Take rows in a file that an altered description does not reach."""
+        self.unreached.append(loss)
 
     def take_error(self, error: FormatError | OSError) -> None:
         """Raise an error of the file system: the next attempt may succeed.
@@ -193,7 +200,7 @@ class _Saver:
         drop: bool,
         sync: bool,
     ) -> None:
-        self.recovery = DatasetRecovery(report)
+        self.recovery = DatasetRecovery(report, evidence.unreached)
         self.recovery.nsaved = report.nintact
         self.recovery.nlost = report.nchunks - report.nintact
         self.recovery.certain = all(

@@ -193,6 +193,33 @@ def test_a_group():
     assert ["g", "new"] == sorted(os.listdir())
 
 
+def altered(old, new):
+    """Make an array of 100 rows in 5 shards, and alter its document."""
+    dataset.create_array("a", np.arange(100), chunks=10, shards=20).close()
+    document = Path("a/zarr.json")
+    text = document.read_text().replace(" ", "").replace("\n", "")
+    assert old in text
+    document.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("length", [70, 80, 0])
+def test_rows_that_an_altered_document_does_not_reach(length):
+    altered('"shape":[100]', '"shape":[%d]' % length)
+    found = {f.rows for f in dataset.verify("a").findings if f.kind == "unreached"}
+    recovery = dataset.recover("a", "new")
+    assert found == {rows for _, rows in rows_of(recovery)}
+    assert (length, 100) == (min(found)[0], max(found)[1])
+    assert not recovery.complete
+
+
+def test_a_missing_shard_beside_an_altered_document():
+    altered('"fill_value":0', '"fill_value":5')
+    os.remove("a/c/2")
+    recovery = dataset.recover("a", "new")
+    assert not recovery.complete
+    assert [(40, 60)] == [f.rows for f in recovery.report.findings if f.rows]
+
+
 def test_files_of_an_unzipped_archive():
     bloscpack.savez("a.zip", a=np.arange(9), s=7, **{"g/t": 8})
     with zipfile.ZipFile("a.zip") as archive:
