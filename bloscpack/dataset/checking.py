@@ -18,7 +18,14 @@ from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
+from .file_checks import (
+    MISSING,
+    SHORT,
+    FileCheck,
+    check_file,
+    missing_files,
+    move_claimed,
+)
 from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES, JOURNAL
 from .layouts import (
@@ -379,6 +386,7 @@ class _Checker:
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
+        move_claimed(checks, layout, source, self._nthreads)
         return sorted(checks, key=lambda check: check.numbers.start)
 
     def _take(self, check: FileCheck, member: str) -> None:

@@ -524,7 +524,7 @@ class SavedPart:
             return None
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
-            name = check.file[len(self._layout.folder.prefix) :]
+            name = check.source[len(self._layout.folder.prefix) :]
             return decompress(self._layout.folder.storage(name).read_at(offset, size))
         plain: list[bytes] = []
         self._source.load([number], lambda _, view: plain.append(bytes(view)))

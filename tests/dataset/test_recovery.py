@@ -220,6 +220,38 @@ def test_a_missing_shard_beside_an_altered_document():
     assert [(40, 60)] == [f.rows for f in recovery.report.findings if f.rows]
 
 
+def exchange(a, b):
+    os.rename(a, "x")
+    os.rename(b, a)
+    os.rename("x", b)
+
+
+def move(a, b):
+    os.rename(a, b)
+
+
+@pytest.mark.parametrize("harm", [exchange, move])
+@pytest.mark.parametrize("first", [0, 1])
+def test_shards_under_other_names(harm, first):
+    items = np.arange(90)
+    dataset.create_array("a", items, chunks=10, shards=20).close()
+    harm("a/c/%d" % first, "a/c/4")
+    report = dataset.verify("a")
+    assert "c/4" in {finding.file for finding in report.findings}
+    assert "intact, and states that it is 'c/%d'" % first in str(report.findings)
+    recovery = dataset.recover("a", "new")
+    lost = [] if harm is exchange else [(80, 90)]
+    assert lost == [rows for _, rows in rows_of(recovery)]
+    kept = 90 if harm is exchange else 80
+    assert items[:kept].tolist() == dataset.open("new")[:kept].tolist()
+
+
+def test_a_copy_of_a_shard_under_another_name():
+    dataset.create_array("a", np.arange(90), chunks=10, shards=20).close()
+    shutil.copy("a/c/0", "a/c/1")
+    assert [("", (20, 40))] == rows_of(dataset.recover("a", "new"))
+
+
 def test_files_of_an_unzipped_archive():
     bloscpack.savez("a.zip", a=np.arange(9), s=7, **{"g/t": 8})
     with zipfile.ZipFile("a.zip") as archive:
