@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,13 @@ import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import contents, datasets, npy
-from bloscpack.exceptions import DamageError, FormatError, NotReadable, UsageError
+from bloscpack.exceptions import (
+    DamageError,
+    FormatError,
+    NotReadable,
+    StorageError,
+    UsageError,
+)
 
 
 def table(length=5000):
@@ -550,3 +557,13 @@ def test_fill_values_of_fields():
     fill["x"] = 1, 2
     dataset.create_array("c", items, layout="superchunk", fill_value=fill).close()
     assert ["the fill value"] == dataset.convert("c", "d.zarr").lost
+
+
+@pytest.mark.parametrize("target", ["b.npy", "b.zarr"])
+def test_a_claimed_size_that_does_not_fit(target):
+    dataset.create_array("a", np.arange(100), chunks=10).close()
+    text = Path("a/zarr.json").read_text().replace("100", str(2**53), 1)
+    Path("a/zarr.json").write_text(text)
+    with pytest.raises(StorageError, match="bytes, and only"):
+        dataset.convert("a", target)
+    assert ["a"] == os.listdir()
