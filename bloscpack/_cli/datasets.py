@@ -212,6 +212,8 @@ def state_of(report: DatasetReport) -> tuple[int, str]:
     kinds = {finding.kind for finding in report.findings if finding.severity == "error"}
     if kinds == {"codec"}:
         return EXIT_COULD_NOT, "not readable by this Blosc"
+    if kinds == {"permission"}:
+        return EXIT_COULD_NOT, "not readable by this user"
     return EXIT_DAMAGED, "damaged"
 
 

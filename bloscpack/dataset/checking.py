@@ -269,7 +269,10 @@ class _Checker:
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
-        self._report.error(self._name(path), section, "description", message)
+        kind = "description"
+        if isinstance(error, PermissionError):
+            kind, path = "permission", path.removesuffix("/" + CHANGES)
+        self._report.error(self._name(path), section, kind, message)
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
