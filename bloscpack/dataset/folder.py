@@ -710,8 +710,9 @@ def _decoded(text: bytes, path: str, size: int) -> Json:
             raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else "nested too deeply"
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (size, error),
+            "expected a value in JSON, found '%d' bytes: %s" % (size, reason),
             section="metadata",
             filename=path,
         ) from error

@@ -402,3 +402,30 @@ def test_a_member_that_may_not_be_read(monkeypatch, request):
     found = [(f.file, f.kind) for f in report.findings if f.severity == "error"]
     assert [("priv", "permission")] == found
     assert 1 == datasets.state_of(report)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[]", r"found \[\]"),
+        ("null", "found None"),
+        ("{}", "found 'zarr_format': 'nothing'"),
+        (
+            '{"zarr_format": 3, "node_type": "group", "attributes": null}',
+            "'attributes'",
+        ),
+        ("[" * 10**5, "nested too deeply"),
+    ],
+)
+def test_what_is_wrong_in_a_document(tmp_path, text, found):
+    (tmp_path / "zarr.json").write_text(text)
+    with pytest.raises(FormatError, match=found):
+        dataset.open(tmp_path)
+
+
+def test_shards_without_their_document(tmp_path):
+    dataset.create_array(tmp_path / "a", [1, 2]).close()
+    os.remove(tmp_path / "a" / "zarr.json")
+    for use in dataset.verify, lambda path: dataset.recover(path, tmp_path / "b"):
+        with pytest.raises(FormatError, match="is missing, and there"):
+            use(tmp_path / "a")

@@ -267,8 +267,11 @@ def detect(folder: Folder) -> Found:
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
-        raise NotReadable(
-            "expected a dataset, found a folder without the files of one",
-            filename=folder.path(),
-        )
+        missing = "expected a dataset, found a folder without the files of one"
+        if folder.is_folder("c"):
+            missing = (
+                "the document 'zarr.json' is missing, and there is a folder 'c', as of "
+                "the shards of an array: put the document back from a copy"
+            )
+        raise NotReadable(missing, filename=folder.path())
     return found
