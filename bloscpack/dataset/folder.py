@@ -23,6 +23,7 @@ from functools import lru_cache
 from .._crashsafe.acceptance import (
     CHANGES_RULES,
     DATASET_RULES,
+    REMEDY,
     check_in_dataset,
     is_believed,
 )
@@ -268,7 +269,7 @@ class Folder:
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
-                "something else",
+                "something else. " + REMEDY,
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
