@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from .. import log
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
+from .._storage.open_folder import replaced
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
@@ -37,6 +38,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .._storage.open_folder import FolderStore
     from .._storage.protocols import BinaryFile, Path
     from .journal import Extent, Head
     from .temporary import TemporaryFile
@@ -343,19 +345,25 @@ def _unlock(fp: BinaryFile) -> None:
 class FolderLock(Owner):
     """A folder that one writer has locked, until `close` or the end of the process.
 
-    `folder` is its descriptor if it is open. Raises `StorageError` if another writer
-    has locked it. Where there are no locks, it does nothing.
+    Raises `StorageError` if another writer has locked it, or has put another folder in
+    its place. Where there are no locks, nothing keeps other writers away.
     """
 
-    def __init__(self, path: str, folder: int | None = None) -> None:
+    def __init__(self, folder: FolderStore) -> None:
         super().__init__()
         self._descriptor: int | None = None
-        try:
-            import fcntl
-        except ImportError:
-            return
+        with suppress(ImportError):
+            self._lock(folder.root, folder.hold().number)
+        if not folder.has_its_name():
+            self.close()
+            raise replaced(folder.root)
+
+    def _lock(self, path: str, number: int | None) -> None:
+        import fcntl
+
+        self._fcntl = fcntl  # nothing can be imported when the process ends
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(path if folder is None else ".", flags, dir_fd=folder)
+        descriptor = os.open(path if number is None else ".", flags, dir_fd=number)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -367,7 +375,6 @@ class FolderLock(Owner):
             _report_no_locks(path, os.stat(path).st_dev, error)
             return
         self._descriptor = descriptor
-        self._fcntl = fcntl  # nothing can be imported when the process ends
 
     def close(self) -> None:
         """Unlock the folder."""

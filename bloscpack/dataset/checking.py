@@ -20,7 +20,7 @@ from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
 from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
-from .folder import CHANGES, JOURNAL
+from .folder import CHANGES, JOURNAL, Folder
 from .layouts import (
     array_class,
     detect,
@@ -30,7 +30,6 @@ from .layouts import (
     table_around,
     table_class,
 )
-from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
-    from .folder import Folder
     from .layouts.base import (
         ArrayLayout,
         ChunkFiles,
@@ -145,7 +143,7 @@ def check_dataset(
     storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
     """Check a dataset, and give the results to `watcher`, too."""
-    folder = open_folder(path, storage_options)
+    folder = Folder.open(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
     report = DatasetReport(folder.root, layout, kind)

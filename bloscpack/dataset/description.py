@@ -8,9 +8,9 @@ from .._format.dtypes import encode_dtype
 from .._reading.description import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported, UsageError
 from .checking import joined_name, open_for_check
+from .folder import Folder
 from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, TableLayout
-from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import JsonObject
-    from .folder import Folder
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")
@@ -59,7 +58,7 @@ def describe(
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    folder = open_folder(path, storage_options)
+    folder = Folder.open(path, storage_options)
     found = detect(folder)
     return _describe(folder, "", found.layout, found.kind, strict=True)
 

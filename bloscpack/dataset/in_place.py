@@ -12,6 +12,7 @@ import os
 from functools import partial
 
 from .._format.blosc_header import decode_header
+from .._storage.urls import without_url
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import DamageError, FormatError, UsageError
 from .folder import Folder
@@ -142,6 +143,7 @@ class DatasetInPlace:
     """
 
     def __init__(self, path: Path) -> None:
+        without_url(path, "reading a dataset in place")
         folder = Folder.open(path)
         if folder.pending:
             raise _unfit(

@@ -14,7 +14,6 @@ from dataset import documents, golden_directories
 
 from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
-from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import FormatError, UsageError
 
 SNAPPY = "snappy"
@@ -343,7 +342,7 @@ def test_find():
     assert ("superchunk", "array") == dataset.find("a")
     assert ("folder", "group") == dataset.find(".")
     assert None is dataset.find("missing")
-    assert None is dataset.find(Folder("a").path("meta"))
+    assert None is dataset.find(str(Path("a/meta")))
 
 
 def test_descriptions():

@@ -16,10 +16,9 @@ import pytest
 import bloscpack._storage.open_folder
 import bloscpack.dataset.change
 import bloscpack.dataset.create
-import bloscpack.dataset.folder
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.dataset.parallel import commit, target_of, write
 from bloscpack.exceptions import UsageError
 
 from .power_loss import check_power_loss
@@ -28,7 +27,6 @@ MODULES = (
     bloscpack._storage.open_folder,
     bloscpack.dataset.change,
     bloscpack.dataset.create,
-    bloscpack.dataset.folder,
 )
 
 
@@ -169,13 +167,19 @@ def group(path):
         opened.create_table("in/t", {"x": np.arange(5)}, layout="bcolz")
 
 
+def begin(path, mode, create):
+    """Begin a dataset that several processes write."""
+    target = target_of(path, mode, True)
+    target.begin(create)
+    return target
+
+
 def tasks(path, layout="zarr", mode="x"):
     """Begin an array that several processes write; return what they do."""
     options = {"shape": (0,), "dtype": "i4", "chunks": 8, "shards": 16}
     target = begin(
         path,
         mode,
-        True,
         lambda path: dataset.create_array(path, layout=layout, **options),
     )
     rows = np.arange(100, 150, dtype="i4")
@@ -198,7 +202,7 @@ def parallel_superchunk(path):
 
 def parallel_table(path):
     options = {"dtype": [("x", "i4"), ("y", "f8", 2)], "chunks": 8, "shards": 16}
-    target = begin(path, "x", True, lambda path: dataset.create_table(path, **options))
+    target = begin(path, "x", lambda path: dataset.create_table(path, **options))
     for start, count in ((16, 4), (0, 16)):
         write(target, start, {"x": np.ones(count, "i4"), "y": np.ones((count, 2))})
     commit(target, 20)

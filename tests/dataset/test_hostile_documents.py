@@ -18,7 +18,7 @@ from dataset.test_claims import edit
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
-from bloscpack.dataset.folder import OpenFile
+from bloscpack._storage.open_folder import OpenFile
 
 
 @pytest.fixture(autouse=True)

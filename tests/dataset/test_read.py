@@ -13,7 +13,8 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack.dataset.folder import Folder, OpenFile
+from bloscpack._storage.open_folder import OpenFile
+from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,

@@ -18,7 +18,7 @@ from support import as_user
 from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.dataset.parallel import commit, target_of, write
 from bloscpack.exceptions import StorageError, UsageError
 
 pytestmark = [
@@ -40,6 +40,13 @@ def sticky():
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
+
+
+def begin(path, mode, create):
+    """Begin a dataset that several processes write."""
+    target = target_of(path, mode, True)
+    target.begin(create)
+    return target
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -477,8 +484,8 @@ def test_datasets_that_are_dropped_are_closed(tmp_path):
 
 
 def test_a_system_without_open_folders(tmp_path, monkeypatch):
-    for module in ("bloscpack._storage.open_folder", "bloscpack.dataset.folder"):
-        monkeypatch.setattr(module + ".HAS_OPEN_FOLDERS", False)
+    for module in ("_storage.open_folder", "_crashsafe.ownership"):
+        monkeypatch.setattr("bloscpack.%s.HAS_OPEN_FOLDERS" % module, False)
     path = tmp_path / "g"
     with dataset.create_group(path) as group:
         for layout in LAYOUTS:
@@ -654,7 +661,6 @@ def test_copied_columns_are_private(tmp_path, layout, action):
 
 
 def test_replacing_by_several_processes_keeps_the_access(tmp_path):
-    from bloscpack.dataset.parallel import begin, commit, write
 
     path = tmp_path / "a"
     dataset.create_array(path, ITEMS).close()
@@ -662,7 +668,6 @@ def test_replacing_by_several_processes_keeps_the_access(tmp_path):
     target = begin(
         path,
         "w",
-        True,
         lambda place: dataset.create_array(
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),
@@ -733,7 +738,7 @@ def test_a_folder_of_a_worker_that_died(tmp_path):
         options = {"shape": (0,), "dtype": "i8", "chunks": 8, "shards": 8}
         return dataset.create_array(path, **options)
 
-    target = begin(path, "x", False, create)
+    target = begin(path, "x", create)
     pathlib.Path(target.staged().root, "c").mkdir(0o700)
     write(target, 0, {"": ITEMS})
     commit(target, len(ITEMS))
@@ -803,7 +808,6 @@ def write_in_parallel(path):
     target = begin(
         path,
         "x",
-        True,
         lambda place: dataset.create_array(
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),

@@ -13,10 +13,10 @@ from storage.servers import serving_folder
 
 from bloscpack import bigfile, dataset
 from bloscpack._storage import remote
-from bloscpack._storage.upload import Conflict, object_version
-from bloscpack.dataset.folder import JOURNAL
-from bloscpack.dataset.url_create import NewChange
-from bloscpack.dataset.url_folder import UNFINISHED, UrlFolder
+from bloscpack._storage.object_store import ObjectStore
+from bloscpack._storage.store import Conflict
+from bloscpack.dataset.folder import JOURNAL, UNFINISHED, Folder
+from bloscpack.dataset.guard import NewChange
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -665,42 +665,43 @@ def test_two_programs(new, pair, monkeypatch):
     before, first, second, method, name, count, rows, fails = PAIRS[pair]
     if before is not None:
         before(new)
-    original, left = getattr(UrlFolder, method), count
+    original, left = getattr(ObjectStore, method), count
 
     def call(self, found, *arguments):
         nonlocal left
         left -= found == name
         if left < 0 and found == name:
-            monkeypatch.setattr(UrlFolder, method, original)
+            monkeypatch.setattr(ObjectStore, method, original)
             second(new)
         return original(self, found, *arguments)
 
-    monkeypatch.setattr(UrlFolder, method, call)
+    monkeypatch.setattr(ObjectStore, method, call)
     options = {"mode": "r+"} if pair == "complete" else {}
     with pytest.raises(Conflict) if fails else nullcontext():
         first(new, **options)
-    assert original is getattr(UrlFolder, method)
+    assert original is getattr(ObjectStore, method)
     found = dataset.open(new)
     assert rows == len(found)
-    journal = new + "/.bloscpack/journal"
-    assert (pair == "remove the journal") == bool(object_version(journal))
+    assert (pair == "remove the journal") == bool(
+        ObjectStore(new).object_version(JOURNAL)
+    )
 
 
 def test_a_lost_folder(new, monkeypatch):
     """A call whose shards are removed while it commits fails; the other one wins."""
     create("memory://new/model", 8)
-    model = UrlFolder("memory://new/model")
-    winner, put = NewChange(UrlFolder(new), "x"), UrlFolder.put
+    model = Folder(ObjectStore("memory://new/model"))
+    winner, put = NewChange(Folder(ObjectStore(new)), "x"), ObjectStore.put
 
     def take(self, name, *arguments):
         if name == "zarr.json":
-            monkeypatch.setattr(UrlFolder, "put", put)
+            monkeypatch.setattr(ObjectStore, "put", put)
             for shard in ("c/0", "c/1"):
                 winner.write(shard, model.read(shard))
-            winner._at.remove("zarr.json")
+            winner._store.remove("zarr.json")
         return put(self, name, *arguments)
 
-    monkeypatch.setattr(UrlFolder, "put", take)
+    monkeypatch.setattr(ObjectStore, "put", take)
     with pytest.raises(Conflict):
         create(new)
     assert 20 == len(dataset.open(new))

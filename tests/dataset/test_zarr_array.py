@@ -21,6 +21,7 @@ from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
+from bloscpack._storage.open_folder import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -458,7 +459,7 @@ class FarFolder(Folder):
 def test_files_that_are_far(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, np.arange(60), chunks=8, shards=80).close()
-    folder = FarFolder(str(path))
+    folder = FarFolder(FolderStore(str(path)))
     reader = ZarrArray(folder).reader
     assert list(range(60)) == reader.get(...).tolist()
     # The index; seven chunks that are neighbours, and the padded copy of the last one.

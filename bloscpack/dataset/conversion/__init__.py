@@ -15,7 +15,6 @@ from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from ..url_folder import open_folder
 from .contents import (
     has_attributes,
     has_attributes_around,
@@ -157,7 +156,7 @@ def source_format(path: str) -> Format:
     if is_url(path):
         if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
             return FORMATS["blp"]
-        dataset = find_any(open_folder(path))
+        dataset = find_any(Folder.open(path))
         return STORE if dataset is None else FORMATS.get(dataset.layout, FOLDER)
     if os.path.isdir(path):
         return _folder_format(path)

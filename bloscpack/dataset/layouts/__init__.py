@@ -6,7 +6,6 @@ To add a layout, add a module and one entry of `LAYOUTS`.
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
     from ..change import Change
     from ..folder import Folder
-    from ..writer import SharedWriter
+    from ..writer import Writer
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
-    WriterOf = Callable[[Folder], SharedWriter]
+    WriterOf = Callable[[Folder], Writer]
 
 # Name → the places of the function `detect`, of the class for each kind, and of the
 # function `prepare`, which is called with the first change of a dataset. The first
@@ -238,7 +237,8 @@ def is_inside_table(folder: Folder) -> bool:
     if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        found = _find_around(type(folder)(os.path.dirname(folder.root)))
+        around = folder.store.parent()
+        found = None if around is None else _find_around(type(folder)(around[0]))
         return found is not None and found[1] == "table"
     return False
 
