@@ -481,6 +481,16 @@ def check_in_dataset(
         raise _refused(name, *broken)
 
 
+def folder_of_changes(dataset: FolderStore) -> FolderStore:
+    """Return the folder of changes of a dataset.
+
+    Raises `StorageError` if a user who may not change the dataset could write it.
+    """
+    changes = dataset.subfolder(CHANGES)
+    check_in_dataset(CHANGES_RULES, dataset, changes.status)
+    return changes
+
+
 def is_believed(around: Held, dataset: Held) -> bool:
     """Return whether all users that can write a folder can change a dataset in it.
 

@@ -298,7 +298,7 @@ def add_that_journal_remains(
 
 @contextmanager
 def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
-    _lock(fp, path)
+    _lock(fp.fileno(), path, "another writer is changing this file")
     owner = Owner()
     try:
         yield
@@ -307,20 +307,21 @@ def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
             _unlock(fp)
 
 
-def _lock(fp: BinaryFile, path: Path) -> None:
-    """Lock a file, unless the system or the file system has no locks."""
+def _lock(descriptor: int, path: Path, text: str) -> None:
+    """Lock a file or folder, unless the system or the file system has no locks.
+
+    `text` is that of the error if another writer has the lock.
+    """
     try:
         import fcntl
     except ImportError:
         return
     try:
-        fcntl.flock(fp.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in LOCKED:
-            raise StorageError(
-                errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
-            ) from error
-        _report_no_locks(path, os.fstat(fp.fileno()).st_dev, error)
+            raise StorageError(errno.EAGAIN, text, os.fsdecode(path)) from error
+        _report_no_locks(path, os.fstat(descriptor).st_dev, error)
 
 
 def _report_no_locks(path: Path, device: int, error: OSError) -> None:
@@ -351,30 +352,28 @@ class FolderLock(Owner):
 
     def __init__(self, folder: FolderStore) -> None:
         super().__init__()
+        self.folder = folder
         self._descriptor: int | None = None
+        held = folder.hold()
         with suppress(ImportError):
-            self._lock(folder.root, folder.hold().number)
+            import fcntl
+
+            self._fcntl = fcntl  # nothing can be imported when the process ends
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            place = folder.root if held.number is None else "."
+            self._descriptor = os.open(place, flags, dir_fd=held.number)
+            try:
+                _lock(
+                    self._descriptor,
+                    folder.root,
+                    "another writer has opened this folder",
+                )
+            except BaseException:
+                self.close()
+                raise
         if not folder.has_its_name():
             self.close()
             raise replaced(folder.root)
-
-    def _lock(self, path: str, number: int | None) -> None:
-        import fcntl
-
-        self._fcntl = fcntl  # nothing can be imported when the process ends
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(path if number is None else ".", flags, dir_fd=number)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in LOCKED:
-                raise StorageError(
-                    errno.EAGAIN, "another writer has opened this folder", path
-                ) from error
-            _report_no_locks(path, os.stat(path).st_dev, error)
-            return
-        self._descriptor = descriptor
 
     def close(self) -> None:
         """Unlock the folder."""

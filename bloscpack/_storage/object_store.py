@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from ..exceptions import StorageError
@@ -26,7 +26,7 @@ from .file_systems import (
 )
 from .places import VERSION_FIELDS
 from .remote import RemoteStorage
-from .store import Store, conflict, is_safe_name
+from .store import Store, conflict
 from .upload import READ_ONLY, check_writable
 from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
 
@@ -92,9 +92,17 @@ class ObjectStore(Store):
     def _names_of(self, name: str) -> ErrorNames:
         return ErrorNames(self._url_of(name), self._options)
 
-    def _at(self, name: str, names: ErrorNames) -> tuple[Any, str]:
-        """Return the file system and the path in it of an object."""
-        return find_file_system(self._url_of(name), dict(self._options or {}), names)
+    def _path_of(self, name: str) -> str:
+        with self._using(name) as (_, path):
+            return path
+
+    @contextmanager
+    def _using(self, name: str) -> Iterator[tuple[Any, str]]:
+        """Yield the file system and the path in it of an object; translate errors."""
+        url, names = self._url_of(name), self._names_of(name)
+        fs, path = find_file_system(url, dict(self._options or {}), names)
+        with names.translating():
+            yield fs, path
 
     # Reading
 
@@ -137,14 +145,6 @@ class ObjectStore(Store):
             return False
         return True
 
-    def is_folder(self, name: str) -> bool:
-        """Return True: in most stores a folder has no existence of its own."""
-        return is_safe_name(name)
-
-    def identity(self, name: str) -> object:
-        """Return None: a look at the file would be a round trip."""
-        return None
-
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         storage = self.open(name)
@@ -155,12 +155,10 @@ class ObjectStore(Store):
         """Return the size of several files in bytes; those that are missing have 0."""
         if not names:
             return 0
-        error_names = self._names_of(names[0])
-        places = [self._at(name, error_names) for name in names]
-        fs = places[0][0]
-        with error_names.translating():
+        paths = [self._path_of(name) for name in names]
+        with self._using(names[0]) as (fs, _):
             fs.invalidate_cache()
-            found = _call_each(fs, "info", [path for _, path in places])
+            found = _call_each(fs, "info", paths)
         return sum(0 if info is None else info.get("size") or 0 for info in found)
 
     def content_version(self) -> object:
@@ -186,10 +184,6 @@ class ObjectStore(Store):
 
     # Lists
 
-    def names(self, name: str = "") -> list[str]:
-        """Return the names in a folder; none if there is no such folder."""
-        return [found for found, _ in self._list(name)]
-
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         """Return the names of all in a folder, sorted, and their types."""
         return sorted(
@@ -212,9 +206,10 @@ class ObjectStore(Store):
                 "table or a member of a group by its name, or let "
                 "zarr.consolidate_metadata store the names in the group",
             )
-        path = self._at(name, self._names_of(name))[1].strip("/")
         full = {entry["name"].strip("/"): entry for entry in self._below(name)}
-        full.pop(path, None)  # an empty object stands for the folder itself
+        full.pop(
+            self._path_of(name).strip("/"), None
+        )  # an empty object stands for the folder itself
         return [(key.rpartition("/")[2], entry) for key, entry in full.items()]
 
     def _below(self, name: str, *, recursive: bool = False) -> list[dict[str, Any]]:
@@ -224,13 +219,13 @@ class ObjectStore(Store):
         takes too long.
         """
         import asyncio
+        from time import monotonic
 
         from fsspec.asyn import AsyncFileSystem, sync
 
         names = self._names_of(name)
-        fs, path = self._at(name, names)
 
-        async def find() -> list[dict[str, Any]]:
+        async def find(fs: Any, path: str) -> list[dict[str, Any]]:
             if is_s3(fs) and path.strip("/"):
                 from .s3 import list_objects
 
@@ -239,18 +234,22 @@ class ObjectStore(Store):
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
 
-        async def find_in_time() -> list[dict[str, Any]]:
+        async def find_in_time(fs: Any, path: str) -> list[dict[str, Any]]:
+            start = monotonic()
             try:
-                return await asyncio.wait_for(find(), LIST_SECONDS)
+                return await asyncio.wait_for(find(fs, path), LIST_SECONDS)
             except asyncio.TimeoutError:
+                if monotonic() - start < LIST_SECONDS:  # of a request
+                    raise
                 text = "the server takes more than %d seconds for a listing"
                 raise names.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
 
         found: list[dict[str, Any]] = []
-        with names.translating(), suppress(FileNotFoundError, NotADirectoryError):
+        missing = suppress(FileNotFoundError, NotADirectoryError)
+        with self._using(name) as (fs, path), missing:
             fs.invalidate_cache()
             if isinstance(fs, AsyncFileSystem):
-                found = sync(fs.loop, find_in_time)
+                found = sync(fs.loop, find_in_time, fs, path)
             elif recursive:
                 found = list(fs.find(path, detail=True).values())
             else:
@@ -261,9 +260,7 @@ class ObjectStore(Store):
 
     def object_version(self, name: str) -> str:
         """Return the version of an object; '' if there is none."""
-        names = self._names_of(name)
-        fs, path = self._at(name, names)
-        with names.translating():
+        with self._using(name) as (fs, path):
             fs.invalidate_cache()
             try:
                 info = fs.info(path)
@@ -277,20 +274,17 @@ class ObjectStore(Store):
         An object that already has the content is no conflict: a request that is
         repeated, because its answer was lost, finds what it has stored itself.
         """
-        names = self._names_of(name)
         check_writable(self.root)
-        fs, path = self._at(name, names)
-        if not is_s3(fs):
-            if version not in (None, self.object_version(name)):
-                return self._version_with(name, content)
-            with names.translating():
+        with self._using(name) as (fs, path):
+            if not is_s3(fs):
+                if version not in (None, self.object_version(name)):
+                    return self._version_with(name, content)
                 fs.pipe_file(path, content)
-            return self.object_version(name)
-        condition = {}
-        if version is not None:
-            condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
-        bucket, key, _ = fs.split_path(path)
-        with names.translating():
+                return self.object_version(name)
+            condition = {}
+            if version is not None:
+                condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
+            bucket, key, _ = fs.split_path(path)
             try:
                 answer = fs.call_s3(
                     "put_object", Bucket=bucket, Key=key, Body=content, **condition
@@ -300,19 +294,17 @@ class ObjectStore(Store):
                     raise
                 return self._version_with(name, content)
             fs.invalidate_cache(path)
-        return str(answer["ETag"])
+            return str(answer["ETag"])
 
     def _version_with(self, name: str, content: bytes) -> str:
         """Return the version of an object that has a content; else raise `Conflict`."""
-        names = self._names_of(name)
-        fs, path = self._at(name, names)
         # Before the content is read: the version of another content must not be
         # returned.
         version = self.object_version(name)
-        with names.translating(), suppress(FileNotFoundError):
+        with self._using(name) as (fs, path), suppress(FileNotFoundError):
             if version and fs.cat_file(path) == content:
                 return version
-        raise conflict(names.name) from None
+        raise conflict(self.path(name)) from None
 
     def remove(self, name: str, version: str | None = None) -> None:
         """Remove an object, if there is one, and has the version if it is given.
@@ -320,12 +312,10 @@ class ObjectStore(Store):
         S3 compares the version while it removes the object, if botocore and the server
         know this condition.
         """
-        names = self._names_of(name)
         check_writable(self.root)
         if version is not None and self.object_version(name) != version:
             return
-        fs, path = self._at(name, names)
-        with names.translating():
+        with self._using(name) as (fs, path):
             if not (version and is_s3(fs) and _remove_if(fs, path, version)):
                 _call_each(fs, "rm_file", [path])
             fs.invalidate_cache()
@@ -340,12 +330,10 @@ class ObjectStore(Store):
 
     def _remove_below(self, name: str, but: str) -> None:
         """Remove what is in a folder by paths, whose parts may have any character."""
-        names = self._names_of(name)
         check_writable(self.root)
-        stays = self._at(but, names)[1].strip("/") if but else None
+        stays = self._path_of(but).strip("/") if but else None
         found = [entry["name"] for entry in self._below(name, recursive=True)]
-        fs = self._at(name, names)[0]
-        with names.translating():
+        with self._using(name) as (fs, _):
             # Not `rm`: it takes a name with a star or a bracket for a pattern.
             _call_each(fs, "rm_file", [n for n in found if n.strip("/") != stays])
             fs.invalidate_cache()

@@ -117,12 +117,18 @@ class Store:
         raise NotImplementedError
 
     def is_folder(self, name: str) -> bool:
-        """Return whether there may be a folder of this name, and no link."""
-        raise NotImplementedError
+        """Return whether there may be a folder of this name, and no link.
+
+        In most stores of objects a folder has no existence of its own.
+        """
+        return is_safe_name(name)
 
     def identity(self, name: str) -> object:
-        """Return a value that changes when a file is replaced; None if unknown."""
-        raise NotImplementedError
+        """Return a value that changes when a file is replaced.
+
+        None if it is not known without a request to another machine.
+        """
+        return None
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -134,7 +140,7 @@ class Store:
 
     def names(self, name: str = "") -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
-        raise NotImplementedError
+        return [found for found, _ in self.entries(name)]
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         """Return the names of all in a folder, sorted, and their types.
@@ -234,20 +240,11 @@ class MemoryStore(Store):
     def exists(self, name: str) -> bool:
         return self._prefix + name in self.files
 
-    def is_folder(self, name: str) -> bool:
-        return is_safe_name(name)
-
-    def identity(self, name: str) -> object:
-        return self.object_version(name) or None
-
     def size(self, name: str) -> int:
         return len(self.read(name)[0])
 
     def total_size(self, names: list[str]) -> int:
         return sum(len(self.files.get(self._prefix + name, b"")) for name in names)
-
-    def names(self, name: str = "") -> list[str]:
-        return [found for found, _ in self.entries(name)]
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         found = {}
@@ -266,7 +263,7 @@ class MemoryStore(Store):
                 yield found, self.size(name + "/" + found if name else found)
 
     def content_version(self) -> object:
-        return {name: self.object_version(name) for name in self._below("")}
+        return [(name, self.object_version(name)) for name in self._below("")]
 
     def object_version(self, name: str) -> str:
         full = self._prefix + name

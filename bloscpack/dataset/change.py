@@ -26,12 +26,12 @@ from itertools import count
 
 from .._crashsafe.acceptance import (
     CHANGES,
-    CHANGES_RULES,
     DATASET_RULES,
     JOURNAL,
     check_in_dataset,
+    folder_of_changes,
 )
-from .._crashsafe.ownership import attributes_in
+from .._crashsafe.ownership import attributes_in, is_new_folder
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError, UsageValueError
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from .._crashsafe.ownership import Attributes
+    from .._storage.open_folder import FolderStore
     from ..serializers import Json
     from .access import Model
     from .folder import Folder
@@ -175,7 +176,7 @@ class FolderChange(Change):
         # A reader that has seen the journal of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
-        self._has_changes = False
+        self._changes: FolderStore | None = None  # the folder of changes, held open
 
     def model_of(self, name: str) -> Model | None:
         """Return the access of a dataset inside of a new one."""
@@ -221,6 +222,8 @@ class FolderChange(Change):
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
         made = self._root.subfolder(name).hold()
+        if made.number is not None and not is_new_folder(made.number):
+            return
         self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
@@ -231,7 +234,8 @@ class FolderChange(Change):
         `finish` or `abandon` must follow.
         """
         with self._lock:
-            if not self._has_changes:
+            changes = self._changes
+            if changes is None:
                 self._use_folder(CHANGES)
             status = self._root.status_of(CHANGES)
             if status is None or not stat.S_ISDIR(status.st_mode):
@@ -240,13 +244,13 @@ class FolderChange(Change):
                 except PermissionError as error:  # it concerns the dataset
                     where = self._root.root
                     raise type(error)(error.errno, error.strerror, where) from error
-            elif not self._has_changes:  # another user may have made it
-                check_in_dataset(CHANGES_RULES, self._root, status)
-            self._has_changes = True
-        place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+                changes = None
+            if changes is None:  # another user may have made it
+                self._changes = changes = folder_of_changes(self._root)
+        last = "%s-%d" % (self._token, next(self._numbers))
         like = self._access.of_file(name)
-        fp = self._root.create(place, 0o666 if like is None else PRIVATE)
-        return UnfinishedFile(name, place, fp, like)
+        fp = changes.create(last, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, CHANGES + "/" + last, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a file its name, `at_once` like `write`, or else like `stage`."""

@@ -94,18 +94,6 @@ class NewName:
         return self.parent.subfolder(self.name)
 
 
-class Replaced:
-    """A dataset that is to be replaced, and the lock that keeps writers away."""
-
-    def __init__(self, folder: FolderStore, lock: FolderLock) -> None:
-        self.folder = folder
-        self._lock = lock
-
-    def close(self) -> None:
-        """Let writers in."""
-        self._lock.close()
-
-
 @contextmanager
 def creating(
     path: Path | NewName, mode: str, sync: bool, limits: Limits | None = None
@@ -213,8 +201,8 @@ def remove_dataset(target: NewName, sync: bool) -> None:
 
 def check_target(
     target: NewName, mode: str, is_old: Callable[[str], bool] | None = None
-) -> Replaced | None:
-    """Return the dataset that is to be replaced, if any.
+) -> FolderLock | None:
+    """Return a lock of the dataset that is to be replaced, if any.
 
     `is_old` is that of `building`.
     """
@@ -244,7 +232,7 @@ def check_target(
     except BaseException:
         lock.close()
         raise
-    return Replaced(folder, lock)
+    return lock
 
 
 def drop_copies(

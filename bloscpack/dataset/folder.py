@@ -20,9 +20,9 @@ from .._crashsafe.acceptance import (
     CHANGES as CHANGES,
 )
 from .._crashsafe.acceptance import (
-    CHANGES_RULES,
     DATASET_RULES,
     check_in_dataset,
+    folder_of_changes,
     is_believed,
 )
 from .._crashsafe.acceptance import (
@@ -208,9 +208,7 @@ class Folder:
             # All users who may write the journal may write the dataset.
             text, _ = store.read(JOURNAL, MAX_JSON + 1)
             return _decoded(text, path)
-        changes = store.subfolder(CHANGES)
-        check_in_dataset(CHANGES_RULES, store, changes.status)
-        file = changes.open(JOURNAL.rpartition("/")[2])
+        file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
         try:
             check_in_dataset(DATASET_RULES, store, os.fstat(file.descriptor))
             return _decoded(file.read_at(0, file.size), path)
@@ -297,7 +295,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place.
         """
-        self._known = None  # another writer may have changed it until now
+        self.forget_document()  # another writer may have changed it until now
         inner = self.prefix[:-1]
         return FolderLock(self.in_folder.subfolder(inner) if inner else self.in_folder)
 
@@ -397,6 +395,10 @@ class Folder:
         """
         self._known = (name, *self._read_document(name))
         return self._known[2:]
+
+    def forget_document(self) -> None:
+        """Let the next call of `read_document` read the file."""
+        self._known = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""

@@ -314,6 +314,7 @@ class ArrayObjects:
         self._folder = folder
         self._store = folder.store
         self._failed = self._claimed = False
+        folder.forget_document()  # another writer may have changed it until now
         self._version = self._store.object_version(self._change.guard)
         self._complete()
 

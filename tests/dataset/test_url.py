@@ -16,7 +16,9 @@ from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
 from bloscpack.dataset.folder import JOURNAL, UNFINISHED, Folder
-from bloscpack.dataset.guard import NewChange
+from bloscpack.dataset.guard import ArrayObjects, NewChange
+from bloscpack.dataset.layouts import find
+from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -780,3 +782,14 @@ def test_a_store_that_fails(new, monkeypatch):
             with pytest.raises(StorageError, match="no more"):
                 array.append(-ROWS)
         assert ROWS.tolist() == dataset.open(new)[:].tolist()
+
+
+def test_a_change_between_the_detection_of_an_array_and_its_writer():
+    url = "memory://between"
+    dataset.create_array(url, np.arange(10)).close()
+    folder = Folder(ObjectStore(url))
+    assert ("zarr", "array") == find(folder)
+    with dataset.open(url, "r+") as array:
+        array.append([10])
+    ArrayObjects(folder)
+    assert (11,) == ZarrArray(folder).shape
