@@ -235,7 +235,7 @@ def change(function):
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
-            for lock in getattr(opened._writer, "_locks", ()):
+            for lock in getattr(opened._writer._rule, "_locks", ()):
                 lock.close()
             raise
         opened.close()
